@@ -44,11 +44,11 @@ type Log struct {
 	clock seam.Clock
 	seq   atomic.Uint64
 	mu    sync.Mutex
-	file  io.Closer // nil: the writer is the caller's
+	file  io.Closer // nil: the caller owns the writer
 	buf   *bufio.Writer
 }
 
-// To returns a log that writes to w, with one Write per record. The caller keeps w.
+// To returns a log that writes to w, with one Write per record. The caller owns w.
 func To(w io.Writer, role string, clock seam.Clock) *Log {
 	return &Log{role: role, clock: clock, buf: bufio.NewWriter(w)}
 }

@@ -10,8 +10,8 @@ import (
 	"millrace/internal/seam"
 )
 
-// Settle waits until the process has little more goroutines than at its start, at most a second. The goroutines of
-// closed connections end by themselves; on a busy machine they need some time.
+// Settle waits, at most a second, until the process has few more goroutines than at its start. The goroutines of closed
+// connections end by themselves; on a busy machine they need some time.
 func Settle(clock seam.Clock, start Record) {
 	const little = 4
 	for over := clock.After(time.Second); runtime.NumGoroutine() > start.Goroutines+little; {

@@ -8,8 +8,7 @@ import (
 	"millrace/internal/seam"
 )
 
-// ticks is a clock for Settle. A short wait signals its channel and ends at once. The wait of a second ends when the
-// test says so.
+// ticks is a clock for Settle. A short wait calls tick and ends at once. The test ends the wait of a second.
 type ticks struct {
 	seam.System
 	tick   func()

@@ -13,9 +13,10 @@ import (
 	"time"
 )
 
-// Env is the variable with a role's points: `name=action[:<file>][@n]`, separated by `;`. The action is taken at the
-// n-th hit: 1 by default, every hit if n is 0. The prefix `<role name>:` of a name selects one process. An action with
-// a file is taken once over all processes: by the one that creates the file. The actions are
+// Env is the variable with a role's points: `name=action[:<file>][@n]`, separated by `;`. The n-th hit takes the
+// action. n is 1 by default; if n is 0, every hit takes the action. The prefix `<role name>:` of a name selects one
+// process. An action with a file is taken once over all processes: by the process that creates the file. The actions
+// are
 //
 //	kill             SIGKILL to the process itself
 //	stop             SIGSTOP to the process itself

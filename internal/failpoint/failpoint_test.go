@@ -69,7 +69,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestOnce: an action whose file exists is not taken.
+// TestOnce: an action is not taken if its file exists.
 func TestOnce(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "done")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {

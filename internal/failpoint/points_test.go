@@ -43,8 +43,8 @@ func TestEveryPointIsInTheTable(t *testing.T) {
 	}
 }
 
-// sourcePoints returns the names that the source passes to Hit, Fault and Write. Each kind of a sidecar's events is a
-// point, too.
+// sourcePoints returns the names that the source passes to Hit, Fault and Write, and one name for each kind of a
+// sidecar's events.
 func sourcePoints(t *testing.T) map[string][]string {
 	t.Helper()
 	name := regexp.MustCompile(`(?:\b[hH]it|\bFault|\bWrite)\("([a-z]+/[a-z/]+)"`)

@@ -5,13 +5,13 @@ import "time"
 // The growth and the end of a caution.
 const (
 	mostCaution = 16               // the largest factor
-	calm        = 10 * time.Minute // a time without suspicion that ends the caution
+	calm        = 10 * time.Minute // so much time without a suspicion ends the caution
 )
 
 // Caution counts the suspicions of a host's judges that the kernel did not confirm. Each suspicion doubles the
-// allowances of all judges. Without it, two slow processes could replace each other without end, and each would repeat
-// the work of the other. The kernel's reports of dead and stopped processes count as quickly as before. The zero value
-// is ready. Not safe for concurrent use.
+// allowances of all judges. Without a Caution, two slow processes could replace each other without end, and each would
+// repeat the work of the other. It does not delay the kernel's reports of dead and stopped processes. The zero value is
+// ready. Not safe for concurrent use.
 type Caution struct {
 	doubts uint
 	last   time.Time // time of the last suspicion

@@ -89,7 +89,7 @@ func (Files) Open(path string) (*Monitor, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open %w", err)
 	}
-	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0) // should the name lead to a pipe
+	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0) // opening a pipe must not wait
 	if err != nil {
 		return nil, fmt.Errorf("open heartbeat page: %w", err)
 	}
@@ -144,7 +144,7 @@ func hasRun(pid int) func() bool {
 	var last unix.Timespec
 	return func() bool {
 		now := last
-		if unix.ClockGettime(clock, &now) != nil { // it is gone: isDown reports it
+		if unix.ClockGettime(clock, &now) != nil { // the process is gone: isDown reports that
 			return false
 		}
 		ran := now != last

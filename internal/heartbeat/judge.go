@@ -2,7 +2,7 @@ package heartbeat
 
 import "time"
 
-// Verdict is a watcher's view of the process that it watches.
+// Verdict is the state of a watched process, as its judge sees it.
 type Verdict int
 
 // The verdicts.
@@ -28,17 +28,17 @@ const Look = 2 * time.Millisecond
 
 // The allowances of a judge, in time counted as the comment of Judge describes.
 const (
-	overdue  = 40 * time.Millisecond  // how late a beat may be
-	mostLate = 400 * time.Millisecond // how late a beat may be after other late beats
-	memory   = time.Minute            // how long earlier late beats count
-	mostLook = 10 * Look              // the most that one look counts towards the deadline
+	overdue  = 40 * time.Millisecond  // delay of a beat that is still normal
+	mostLate = 400 * time.Millisecond // the same after other late beats, at most
+	memory   = time.Minute            // time for which earlier late beats count
+	mostLook = 10 * Look              // the most that one look adds towards the deadline
 )
 
 // Judge turns readings of one page into verdicts. It is pure: time comes from its caller. Not safe for concurrent use.
 //
 // A process that the kernel has stopped or is ending is silent at once. Any other process may only be short of
-// processor time, so signs of life decide: a beat, or processor time. A beat alone would not do: garbage collection or
-// a large copy may delay beats for long. A process that runs without progress is stuck, not silent.
+// processor time, so signs of life decide: a beat, or used processor time. Beats alone would not suffice: garbage
+// collection or a large copy may delay them for long. A process that runs without progress is stuck, not silent.
 //
 // Every look without a sign of life adds to the silence, at most the time Look. If the host delayed the watcher for
 // longer, it may have delayed the watched process, too. Earlier late beats raise the allowance for the next beat, and

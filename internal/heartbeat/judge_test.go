@@ -41,7 +41,7 @@ func (l *looks) until(t *testing.T, passed time.Duration) (Verdict, time.Duratio
 			return v, l.since
 		}
 	}
-	t.Fatal("it is never anything but alive")
+	t.Fatal("the process stays alive")
 	return Alive, 0
 }
 
@@ -115,7 +115,7 @@ func TestSuspicionsRaiseCaution(t *testing.T) {
 	down := func() {
 		l.r.Down = true
 		if took := suspect(Silent, 0); took != Look {
-			t.Errorf("that it is down was seen after %v", took)
+			t.Errorf("a process that is down was noticed after %v", took)
 		}
 		l.r.Down = false
 	}

@@ -39,7 +39,7 @@ type Words struct {
 	_        [Size/8 - 33]uint64
 }
 
-// Thread is the part of a page that depends on how its process runs.
+// Thread holds the functions of a page that differ between a run and a simulation.
 type Thread struct {
 	// Keep reserves the calling thread for the beats until free is called.
 	Keep func() (free func())
@@ -109,15 +109,15 @@ func (p *Page) Begin() {
 	}
 }
 
-// End counts a request that is done with.
+// End counts a request that has ended, also by an error.
 func (p *Page) End() {
 	if p != nil {
 		p.words.ended.Add(1)
 	}
 }
 
-// Close removes the page's name; a monitor that is open keeps the memory. Run must have returned, and nothing is
-// counted afterwards.
+// Close removes the page's name. An open monitor keeps the memory. Call Close after Run has returned, and count nothing
+// afterwards.
 func (p *Page) Close() error {
 	if p == nil {
 		return nil
@@ -133,14 +133,15 @@ type Reading struct {
 	Progress uint64        // pieces of work done
 	Pending  uint64        // requests in flight
 	Down     bool          // stopped, ending or gone, according to the kernel; asked only if there was no new beat
-	// Ran: it had processor time since the last question, according to the kernel. Asked only if there was no new beat.
+	// Ran: the process had processor time since the last question, according to the kernel. Asked only if there was no
+	// new beat.
 	Ran bool
 }
 
 // Kernel answers about the process that a monitor watches.
 type Kernel struct {
-	IsDown func() bool // it is stopped, ending or gone
-	HasRun func() bool // it had processor time since the call before
+	IsDown func() bool // whether the process is stopped, ending or gone
+	HasRun func() bool // whether the process had processor time since the call before
 	Close  func() error
 }
 

@@ -63,7 +63,7 @@ func Content(names []string, segments []millrace.Segment) millrace.Digest {
 }
 
 // contentOrder returns the segments' indices by (source, ordinal, offset). Segments in draw order are in order within
-// their source, so it only groups them by source.
+// their source, so contentOrder only groups them by source.
 func contentOrder(sources int, segments []millrace.Segment) []uint32 {
 	starts, newest, sorted := make([]int, sources+1), make([]*millrace.Segment, sources), true
 	for i := range segments {

@@ -7,7 +7,7 @@
 //
 //	content = H(for each segment in (source, ordinal, offset) order: name NUL ordinal:u64 offset:u64 length:u64)
 //
-// It can be computed again from the segments, for example from the batches of all ranks.
+// Every holder of the segments can compute this digest, for example from the batches of all ranks.
 //
 // # Placement
 //
@@ -17,7 +17,7 @@
 //	node = H(0x01 left:16 right:16)
 //	root = H(0x02 step:u64 ranks:u32 microbatches:u32 rows:u32 sequence_length:u32 layout NUL top:16)
 //
-// Leaves are rank-major: leaf rank*microbatches + microbatch. A level pairs neighbours from the left; a last one
+// Leaves are rank-major: leaf rank*microbatches + microbatch. A level pairs neighbours from the left. A last node
 // without a neighbour moves up unchanged. top is the only node of the highest level.
 //
 //	flags   1: the document continues; 2: part, parts and holder follow; 4: patches follow
@@ -25,6 +25,6 @@
 //	ranks   data-parallel ranks, the only axis along which segments are distributed
 //	rows    micro_batch_size
 //
-// The digest does not cover stream, attempt, term, element type and whether the step is the last. They do not place a
+// The digest does not cover the stream, attempt, term, element type and the mark of the last step. They do not place a
 // segment, and a replay must have the same root.
 package seal

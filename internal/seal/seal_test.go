@@ -27,8 +27,8 @@ func TestContentKnown(t *testing.T) {
 	}
 }
 
-// TestContentOrder: the digest does not depend on the order of the segments, and changes with any of them; also beyond
-// one flush.
+// TestContentOrder: the digest does not depend on the order of the segments, and changes with every segment. This also
+// holds for more segments than one flush hashes.
 func TestContentOrder(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	names := []string{"a", "bb", "ccc"}

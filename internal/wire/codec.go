@@ -11,9 +11,9 @@ import (
 	"millrace/proto"
 )
 
-// Payload is gRPC's protobuf codec, with fewer copies of the bytes of a FetchReply. They are not copied during
-// encoding, and once during decoding. Nearly all bytes between loaders and constructors are of this kind. The bytes on
-// the wire are the same.
+// Payload is gRPC's protobuf codec, with fewer copies of the bytes of a FetchReply. Encoding does not copy these bytes,
+// and decoding copies them once. Nearly all bytes between loaders and constructors are of this kind. The bytes on the
+// wire are the same.
 type Payload struct{ encoding.CodecV2 }
 
 // NewPayload returns the codec, for grpc.ForceServerCodecV2 and grpc.ForceCodecV2.

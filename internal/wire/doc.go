@@ -1,2 +1,3 @@
-// Package wire turns the words into protocol messages and back, and errors into gRPC codes and back.
+// Package wire turns the types of package millrace into protocol messages and back, and errors into gRPC codes and
+// back.
 package wire

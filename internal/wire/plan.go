@@ -43,7 +43,7 @@ func assignmentsToProto(as []millrace.Assignment) *proto.Assignments {
 	return out
 }
 
-// column is empty if no assignment has the number.
+// column returns one number of every assignment. It returns nil if the number is 0 in all assignments.
 func column(as []millrace.Assignment, of func(*millrace.Assignment) uint32) []uint32 {
 	for i := range as {
 		if of(&as[i]) != 0 {

@@ -11,7 +11,8 @@ import (
 // maxSamples bounds the documents that one answer names. The answer to a later request names the rest.
 const maxSamples = 1000
 
-// BadSamples is an answer without the documents that could not be decoded. It wraps millrace.ErrBadSample.
+// BadSamples is the error of a reply that lacks documents because they could not be decoded. It wraps
+// millrace.ErrBadSample.
 type BadSamples struct {
 	Samples []*proto.Quarantine // by ordinal
 	text    string
@@ -28,7 +29,7 @@ type sampled interface {
 	Sample() (millrace.Ordinal, millrace.Quarantine)
 }
 
-// withSamples adds the documents of an error and of all errors joined in it.
+// withSamples adds to a status the documents that an error and all its joined errors name.
 func withSamples(st *status.Status, err error) *status.Status {
 	var details []protoadapt.MessageV1
 	for _, q := range collect(nil, err) {

@@ -21,8 +21,8 @@ import (
 	"millrace/proto"
 )
 
-// Orchestrate runs the orchestrator. Metrics is the address of /metrics, empty for none; up names the up that started
-// it.
+// Orchestrate runs the orchestrator. metrics is the address of /metrics, empty for none. up is the id of the `up` that
+// started the orchestrator.
 func (p Process) Orchestrate(ctx context.Context, metrics, up string) error {
 	r, ctx, stop, err := p.start(ctx)
 	if err != nil {
@@ -40,8 +40,8 @@ func asFailure(err error) error {
 	return exit.Failure(err)
 }
 
-// departing gives the supervisor a status for an end that is not the run's: the orchestrator was asked to leave, or its
-// disk is full or failed.
+// departing marks the orchestrator's error with an exit status for the supervisor. Three statuses let the run go on:
+// the orchestrator was asked to leave, its disk is full, or its disk failed.
 func departing(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, checkpoint.ErrDiskFull):

@@ -73,14 +73,14 @@ func (p Process) start(ctx context.Context) (_ *role, _ context.Context, stop fu
 	return r, ctx, stop, nil
 }
 
-// term reports under which term the role acts.
+// term reports the role's term to the supervisor.
 func (r *role) term(t millrace.Term) {
 	if err := r.life.ReportTerm(t); err != nil {
 		r.log.Warn("report term", "error", err)
 	}
 }
 
-// fenced reports a process that the run ignores from now on, so that the supervisor starts another in its place.
+// fenced reports a fenced process to the supervisor, which starts another one in its place.
 func (r *role) fenced(f roster.Process) {
 	if err := r.life.ReportFenced(f.Name, f.Pid); err != nil {
 		r.log.Warn("report a fenced process", "name", f.Name, "pid", f.Pid, "error", err)

@@ -69,7 +69,7 @@ func OrchestratorConfig(c *config.Config, world int, version string) (orchestrat
 	return out, nil
 }
 
-// recosted places with other cost coefficients than the mixture file's.
+// recosted returns a function that places selections with calibrated cost coefficients.
 func recosted(
 	topology millrace.Topology, options place.Options, cost cost.Cost,
 ) func(*planner.Selection) (*millrace.Plan, error) {
@@ -77,7 +77,7 @@ func recosted(
 	return func(sel *planner.Selection) (*millrace.Plan, error) { return place.Plan(sel, topology, options) }
 }
 
-// changed names the differences between a stored identity and the mixture file's.
+// changed returns the differences between a stored identity and the identity of a mixture file.
 func changed(stored []byte, c *config.Config) ([]string, error) {
 	var old identity.Identity
 	if err := json.Unmarshal(stored, &old); err != nil {
@@ -86,8 +86,8 @@ func changed(stored []byte, c *config.Config) ([]string, error) {
 	return identity.Diff(old, c.Identity()), nil
 }
 
-// Inverse returns the ordinals below a bound at which a source's order holds a sample. Stored is the identity of the
-// run. It returns false if the order cannot be inverted.
+// Inverse returns the ordinals below a bound at which a source's order holds a sample. stored is the identity of the
+// run. Inverse returns false if the order cannot be inverted.
 func Inverse(
 	stored []byte, m *millrace.Manifest, id millrace.SampleID, below millrace.Ordinal,
 ) ([]millrace.Ordinal, bool) {
@@ -102,7 +102,7 @@ func Inverse(
 	return order.Ordinals(m, seed, id, below)
 }
 
-// speaks returns the versions that this program must share with the orchestrator's.
+// speaks returns the versions of this program. The orchestrator's program must have the same ones.
 func speaks(version string) *proto.Version {
 	return &proto.Version{
 		Protocol: wire.ProtocolVersion,

@@ -79,7 +79,7 @@ func (r *role) serve(ctx context.Context, first int) error {
 		return err
 	}
 	group, gctx := errgroup.WithContext(ctx)
-	// The link outlives the server, which still carries what its trainers have committed.
+	// The link outlives the server and still carries the last commits of its trainers.
 	linked, unlink := context.WithCancel(context.WithoutCancel(ctx))
 	defer unlink()
 	group.Go(func() error { return up.Run(linked) })
@@ -90,7 +90,8 @@ func (r *role) serve(ctx context.Context, first int) error {
 	return group.Wait()
 }
 
-// reasoned gives the trainers the reason of a failed run when the sidecar is asked to leave.
+// reasoned returns a context that ends with ctx. If the run failed or was stopped, its cause has the reason for the
+// trainers.
 func (r *role) reasoned(ctx context.Context) context.Context {
 	out, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	context.AfterFunc(ctx, func() {

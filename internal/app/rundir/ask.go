@@ -16,7 +16,7 @@ import (
 	"millrace/proto"
 )
 
-// answerWithin is how long an orchestrator may take to report its status.
+// answerWithin is the time limit for an orchestrator's status.
 const answerWithin = 2 * time.Second
 
 // AskStatus asks the orchestrator of a run directory for its status.
@@ -30,8 +30,8 @@ func AskStatus(ctx context.Context, dir string) (reply *proto.StatusReply, err e
 	return reply, err
 }
 
-// Ask connects to the orchestrator of a run directory for the duration of one question. Its errors are for people: they
-// say when to ask again, and leave addresses and gRPC codes out.
+// Ask connects to the orchestrator of a run directory for one question. Its errors are for people: they advise to ask
+// again, and leave addresses and gRPC codes out.
 func Ask(dir string, question func(proto.OrchestratorClient) error) error {
 	address := Socket(dir, "orchestrator")
 	conn, err := grpc.NewClient("passthrough:///orchestrator",

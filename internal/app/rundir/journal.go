@@ -9,7 +9,7 @@ import (
 	"millrace/internal/app/exit"
 )
 
-// OpenJournal opens the journal of a stopped run and returns the journal's directory. Dir is a run directory or the
+// OpenJournal opens the journal of a stopped run and returns the journal's directory. dir is a run directory or the
 // journal's own directory. The caller closes the store.
 func OpenJournal(
 	dir string, cfg checkpoint.Config, open func(checkpoint.Config) (*checkpoint.Store, error),

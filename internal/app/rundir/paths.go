@@ -15,14 +15,14 @@ func Socket(dir, name string) string { return filepath.Join(supervisor.RuntimeDi
 // ConfigFile returns the path of the resolved configuration, which up writes and every role reads.
 func ConfigFile(dir string) string { return filepath.Join(supervisor.RuntimeDir(dir), "config.json") }
 
-// OutcomeFile returns the path of the file that says how the last up failed. It is absent while an up runs, and after
-// one that ended well.
+// OutcomeFile returns the path of the file with the failure of the last `up`. The file is absent while an `up` runs,
+// and after an `up` that ended well.
 func OutcomeFile(dir string) string { return filepath.Join(dir, "outcome.json") }
 
 // Journal returns the directory of the journal.
 func Journal(dir string) string { return filepath.Join(dir, "journal") }
 
-// Roles returns the processes of the up that serves a run directory. Running is false if none does.
+// Roles returns the processes of the `up` that serves a run directory. running is false if no `up` does.
 func Roles(dir string) (roles []supervisor.Role, running bool, err error) {
 	roles, err = supervisor.ReadRoles(dir)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -16,7 +16,7 @@ import (
 	"millrace"
 )
 
-// leaveGrace is the time that an orphan has to return from its work before it is ended.
+// leaveGrace is the time that an orphan has to return from its work. Then Life ends the process.
 const leaveGrace = 500 * time.Millisecond
 
 // Life is the child's side of the supervision. In a process without a supervisor, its reports have no effect.
@@ -46,7 +46,7 @@ func Attach(runDir string) (*Life, error) {
 		*inherited.file = f
 		os.Unsetenv(inherited.env) // processes that this one starts do not get them
 	}
-	// An orphan's stderr is a broken pipe. A log line must not end the process before it has cleaned up.
+	// An orphan's stderr is a broken pipe. A log line must not end the process before it cleans up.
 	signal.Ignore(syscall.SIGPIPE)
 	// A process started from /proc/self/exe is listed as "exe". A wrong name is no reason to fail.
 	_ = os.WriteFile("/proc/self/comm", []byte("millrace"), 0)
@@ -126,14 +126,14 @@ func (l *Life) watch(cancel context.CancelCauseFunc, returned <-chan struct{}) {
 	}
 }
 
-// ReportReady tells the supervisor that this role serves. It may be called again.
+// ReportReady reports to the supervisor that this role serves. It may be called again.
 func (l *Life) ReportReady() error { return l.report("ready\n") }
 
-// ReportTerm tells the supervisor the term under which this role acts, for `millrace status`.
+// ReportTerm reports the term under which this role acts, for `millrace status`.
 func (l *Life) ReportTerm(t millrace.Term) error { return l.report(fmt.Sprintf("term %d\n", t)) }
 
-// ReportFenced tells the supervisor that a process of a child is fenced. The supervisor starts a fresh one in its place
-// at once. Only the orchestrator's report counts. A report about a process that has died meanwhile has no effect.
+// ReportFenced reports to the supervisor that a process of a child is fenced. The supervisor starts a fresh one in its
+// place at once. Only the orchestrator's report counts. A report about a process that has died meanwhile has no effect.
 func (l *Life) ReportFenced(name string, pid int64) error {
 	return l.report(fmt.Sprintf("fenced %s %d\n", name, pid))
 }

@@ -35,6 +35,6 @@ func TestLeaveWhileTheLifelineBlocks(t *testing.T) {
 	time.Sleep(20 * time.Millisecond) // until it reads
 	leave()
 	if ctx.Err() == nil {
-		t.Error("the context lives on")
+		t.Error("the context did not end")
 	}
 }

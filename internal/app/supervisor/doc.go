@@ -11,7 +11,7 @@
 //	              that cleans up never removes files of a successor.
 //
 // The supervisor does not use the kernel's parent-death signal. That signal follows the death of a thread, not of the
-// process, and it would arrive before the child could clean up. A stopped child is no gap: the kernel sends SIGHUP and
+// process, and it would arrive before the child could clean up. A stopped child ends, too: the kernel sends SIGHUP and
 // SIGCONT to a newly orphaned process group with stopped members.
 //
 // A process that the orchestrator has fenced is replaced at once, even if it still exists. It has a minute to leave. A

@@ -44,7 +44,7 @@ type (
 		pid    int
 		signal syscall.Signal
 	}
-	acNotice   struct{ line string }   // tell the user
+	acNotice   struct{ line string }   // print a line for the user
 	acAllReady struct{}                // every child is running, for the first time
 	acEnding   struct{ reason string } // the run failed or was stopped; comes before any signal to a child
 )

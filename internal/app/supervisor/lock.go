@@ -17,17 +17,18 @@ import (
 	"millrace/internal/seam"
 )
 
-// The times of a new `up` that finds children of a killed one. They hold the run directory's lock until they have left.
+// The time limits of a new `up` that finds children of a killed `up`. Such children hold the run directory's lock until
+// they have left.
 const (
 	// orphanGrace is the time that they have to leave by themselves. They need [leaveGrace].
 	orphanGrace = 2 * time.Second
 	// killGrace is the time that they have to die. A process that survives it hangs in the kernel or is frozen from
 	// outside.
 	killGrace = 8 * time.Second
-	// dyingGrace is the time for which an `up` that looks alive may be dying of a kill.
+	// dyingGrace is the time for which a killed `up` may still look alive.
 	dyingGrace = 300 * time.Millisecond
 	pollEvery  = 10 * time.Millisecond
-	// quietWait is the time after which the user is told about the wait.
+	// quietWait is the time after which a line reports the wait.
 	quietWait = time.Second
 )
 
@@ -118,7 +119,7 @@ func holder(runDir string) (pid int, alive bool) {
 	return pid, open || !known
 }
 
-// orphans returns the other processes that have the directory open and whose command line is that of a role there.
+// orphans returns the other processes that have the directory open and the command line of one of its roles.
 func orphans(runDir string) []int {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {

@@ -18,7 +18,7 @@ type life struct {
 	started time.Time
 	due     time.Time // of the next start; zero if none is planned
 	lacks   string    // the missing thing that it waits for; "" if nothing is missing
-	told    bool      // the user knows that something is missing
+	told    bool      // the line about the missing thing is printed
 }
 
 // machine decides about all children. It has no clock, process or file.
@@ -216,7 +216,7 @@ func (m *machine) tick(now time.Time) []action {
 	return out
 }
 
-// deadline returns the time at which the machine wants the next evTick; false if only an event can change something.
+// deadline returns the time of the next evTick. It returns false if the machine waits only for other events.
 func (m *machine) deadline() (time.Time, bool) {
 	var first time.Time
 	consider := func(t time.Time) {

@@ -15,7 +15,7 @@ const (
 
 	faultWindow = 30 * time.Second
 	maxFaults   = 8  // deaths by own fault within the window
-	loudStreak  = 64 // short lives in a row after which the user is told: out-of-memory kills repeat without limit
+	loudStreak  = 64 // short lives in a row after which a line warns: out-of-memory kills repeat without limit
 )
 
 // blame is the cause of a death.
@@ -37,9 +37,9 @@ type lives struct {
 	faults   []time.Time // recent deaths by own fault, oldest first
 }
 
-// died counts a death at now after a life of lived, and returns the delay of the restart. A non-empty verdict means
-// that the child is not restarted. Only its own faults lead to a verdict: kills from outside are no fault of it, and
-// room on a disk may appear at any time.
+// died counts a death at time now, after a life of length lived, and returns the delay of the restart. If the verdict
+// is not empty, the child is not restarted. Only a child's own faults lead to a verdict. Kills from outside are not its
+// fault, and room on a disk may appear at any time.
 func (l *lives) died(now time.Time, lived time.Duration, why blame) (delay time.Duration, verdict string) {
 	if lived >= healthy {
 		l.streak, l.waits, l.faults = 0, 0, nil

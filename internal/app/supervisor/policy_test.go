@@ -43,10 +43,10 @@ func TestRestartPolicy(t *testing.T) {
 		"kills between own faults do not hide them": append(
 			slices.Concat(slices.Repeat([]death{{0, own, -1, false}, {0, outside, -1, false}}, 7)),
 			death{0, own, 0, true}),
-		"what lacks is asked for later and later, without end": slices.Concat(
+		"a child that waits is restarted later and later, without end": slices.Concat(
 			[]death{{0, lacking, 50 * ms, false}, {0, lacking, 100 * ms, false}, {0, lacking, 200 * ms, false}},
 			repeat(500, death{0, lacking, -1, false}), repeat(1, death{0, lacking, maxDelay, false})),
-		"own faults after a long lack begin their count from zero": append(repeat(50, death{0, lacking, -1, false}),
+		"own faults after many waits are counted from zero": append(repeat(50, death{0, lacking, -1, false}),
 			death{0, own, 0, false}, death{0, own, 50 * ms, false}),
 	}
 	for name, deaths := range cases {

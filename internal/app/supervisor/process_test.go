@@ -146,7 +146,7 @@ func TestSuccessorWhileAnOrphanIsStopped(t *testing.T) {
 	_ = cmd.Wait()
 }
 
-// An orphan that does not leave is killed. Another process that has the directory open is not.
+// An orphan that does not leave is killed. Another process that has the directory open is not killed.
 func TestSuccessorKillsWhatDoesNotLeave(t *testing.T) {
 	cmd, dir, pids := startUp(t, "deaf") // leaves so late that it can be stopped first
 	reader := exec.Command("sleep", "60")
@@ -210,7 +210,7 @@ func TestSecondSignalKills(t *testing.T) {
 	eventually(t, "the sidecar leaving", func() bool { return gone(pids[2]) })
 	stopUp(t, cmd, syscall.SIGINT)
 	if took := time.Since(start); took > upGrace {
-		t.Errorf("took %v, so the second signal was not heard", took)
+		t.Errorf("took %v, so the second signal had no effect", took)
 	}
 	for _, pid := range pids {
 		if !gone(pid) {

@@ -51,7 +51,7 @@ func (fs *formers) take(pid int) (former, bool) {
 	return former{}, false
 }
 
-// endLate ends the processes whose grace is over.
+// endLate ends the processes that have used up their grace.
 func (fs formers) endLate(now time.Time) []action {
 	var out []action
 	for i := range fs {
@@ -62,7 +62,7 @@ func (fs formers) endLate(now time.Time) []action {
 	return out
 }
 
-// endAll ends all processes: the run is stopping, and nothing that they report counts.
+// endAll ends all processes, because the run is stopping and their reports no longer count.
 func (fs formers) endAll() []action {
 	var out []action
 	for i := range fs {

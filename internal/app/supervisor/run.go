@@ -66,16 +66,17 @@ type run struct {
 	machine   *machine
 	around    *surroundings
 	events    chan event
-	processes map[int]*process // by pid, until the machine knows of their exit
+	processes map[int]*process // by pid, until the machine has their exit
 	followers sync.WaitGroup
 	heard     []heard // by child, while it waits for something
 	wrote     string  // the content of roles.json
-	unwritten string  // the error of writing it that the user was told
+	unwritten string  // the last printed error of writing roles.json
 }
 
 // Run starts all children and keeps them running until a verdict, the context, SIGINT, SIGTERM or SIGHUP ends the run.
-// A second signal kills at once. No child is left when it returns. The error is ErrInUse if another supervisor has the
-// run directory, a *FailedError if a child made the run fail, and nil with the results Stopped and Finished.
+// A second signal kills at once. When Run returns, no child is left. The error is nil with the results Stopped and
+// Finished. It is ErrInUse if another supervisor has the run directory, and a *FailedError if a child made the run
+// fail.
 func Run(ctx context.Context, cfg Config) (Result, error) {
 	cfg = cfg.withDefaults()
 	lock, err := lockDir(cfg.RunDir, cfg.Clock, cfg.Stderr)

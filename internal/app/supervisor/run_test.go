@@ -216,7 +216,7 @@ func TestPanicIsOneLine(t *testing.T) {
 	}
 }
 
-// handClock advances only when the test says so. On a busy machine no grace ends too early.
+// handClock advances only by a call of the test. So no grace ends too early on a busy machine.
 type handClock struct {
 	seam.System
 	mu    sync.Mutex
@@ -301,7 +301,7 @@ func TestSecondUpIsRefused(t *testing.T) {
 	}
 }
 
-// TestAnyModeIsRepaired: a run directory whose mode excludes its owner becomes usable.
+// TestAnyModeIsRepaired: a run directory becomes usable if its mode excludes its owner.
 func TestAnyModeIsRepaired(t *testing.T) {
 	for _, mode := range []os.FileMode{0, 0o500, 0o755} {
 		dir := t.TempDir()

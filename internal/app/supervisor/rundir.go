@@ -97,8 +97,8 @@ func exchangeFile(path string, b []byte) error {
 	return err
 }
 
-// Reason returns why the run ends, for a role that must tell its clients. It is empty if only this role is asked to
-// leave, and if the run is finished.
+// Reason returns the reason for the run's end, which a role sends to its clients. It is empty if only this role is
+// asked to leave, and if the run is finished.
 func Reason(runDir string) string {
 	b, err := os.ReadFile(filepath.Join(RuntimeDir(runDir), reasonName))
 	if err != nil {

@@ -14,7 +14,7 @@ type wave struct {
 	killed   bool
 }
 
-// next returns when the wave needs attention.
+// next returns the time at which the wave needs attention.
 func (w *wave) next() time.Time {
 	if !w.asked {
 		return w.at

@@ -71,8 +71,8 @@ func upwardArrows(_ *testing.T, sources []source) []offender {
 	return out
 }
 
-// arrowsBetween returns the pairs (user, declarer) of files. A local variable is no use of a package's name, and a
-// selector is a use of a method only if one file alone declares a method of that name.
+// arrowsBetween returns the pairs (user, declarer) of files. A local variable is no use of a package's name. A selector
+// is a use of a method only if one file alone declares a method of that name.
 func arrowsBetween(files []source) map[[2]string]bool {
 	names, methods := map[string]string{}, map[string]string{}
 	for _, s := range files {

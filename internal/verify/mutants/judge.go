@@ -176,7 +176,7 @@ func judged(play *exec.Cmd, finding *regexp.Regexp, survived string) (verdict, e
 	}
 	var exit *exec.ExitError
 	if !v.caught && (errors.As(err, &exit) || errors.Is(err, fs.ErrNotExist)) {
-		return v, fmt.Errorf("the judge says nothing and ends: %w:\n%s", err, out.String())
+		return v, fmt.Errorf("the judge ended without a finding: %w:\n%s", err, out.String())
 	}
 	return v, nil
 }

@@ -16,7 +16,7 @@ import (
 const patches = "internal/verify/mutants/patches"
 
 func main() {
-	only := flag.String("only", "", "names, separated by commas; all where it is empty")
+	only := flag.String("only", "", "names, separated by commas; all if it is empty")
 	seeds := flag.Int("seeds", 1000, "seeds of the simulation that a mutant may survive")
 	faults := flag.Int("faults", 150, "faults of real processes that a mutant may survive")
 	flag.Parse()

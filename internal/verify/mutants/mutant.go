@@ -1,6 +1,6 @@
-// Command mutants checks the checkers. Each patch in its folder breaks the product in one place. The simulation, the
-// tests of a package, or the checker of histories over real processes must notice. A mutant that survives shows a gap
-// in them.
+// Command mutants tests the checks of the product. Each patch in the folder patches breaks the product in one place.
+// The simulation, the tests of a package, or the checker of histories over real processes must notice. A mutant that
+// survives shows a gap in these checks.
 //
 //	go run ./internal/verify/mutants [-only name,name] [-seeds 1000] [-faults 150]
 //

@@ -74,8 +74,8 @@ func TestPatchesAreRead(t *testing.T) {
 	}
 }
 
-// TestSomeMutantsAreCaught: the simulation catches a few mutants, already without faults, so not by luck. It finds
-// nothing in the unchanged product. A patch that breaks nothing is not caught, and that is an error.
+// TestSomeMutantsAreCaught: the simulation catches a few mutants without any fault, so the result does not depend on
+// luck. It finds nothing in the unchanged product. A patch that breaks nothing is not caught, and that is an error.
 func TestSomeMutantsAreCaught(t *testing.T) {
 	root, list := patchesHere(t)
 	harmless, err := parse("harmless",

@@ -20,8 +20,8 @@ import (
 	"millrace/orchestrator/facts"
 )
 
-// judgeJournal stops the orchestrator, and compares the states that its journal restores before and after. Before,
-// there are the newest snapshot and records since; after, the last snapshot alone.
+// judgeJournal stops the orchestrator, and compares the states that its journal restores before and after the stop.
+// Before, the journal has the newest snapshot and later records; after, only the last snapshot.
 func (w *world) judgeJournal(stop func()) {
 	synctest.Wait()
 	before := w.disk.take()
@@ -39,7 +39,7 @@ func (w *world) judgeJournal(stop func()) {
 	if !store.OK() {
 		w.fail("the journal verifies", "%s", strings.Join(store.Problems, "; "))
 	}
-	if w.script.Seed%4 != 0 { // costs as much as all other checks at the end
+	if w.script.Seed%4 != 0 { // the rest costs as much as all other checks at the end
 		return
 	}
 	again, _ := w.restore(w.reopened())
@@ -55,7 +55,7 @@ func (w *world) same(was, is []string) {
 	}
 }
 
-// reopened returns the disk after another orchestrator that only leaves a snapshot.
+// reopened starts and stops another orchestrator, which only takes a snapshot, and returns the disk.
 func (w *world) reopened() *disktest.Disk {
 	disk := w.disk.take()
 	store, err := checkpoint.Open(checkpoint.Config{Dir: journalDir, CreatedBy: "sim", Disk: disk})
@@ -170,7 +170,7 @@ func (e *witness) Write(line []byte) (int, error) {
 		}
 		e.holds[r.Key] = r
 	case r.Event == "fetch" && r.Term != held.Term && r.Nanos > held.Nanos: // at one moment, both orders are right
-		e.w.fail("nobody is answered under a term that is over",
+		e.w.fail("no request is answered under a term that is over",
 			"%s, life %d: stripe %s is held by term %d, and was answered under %d", e.p.slot, e.p.life, r.Key,
 			held.Term, r.Term)
 	}

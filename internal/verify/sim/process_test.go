@@ -222,6 +222,6 @@ func (w *world) exited(s *slot, p *process, err error) {
 		return
 	}
 	if !w.isExcused(p, err) {
-		w.fail("processes end by themselves only where they are told to", "%s, life %d: %v", p.slot, p.life, err)
+		w.fail("a process ends by itself only if a fault explains it", "%s, life %d: %v", p.slot, p.life, err)
 	}
 }

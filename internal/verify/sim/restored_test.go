@@ -21,7 +21,7 @@ import (
 	"millrace/sources"
 )
 
-// placing is the settings that may differ between a run and its continuation.
+// placing holds the settings that may differ between a run and its continuation.
 type placing struct {
 	ranks, micro int
 	loaders      int // stripes of a source

@@ -58,7 +58,7 @@ func (r *rot) has(record string) bool {
 	return bad
 }
 
-// know notes the documents of a step of the run without faults.
+// know stores the documents of a step of the run without faults.
 func (w *world) know(p *sidecar.StepPlan) {
 	for i := range p.Assignments {
 		a := &p.Assignments[i]

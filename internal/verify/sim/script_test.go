@@ -8,7 +8,7 @@ import (
 	"millrace/internal/verify/sim/memnet"
 )
 
-// script is the faults of a run. It follows from a seed. The file of a failed seed has all of it.
+// script holds the faults of a run. It follows from a seed. The file of a failed seed has the whole script.
 type script struct {
 	Seed     uint64         `json:"seed"`
 	Workload int            `json:"workload"`

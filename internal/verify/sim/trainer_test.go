@@ -26,7 +26,7 @@ type trainer struct {
 	states  map[millrace.Step][]byte // run states before each step
 }
 
-// part returns the data-parallel rank whose parts of plans it gets.
+// part returns the trainer's data-parallel rank. The trainer gets the parts of plans for this rank.
 func (x *trainer) part() millrace.Rank { return millrace.Rank(x.w.load.axes.Coordinates(x.rank).DP) }
 
 // run plays one phase. If the sidecar is lost, the trainer continues with the next one.

@@ -19,7 +19,7 @@ import (
 	"millrace/sources"
 )
 
-// workloads is their number. A seed takes one of them.
+// workloads is the number of workloads. Each seed uses one.
 const workloads = 19
 
 // workload describes a run: sources, mixture and topology. They follow from its number.

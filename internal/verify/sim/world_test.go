@@ -217,8 +217,8 @@ func (w *world) pass() {
 	w.changed = make(chan struct{})
 }
 
-// finished notes that the run is complete, and ends the world after a grace. Trainers whose last answer was lost learn
-// of the end by it, like those of a real run by the end of the command.
+// finished notes that the run is complete, and ends the world after a grace. If a trainer's last answer was lost, the
+// trainer notices the end of the run by the end of the world. In a real run, the end of the command has this effect.
 func (w *world) finished() { time.AfterFunc(farewellGrace, w.complete) }
 
 // standing describes the position of every process, for a run that is stuck.

@@ -19,7 +19,7 @@ type goEvent struct {
 	FailedBuild string
 }
 
-// goReader reads the output of one `go test -json`. It counts a test with subtests as its subtests.
+// goReader reads the output of one `go test -json`. If a test has subtests, it counts only these.
 type goReader struct {
 	step    string
 	r       *report

@@ -24,7 +24,7 @@ import (
 )
 
 func main() {
-	allowed := flag.String("skips", "", "file of the tests that may be skipped: a name a line, then why")
+	allowed := flag.String("skips", "", "file of the tests that may be skipped: on each line a name and the reason")
 	flag.Parse()
 	steps, err := parseSteps(flag.Args())
 	if err == nil && len(steps) == 0 {

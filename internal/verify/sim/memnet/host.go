@@ -91,8 +91,8 @@ func (h *Host) Die() {
 	}
 }
 
-// Vanish plays a power cut: like Die, but the other ends of the connections do not notice. They stay open and silent
-// until the returned function resets them, like a kernel after its timeout.
+// Vanish plays a power cut. Unlike after Die, the other ends of the connections do not notice. They stay open and
+// silent until the returned function resets them, like a kernel after its timeout.
 func (h *Host) Vanish() (giveUp func()) {
 	conns := h.end()
 	for _, c := range conns {

@@ -1,6 +1,5 @@
-// Package memnet is a network in memory, for tests that run roles in one process. Its streams of bytes are late,
-// delayed, cut and reset, by the weather and by the caller. It waits with package time, so its time is virtual inside a
-// synctest bubble.
+// Package memnet is a network in memory, for tests that run roles in one process. Its weather and its caller delay, cut
+// and reset the streams of bytes. It waits with package time, so its time is virtual inside a synctest bubble.
 package memnet
 
 import (
@@ -79,7 +78,7 @@ func (n *Net) Cut(address string) error {
 	return nil
 }
 
-// Reset ends all connections that an address has accepted at once and loses the bytes in flight.
+// Reset ends at once all connections that an address has accepted, and loses the bytes in flight.
 func (n *Net) Reset(address string) {
 	for _, c := range n.accepted(address) {
 		c.reset()

@@ -196,7 +196,7 @@ func (p *pipe) mute() {
 	p.silent = true
 }
 
-// deafen ends the direction for its reader. Its writer notices only by the other direction.
+// deafen ends the direction for its reader. The writer notices only by the other direction.
 func (p *pipe) deafen(err error) {
 	p.mute()
 	p.fail(err)

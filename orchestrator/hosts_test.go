@@ -106,8 +106,8 @@ func TestARankGoesOnAloneIfTheOthersArePresent(t *testing.T) {
 	}
 }
 
-// TestARankGoesOnAloneIfNoHostKnowsTheOthers: the sidecar of rank 1 died while the trainer of rank 1 waited for rank 0 in
-// a collective, so rank 1 does not come back before rank 0 goes on.
+// TestARankGoesOnAloneIfNoHostKnowsTheOthers: the sidecar of rank 1 died while the trainer of rank 1 waited for rank 0
+// in a collective, so rank 1 does not come back before rank 0 goes on.
 func TestARankGoesOnAloneIfNoHostKnowsTheOthers(t *testing.T) {
 	start := time.Unix(1000, 0)
 	for _, isBack := range []bool{false, true} {

@@ -119,7 +119,8 @@ func (d *delivery) begun(b Begin) []action {
 	}
 	actions := []action{send{m}, feed{b}}
 	if d.start == StartContinue && b.Step > 0 {
-		// A client that continues at a step has consumed all earlier steps. The lost sidecar may not have reported this.
+		// A client that continues at a step has consumed all earlier steps. The lost sidecar may not have reported
+		// this.
 		d.sent--
 		actions = append(actions, commit{b.Step - 1})
 	}

@@ -1,9 +1,9 @@
 // Command tokenbench measures the tokenizer on one core. bench/tokenizer.py runs it beside pip's tiktoken.
 //
-// It reads paths from standard input, one on a line, and encodes each file as one document into the same slice. The first
-// pass uses a fresh encoder (cold), the second pass the same encoder again (warm). It prints one JSON object. The digest
-// is SHA-256 over the ids of all documents, as four little-endian bytes each. With -export NAME, it prints the ranks of
-// that encoding as a .tiktoken file instead.
+// It reads paths from standard input, one on a line, and encodes each file as one document into the same slice. The
+// first pass uses a fresh encoder (cold), the second pass the same encoder again (warm). It prints one JSON object. The
+// digest is SHA-256 over the ids of all documents, as four little-endian bytes each. With -export NAME, it prints the
+// ranks of that encoding as a .tiktoken file instead.
 package main
 
 import (

@@ -59,8 +59,8 @@ func (r *Ranks) resolutions() (out []resolution) {
 // that had left all go on or none. If one of them cannot, every rank has to start again with it.
 //
 // The others must be there. A host may take longer to say that its ranks left than another host's ranks take to come
-// back, so the hosts are asked: call is then the number of the join that they are asked about. A rank that its host does
-// not know any more, because its sidecar died, counts as there after a while.
+// back, so the hosts are asked: call is then the number of the join that they are asked about. A rank that its host
+// does not know any more, because its sidecar died, counts as there after a while.
 func (r *Ranks) rejoining() (begin []int, call uint64) {
 	if r.isPlacedAnew() || len(r.joined()) == len(r.ranks) {
 		return nil, 0

@@ -195,7 +195,8 @@ func (x *Mixture) addedMilestones(c *pb.Mixed, add *pb.AddSource) ([]mixing.Mile
 	switch {
 	case len(milestones) > 1:
 		return nil, millrace.Errorf(millrace.ErrInvalid,
-			"the schedule goes on at %s %d without a weight for %s there: write all of it with `mix schedule`", milestones[1].From.Measure, milestones[1].From.Count, add.Source)
+			"the schedule goes on at %s %d without a weight for %s there: write all of it with `mix schedule`",
+			milestones[1].From.Measure, milestones[1].From.Count, add.Source)
 	case !milestones[0].Weights[i].IsZero():
 		return nil, millrace.Errorf(millrace.ErrInvalid,
 			"source %s has a weight of %s already: change it with `mix set`", add.Source, milestones[0].Weights[i])

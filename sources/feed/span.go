@@ -26,8 +26,8 @@ const (
 
 // span is a run of consecutive stripe positions that are looked up, read and dropped together.
 //
-// Invariants: (1) the slots' Record, Shard and, once known, Length and refused never change; (2) decoders write Part and
-// Off while phase is making, and others read them only while held; (3) a span with pins is not dropped. The feed's
+// Invariants: (1) the slots' Record, Shard and, once known, Length and refused never change; (2) decoders write Part
+// and Off while phase is making, and others read them only while held; (3) a span with pins is not dropped. The feed's
 // mutex guards all fields but the slots' contents. Decoders read the fields that do not change during a making.
 type span struct {
 	lo, hi   uint64

@@ -25,7 +25,9 @@ func TestOtherFields(t *testing.T) {
 		`{"a": null, "text": "x", "meta": 5}`:                                       {nil, nil, nil},
 		`{"text": "x"}`:                                                             {nil, nil, nil},
 		`{"a": 1, "text": "x", "a": "2"}`:                                           {"2", nil, nil},
-		`{"a": 9007199254740993, "text": "x", "meta": {"lang": 9223372036854775808, "deep": {"n": 1.0}}}`: {9007199254740993, 9223372036854775808.0, 1.0},
+		`{"a": 9007199254740993, "text": "x", "meta": {"lang": 9223372036854775808, "deep": {"n": 1.0}}}`: {
+			9007199254740993, 9223372036854775808.0, 1.0,
+		},
 	} {
 		r := sources.Record{}
 		if f.setContent(&r, []byte(line)); r.Err != nil || !reflect.DeepEqual(r.Others, want) || string(r.Text) != "x" {

@@ -314,7 +314,8 @@ func BenchmarkRead(b *testing.B) {
 func big(b *testing.B) (sources.Shard, int64) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	words := strings.Fields(
-		"the quick brown fox jumps over the lazy dog and it was all the same to him because nobody asked what he thought of it at that time",
+		"the quick brown fox jumps over the lazy dog and it was all the same to him " +
+			"because nobody asked what he thought of it at that time",
 	)
 	rows := make([]*string, 20000)
 	n := int64(0)

@@ -23,8 +23,10 @@ func oraclePatterns() map[string]string {
 		"cl100k_base": `'(?:[sSſdDmMtT]|[lL][lL]|[vV][eE]|[rR][eE])|(?>[^\r\n\p{L}\p{N}]?)(?>\p{L}+)|\p{N}{1,3}|` +
 			` ?(?>[^\s\p{L}\p{N}]+)[\r\n]*|(?>\s+)\z|\s*[\r\n]|\s+(?!\S)|\s`,
 		"o200k_base": strings.Join([]string{
-			`[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?:'(?:[sSſdDmMtT]|[lL][lL]|[vV][eE]|[rR][eE]))?`,
-			`[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?:'(?:[sSſdDmMtT]|[lL][lL]|[vV][eE]|[rR][eE]))?`,
+			`[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+` +
+				`(?:'(?:[sSſdDmMtT]|[lL][lL]|[vV][eE]|[rR][eE]))?`,
+			`[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*` +
+				`(?:'(?:[sSſdDmMtT]|[lL][lL]|[vV][eE]|[rR][eE]))?`,
 			`\p{N}{1,3}`, ` ?[^\s\p{L}\p{N}]+[\r\n/]*`, `\s*[\r\n]+`, `\s+(?!\S)`, `\s+`,
 		}, "|"),
 		"cl100k_base+llama3": `'(?:[sSſdDmMtT]|[lL][lL]|[vV][eE]|[rR][eE])|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|` +

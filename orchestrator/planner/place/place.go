@@ -111,9 +111,9 @@ func (g *group) repack() []position {
 	return g.evenSums(b)
 }
 
-// beatsRows reports whether a comparison with rows is unnecessary. That is so if the step is within one part in rowsGood
-// of the lower bound. Under fsdp it is also so if the step takes no more time than the most expensive bin of every
-// column, summed over the columns.
+// beatsRows reports whether a comparison with rows is unnecessary. That is so if the step is within one part in
+// rowsGood of the lower bound. Under fsdp it is also so if the step takes no more time than the most expensive bin of
+// every column, summed over the columns.
 func (g *group) beatsRows(where []position) bool {
 	const rowsGood = 512
 	if where == nil {

@@ -15,7 +15,7 @@ type database struct {
 
 // get returns a copy of the value at key, nil if there is none.
 func (d *database) get(key []byte) (value []byte, err error) {
-	err = fence("read", d.dir, func() error {
+	err = catch("read", d.dir, func() error {
 		v, closer, err := d.pebble.Get(key)
 		if errors.Is(err, pebble.ErrNotFound) {
 			return nil
@@ -31,7 +31,7 @@ func (d *database) get(key []byte) (value []byte, err error) {
 
 // apply makes a batch durable and closes it.
 func (d *database) apply(act string, b *pebble.Batch) error {
-	return fence(act, d.dir, func() error { return errors.Join(d.pebble.Apply(b, pebble.Sync), b.Close()) })
+	return catch(act, d.dir, func() error { return errors.Join(d.pebble.Apply(b, pebble.Sync), b.Close()) })
 }
 
 // edge returns the index of the first or last key of one kind.
@@ -45,7 +45,7 @@ func (d *database) edge(tag byte, seek func(*cursor) bool) (index uint64, ok boo
 	return index, ok, c.close()
 }
 
-// cursor walks keys in order. Each call into Pebble is fenced; the caller's own code between two calls is not.
+// cursor walks keys in order. It catches the panics of Pebble, but not those of the caller between two calls.
 type cursor struct {
 	db    *database
 	it    *pebble.Iterator
@@ -56,7 +56,7 @@ type cursor struct {
 // scan walks the keys in [lower, upper); nil is no bound. The cursor must be closed.
 func (d *database) scan(lower, upper []byte) *cursor {
 	c := &cursor{db: d}
-	c.err = fence("read", d.dir, func() (err error) {
+	c.err = catch("read", d.dir, func() (err error) {
 		c.it, err = d.pebble.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: upper})
 		return err
 	})
@@ -81,7 +81,7 @@ func (c *cursor) step(move func() bool) (ok bool) {
 	if c.err != nil {
 		return false
 	}
-	c.err = fence("read", c.db.dir, func() error {
+	c.err = catch("read", c.db.dir, func() error {
 		ok = move()
 		c.begun = true
 		return c.it.Error()
@@ -93,7 +93,7 @@ func (c *cursor) step(move func() bool) (ok bool) {
 func (c *cursor) key() []byte { return c.it.Key() }
 
 func (c *cursor) value() (v []byte) {
-	err := fence("read", c.db.dir, func() (err error) {
+	err := catch("read", c.db.dir, func() (err error) {
 		v, err = c.it.ValueAndErr()
 		return err
 	})
@@ -106,7 +106,7 @@ func (c *cursor) close() error {
 	if c.it == nil {
 		return c.err
 	}
-	err := fence("read", c.db.dir, c.it.Close)
+	err := catch("read", c.db.dir, c.it.Close)
 	if c.err != nil {
 		return c.err // Pebble repeats it at the close
 	}

@@ -82,8 +82,9 @@ func classify(act, dir string, err error) error {
 	}
 }
 
-// fence runs f and turns a panic inside Pebble into an ErrCorrupt: Pebble may panic on a damaged file.
-func fence(act, dir string, f func() error) (err error) {
+// catch runs f and classifies its error. It turns a panic inside Pebble into an ErrCorrupt, because Pebble may panic on
+// a damaged file.
+func catch(act, dir string, f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("%s %s: %w: %v; %s", act, dir, ErrCorrupt, p, corruptCure)

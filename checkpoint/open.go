@@ -25,7 +25,7 @@ type Config struct {
 	Disk *disk.Disk
 	// Logger gets slow disks, full disks and damage; nil logs nothing.
 	Logger *slog.Logger
-	// Fail has the failpoints of tests, between the stages of a write and in the disk beneath; nil has none.
+	// Fail has the failpoints of tests, before and after writes and in the disk beneath; nil has none.
 	Fail *failpoint.Set
 	// Fatal ends the process when the disk fails beneath the journal. It gets a one-line error with the directory and
 	// the cure. If it is nil or returns, the line goes to standard error and the process exits with status 1.
@@ -100,12 +100,12 @@ func open(cfg Config, act string, readOnly bool) (s *Store, err error) {
 		}
 	}()
 	fresh := false
-	err = fence(act, cfg.Dir, func() (err error) { s.lock, fresh, err = acquire(cfg, readOnly); return err })
+	err = catch(act, cfg.Dir, func() (err error) { s.lock, fresh, err = acquire(cfg, readOnly); return err })
 	if err != nil {
 		return s, err
 	}
 	s.fail.Hit("checkpoint/open/before")
-	if err := fence(act, cfg.Dir, func() error { return s.openDatabase(cfg, fresh) }); err != nil {
+	if err := catch(act, cfg.Dir, func() error { return s.openDatabase(cfg, fresh) }); err != nil {
 		return s, err
 	}
 	s.fail.Hit("checkpoint/open/after")
@@ -120,7 +120,7 @@ func open(cfg Config, act string, readOnly bool) (s *Store, err error) {
 			return s, fmt.Errorf("%s %s: %w", act, cfg.Dir, err)
 		}
 	}
-	err = fence(act, cfg.Dir, func() (err error) {
+	err = catch(act, cfg.Dir, func() (err error) {
 		s.journal, err = openJournal(s.db, cfg.Disk.FS(), readOnly, cfg.Logger)
 		return err
 	})
@@ -227,7 +227,7 @@ func writeFormat(db *database, key []byte, createdBy string, readOnly bool) erro
 	if !empty || readOnly {
 		return corrupt(db.dir, "the format page", "it is missing")
 	}
-	return fence("write format page to", db.dir, func() error {
+	return catch("write format page to", db.dir, func() error {
 		return db.pebble.Set(key, encodeFormat(key, formatVersion, createdBy), pebble.Sync)
 	})
 }

@@ -48,7 +48,7 @@ func (s *Store) release() error {
 		errs = append(errs, s.journal.tail.close())
 	}
 	if s.db != nil {
-		errs = append(errs, fence("close", s.dir, s.db.pebble.Close))
+		errs = append(errs, catch("close", s.dir, s.db.pebble.Close))
 	}
 	if s.health != nil {
 		errs = append(errs, s.health.Close())
@@ -298,7 +298,7 @@ func (s *Store) Compact(ctx context.Context) error {
 	if err := s.hasRoom(); err != nil {
 		return err
 	}
-	return fence("compact", s.dir, func() error {
+	return catch("compact", s.dir, func() error {
 		return s.db.pebble.Compact(ctx, []byte{tagFormat}, []byte{tagEnd}, false)
 	})
 }

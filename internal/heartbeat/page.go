@@ -64,7 +64,7 @@ func NewPage(words *Words, path string, pid int, thread Thread) *Page {
 	return &Page{words: words, path: path, thread: thread}
 }
 
-// Path returns the name of the page, which LoaderHello.beat carries.
+// Path returns the name of the page. The loader sends it in LoaderHello.beat.
 func (p *Page) Path() string {
 	if p == nil {
 		return ""

@@ -85,8 +85,8 @@ func (UnixNet) Dial(ctx context.Context, address string) (net.Conn, error) {
 	return d.DialContext(ctx, "unix", short)
 }
 
-// shorten returns a path through the directory's descriptor that fits a socket address. The returned function releases
-// the descriptor.
+// shorten returns a path through the directory's descriptor that is short enough for a socket address. The returned
+// function releases the descriptor.
 func shorten(path string) (string, func(), error) {
 	if len(path) <= maxPath {
 		return path, func() {}, nil

@@ -17,7 +17,7 @@ import (
 	"millrace/sidecar/link"
 )
 
-// Serve runs the sidecar of this host. Its rank-0.sock serves the run's rank first.
+// Serve runs the sidecar of this host. The host's socket rank-0.sock serves the rank first of the run.
 func (p Process) Serve(ctx context.Context, first int) error {
 	r, ctx, stop, err := p.start(ctx)
 	if err != nil {
@@ -79,7 +79,7 @@ func (r *role) serve(ctx context.Context, first int) error {
 		return err
 	}
 	group, gctx := errgroup.WithContext(ctx)
-	// The link outlives the server and still carries the last commits of its trainers.
+	// The link outlives the server and still sends the last commits of its trainers.
 	linked, unlink := context.WithCancel(context.WithoutCancel(ctx))
 	defer unlink()
 	group.Go(func() error { return up.Run(linked) })

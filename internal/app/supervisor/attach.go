@@ -77,10 +77,10 @@ func adopt(text string, shared bool) (*os.File, error) {
 	return os.NewFile(uintptr(fd), "supervisor"), nil
 }
 
-// Context returns a context that ends with the parent, with the cause ErrStopped at SIGTERM or SIGINT, and with
-// ErrOrphaned when the supervisor is gone. An orphan must call the cancel function within leaveGrace; otherwise the
-// process is ended. The runtime files of the run, sockets included, are removed then. A role must not remove them
-// itself: once the lock is released, they may belong to a successor. Call Context once.
+// Context returns a context that ends with its parent. It also ends at SIGTERM or SIGINT, with the cause ErrStopped,
+// and when the supervisor is gone, with the cause ErrOrphaned. An orphan must call the cancel function within
+// leaveGrace; otherwise Life ends the process. In both cases Life removes an orphan's runtime files, sockets included.
+// A role must not remove them itself: once the lock is released, they may belong to a successor. Call Context once.
 func (l *Life) Context(parent context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := make(chan os.Signal, 1)

@@ -39,8 +39,8 @@ func (s *syncWriter) line(b []byte) {
 	_, _ = s.w.Write(append(b, '\n')) // without stderr the error cannot be reported
 }
 
-// heard is the output of earlier short lives of a child that waits for something. The child repeats it in every life,
-// and the user should read it once.
+// heard is the output of earlier short lives of a child that waits for something. The child repeats this output in
+// every life, and the supervisor prints it once.
 type heard struct {
 	lines map[string]bool // without the logger's time
 	last  string          // the last line, without digits: it may name another file each time
@@ -68,7 +68,7 @@ func (h *heard) has(b []byte) bool {
 	return h.lines[timeless(b)] || h.last != "" && h.last == withoutDigits(string(b))
 }
 
-// with returns the lines after another life.
+// with returns the lines of h and of a further life.
 func (h *heard) with(last string, said map[string]bool) heard {
 	out := heard{lines: maps.Clone(said), last: withoutDigits(last)}
 	if out.lines == nil {

@@ -163,7 +163,7 @@ func (m *machine) restart(now time.Time, i int, exit Exit) []action {
 	}
 	if why == outside && c.streak == loudStreak {
 		out = append(out, acNotice{
-			fmt.Sprintf("%s was killed %d times in a row, never living %v: is a memory limit too small for it?",
+			fmt.Sprintf("%s was killed %d times in a row, each time within %v: is its memory limit too small?",
 				c.Name, c.streak, healthy),
 		})
 	}
@@ -195,7 +195,7 @@ func deathLine(name string, exit Exit, why blame, delay time.Duration) string {
 	case exit.Crash != "":
 		return fmt.Sprintf("%s crashed (%s); %s; stack in %s", name, exit.LastLine, again, exit.Crash)
 	case why == lacking:
-		return name + " cannot go on for now; it is retried until it can"
+		return name + " cannot continue now; it is restarted until it can"
 	case why == outside && exit.Signal == 0:
 		return fmt.Sprintf("%s was asked to leave; %s", name, again)
 	}

@@ -409,7 +409,7 @@ func TestAFullDiskIsWaitedFor(t *testing.T) {
 	if said := strings.Count(text, "disk full"); said != 1 {
 		t.Errorf("said %d times:\n%s", said, text)
 	}
-	if said := strings.Count(text, "orchestrator cannot go on for now"); said != 1 {
+	if said := strings.Count(text, "orchestrator cannot continue now"); said != 1 {
 		t.Errorf("said %d times:\n%s", said, text)
 	}
 	if said := strings.Count(text, "no room for the reserve"); said != 1 {

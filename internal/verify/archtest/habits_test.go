@@ -155,8 +155,8 @@ func isEmbedded(doc *ast.CommentGroup) bool {
 		slices.ContainsFunc(doc.List, func(c *ast.Comment) bool { return strings.HasPrefix(c.Text, "//go:embed ") })
 }
 
-// TestGoStatements prints the places of go statements and bounds their number. A reader must check that each stands
-// beside its waiter.
+// TestGoStatements prints the places of go statements and bounds their number. A reader must check that each one stands
+// beside the code that waits for its goroutine.
 func TestGoStatements(t *testing.T) {
 	lines, found := 0, 0
 	for _, s := range parseAll(t) {

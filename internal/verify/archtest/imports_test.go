@@ -65,7 +65,7 @@ func listPackages(t *testing.T) []pkg {
 	return pkgs
 }
 
-// matches reports whether a path fits one of the patterns.
+// matches reports whether a path matches one of the patterns.
 func matches(p string, patterns []string) bool {
 	return slices.ContainsFunc(patterns, func(pattern string) bool {
 		tree, isTree := strings.CutSuffix(pattern, "/...")

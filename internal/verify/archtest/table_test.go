@@ -44,7 +44,7 @@ var rooms = []room{
 	// decisions from reports: the only floating point on the way to a plan; decisions are journaled
 	{"orchestrator/feedback", list("."), none},
 	{"orchestrator/lease", list("."), all},
-	// who reads which stripe: no store, no clock
+	// the loader of each stripe: no store, no clock
 	{"orchestrator/roster", list(".", "proto", "orchestrator/offers", "orchestrator/planner/progress",
 		"internal/wire"), all},
 	// reads the store: no machine inside
@@ -101,7 +101,7 @@ var rooms = []room{
 	{"internal/verify/mutants", none, none},
 }
 
-// shell is the packages for roles with clock and network.
+// shell lists the packages for roles that use the clock and the network.
 var shell = []string{"internal/wire", "internal/event", "internal/failpoint", "internal/heartbeat", "internal/seam"}
 
 // owners lists libraries that only some rooms may import.

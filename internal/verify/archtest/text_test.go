@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// A sentence is one line of text that people read: of a comment, a docstring or a page.
+// A sentence is one line of a comment, a docstring or a page.
 type sentence struct {
 	line int
 	text string

@@ -61,7 +61,8 @@ func (b *bench) try(ctx context.Context, m *mutant, judge string) (verdict, erro
 	return v, err
 }
 
-// overlay writes changed files and the flag with which the go command uses them in place of the product's.
+// overlay writes changed files to dir. With the returned flag, the go command uses them in place of the product's
+// files.
 func (b *bench) overlay(dir string, files map[string]string) (flag string, err error) {
 	replace := map[string]string{}
 	for path, text := range files {

@@ -4,7 +4,7 @@
 //
 //	go run ./internal/verify/mutants [-only name,name] [-seeds 1000] [-faults 150]
 //
-// A patch that no longer fits the product's code is an error.
+// A patch that no longer applies to the product's code is an error.
 package main
 
 import (

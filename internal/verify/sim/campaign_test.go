@@ -56,7 +56,7 @@ func (c *campaign) wrong() bool {
 	return c.failed > 0
 }
 
-// report prints the totals. It appends them as a row to the file of the flag, for example docs/campaigns.md.
+// report prints the totals. It appends them as a row to the file of the flag -totals, for example docs/campaigns.md.
 func (c *campaign) report(t *testing.T) {
 	cpu := processorTime() - c.spent
 	faults, kinds := 0, []string(nil)

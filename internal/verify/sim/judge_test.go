@@ -128,7 +128,8 @@ func holders(s *facts.State) map[string]string {
 	return out
 }
 
-// judgeHistory checks that every rank was given each step up to the end, once in the attempts that count.
+// judgeHistory checks that every rank has each step up to the end once. A step that was taken again in a later attempt
+// counts once.
 func (w *world) judgeHistory() {
 	if w.verdict.Violated != "" {
 		return

@@ -42,7 +42,7 @@ type runDisk struct {
 const (
 	journalDir   = "journal"
 	reserveBytes = 4 << 10
-	snapshots    = 12 // records between two: starts with and without a snapshot occur, most with records after it
+	snapshots    = 12 // records between two snapshots; most starts have a snapshot and later records, some have none
 )
 
 // take returns the disk in its present state.

@@ -176,7 +176,7 @@ func (x *trainer) judge(p *sidecar.StepPlan, got []piece) error {
 			return fmt.Errorf("step %d of attempt %d: segment %d of %s is masked, and its record can be read", p.Step,
 				p.Attempt, i, s.of)
 		case before != nil && before[i].masked && !s.masked:
-			return fmt.Errorf("step %d of attempt %d: segment %d of %s was masked and is so no more", p.Step, p.Attempt,
+			return fmt.Errorf("step %d of attempt %d: segment %d of %s is no longer masked", p.Step, p.Attempt,
 				i, s.of)
 		}
 	}

@@ -45,7 +45,7 @@ func (d *database) edge(tag byte, seek func(*cursor) bool) (index uint64, ok boo
 	return index, ok, c.close()
 }
 
-// cursor walks keys in order. It catches the panics of Pebble, but not those of the caller between two calls.
+// cursor walks keys in order. It catches only the panics of Pebble.
 type cursor struct {
 	db    *database
 	it    *pebble.Iterator

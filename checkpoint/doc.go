@@ -16,7 +16,7 @@
 //  7. A failed write or fsync of the log ends the process (Config.Fatal), because the content of the disk is unknown
 //     afterwards. A full disk is noticed earlier: Commit returns ErrDiskFull, and works again when there is room.
 //
-// # Files, each of which uses only later ones
+// # Files (each uses only later ones)
 //
 //	open.go      Open, OpenReadOnly: the folder, its lock, the database, the format page
 //	store.go     Store: every call that a caller may make; the only writer

@@ -61,7 +61,7 @@ func (t tail) write(index uint64) {
 	b := binary.LittleEndian.AppendUint64(nil, index)
 	b = binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
 	if _, err := t.file.WriteAt(b, 0); err != nil {
-		t.logger.Warn("checkpoint: cannot note the journal's end", "err", err)
+		t.logger.Warn("checkpoint: cannot write the journal's end to TAIL", "err", err)
 	}
 }
 

@@ -54,7 +54,7 @@ func (Files) Create(path string) (*Page, error) {
 		return nil, fmt.Errorf("create %w", err)
 	}
 	if pid != os.Getpid() {
-		return nil, fmt.Errorf("create heartbeat page %s: this is process %d", path, os.Getpid())
+		return nil, fmt.Errorf("create heartbeat page %s: the name must end in pid %d", path, os.Getpid())
 	}
 	fd, err := unix.MemfdCreate("millrace-beat", unix.MFD_CLOEXEC)
 	if err != nil {

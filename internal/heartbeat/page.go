@@ -56,7 +56,7 @@ type Page struct {
 	thread Thread
 }
 
-// NewPage returns the page of process pid on zeroed words, which are ready for watchers afterwards.
+// NewPage returns the page of process pid on zeroed words. Watchers may read the words afterwards.
 func NewPage(words *Words, path string, pid int, thread Thread) *Page {
 	words.pid.Store(uint64(pid))
 	words.period.Store(uint64(Active))

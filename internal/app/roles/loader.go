@@ -96,7 +96,7 @@ func handingOver(ctx context.Context) (_ context.Context, leave <-chan struct{})
 func removeLeftovers(dir, name string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return fmt.Errorf("look for leftovers: %w", err)
+		return fmt.Errorf("look for files of dead processes: %w", err)
 	}
 	for _, e := range entries {
 		rest, ours := strings.CutPrefix(e.Name(), name+"-")
@@ -105,7 +105,7 @@ func removeLeftovers(dir, name string) error {
 			continue
 		}
 		if err := os.Remove(filepath.Join(dir, e.Name())); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("remove leftovers: %w", err)
+			return fmt.Errorf("remove a file of a dead process: %w", err)
 		}
 	}
 	return nil

@@ -76,14 +76,14 @@ func (p Process) start(ctx context.Context) (_ *role, _ context.Context, stop fu
 // term reports the role's term to the supervisor.
 func (r *role) term(t millrace.Term) {
 	if err := r.life.ReportTerm(t); err != nil {
-		r.log.Warn("report term", "error", err)
+		r.log.Warn("cannot report the term to the supervisor", "error", err)
 	}
 }
 
 // fenced reports a fenced process to the supervisor, which starts another one in its place.
 func (r *role) fenced(f roster.Process) {
 	if err := r.life.ReportFenced(f.Name, f.Pid); err != nil {
-		r.log.Warn("report a fenced process", "name", f.Name, "pid", f.Pid, "error", err)
+		r.log.Warn("cannot report a fenced process to the supervisor", "name", f.Name, "pid", f.Pid, "error", err)
 	}
 }
 
@@ -92,6 +92,6 @@ func (r *role) fenced(f roster.Process) {
 func (r *role) ready() {
 	r.events.Write(event.Weigh("ready"))
 	if err := r.life.ReportReady(); err != nil {
-		r.log.Warn("report ready", "error", err)
+		r.log.Warn("cannot report to the supervisor that this role is ready", "error", err)
 	}
 }

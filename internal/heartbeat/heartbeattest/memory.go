@@ -31,7 +31,7 @@ func NewMemory(clock seam.Clock) *Memory {
 	return &Memory{clock: clock, shared: &shared{pages: map[string]*heartbeat.Words{}}}
 }
 
-// By returns the same pages for a role with a clock of its own.
+// By returns the same pages for a role that has another clock.
 func (m *Memory) By(clock seam.Clock) *Memory { return &Memory{clock: clock, shared: m.shared} }
 
 // Create makes a page under any path.

@@ -124,8 +124,7 @@ func (x *trainer) begun(start sidecar.Start, b sidecar.Begin) error {
 	return nil
 }
 
-// take checks a step's bytes against those of the run without faults, and against those of the same step in an earlier
-// attempt.
+// take compares a step's bytes with the run without faults, and with the same step in an earlier attempt.
 func (x *trainer) take(p *sidecar.StepPlan, payload sidecar.Payload) error {
 	if p.Step != x.step || p.Attempt != x.attempt {
 		return fmt.Errorf("it asked for step %d of attempt %d and got %d of %d", x.step, x.attempt, p.Step, p.Attempt)

@@ -20,7 +20,8 @@ var ErrInUse = errors.New("run directory in use")
 type inUseError struct{ dir, holder string }
 
 func (e *inUseError) Error() string {
-	return fmt.Sprintf("run directory %s is in use by another `millrace up`%s", e.dir, e.holder)
+	return fmt.Sprintf("run directory %s is in use by another `millrace up`%s: "+
+		"stop that one, or name another --run-dir", e.dir, e.holder)
 }
 
 func (e *inUseError) Is(target error) bool { return target == ErrInUse }

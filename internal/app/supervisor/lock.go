@@ -93,7 +93,7 @@ func takeLock(dir *os.File, runDir string, clock seam.Clock, say io.Writer) erro
 			killed = true
 			for _, pid := range orphans(runDir) {
 				fmt.Fprintf(say, "process %d of a killed `millrace up` does not leave; killing it\n", pid)
-				_ = unix.Kill(pid, unix.SIGKILL) // the lock shows the success
+				_ = unix.Kill(pid, unix.SIGKILL) // after success, the lock is free
 			}
 		}
 		if waited > orphanGrace+killGrace {

@@ -25,7 +25,7 @@ type process struct {
 	// gone is closed when the slot may be filled again: after a kill, after an end, or to start another beside it.
 	gone  chan struct{}
 	ended chan struct{} // closed when its goroutines have returned
-	leave chan struct{} // closed to ask it to leave: a loader hands over first
+	leave chan struct{} // closed to ask the process to leave: a loader hands over first
 
 	mu     sync.Mutex
 	killed bool

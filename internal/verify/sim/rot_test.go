@@ -97,7 +97,7 @@ func (w *world) settle() error {
 }
 
 // decay makes a record of a plan go bad if a fault is due. No other plan asks for the record. It goes bad for all
-// processes or for one; all others that may hold it are killed, so that it is read again.
+// processes or for one. decay kills all other processes that may hold the record, so that it is read again.
 func (w *world) decay(p *sidecar.StepPlan) {
 	who, did := w.spoil(p)
 	if !did {

@@ -24,8 +24,8 @@ func checkCommand() *cobra.Command {
 	k := &check{}
 	c := &cobra.Command{
 		Use:   "check MIXTURE",
-		Short: "Validate a mixture file and its data, and say what a run will do",
-		Long: `Validate a mixture file and its sources, and say what a run will do.
+		Short: "Validate a mixture file and its data, and predict its run",
+		Long: `Validate a mixture file and its sources, and predict its run.
 
 check opens and indexes the files, and reads up to --read MiB of them to their end. --deep reads all files and compares
 their hashes. check plans and builds the first --steps steps as a run on this host would, for --ranks trainer ranks.

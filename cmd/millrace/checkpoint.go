@@ -201,7 +201,7 @@ func folderBytes(dir string) (total int64, err error) {
 	return total, nil
 }
 
-// describe describes an entry of a store in a few words.
+// describe returns a summary of an entry of a store.
 func describe(what string, _ uint8, body []byte) string {
 	switch what {
 	case "record":

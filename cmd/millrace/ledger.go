@@ -100,9 +100,9 @@ func (l *ledgerQuery) nothing() string {
 		return fmt.Sprintf("run directory %s: step %d was not sealed", l.dir, l.step)
 	}
 	return fmt.Sprintf(
-		"run directory %s: no sealed step holds %s: it may come later, or a filter refused it, or it is one of many "+
-			"quarantined samples, of which the ledger keeps the newest; in block order only steps whose full plan "+
-			"is kept are searched",
+		"run directory %s: no sealed step holds %s: it may come later, or a filter refused it, or it was quarantined; "+
+			"the ledger keeps the newest quarantined samples only, and in block order it searches only steps with a "+
+			"kept plan",
 		l.dir,
 		l.sample,
 	)
@@ -115,7 +115,7 @@ func (l *ledgerQuery) request(sources []string) (*proto.LedgerRequest, error) {
 	}
 	source, id := l.source, l.sample
 	if source == "" {
-		for _, name := range sources { // a name may hold a slash: the longest counts
+		for _, name := range sources { // a name may hold a slash; the longest name counts
 			if rest, ok := strings.CutPrefix(l.sample, name+"/"); ok && len(name) > len(source) {
 				source, id = name, rest
 			}

@@ -21,7 +21,7 @@ func run(args []string) int {
 	root.SetArgs(args)
 	err := root.ExecuteContext(context.Background())
 	if err != nil && err.Error() != "" {
-		// A name out of a damaged file may hold any bytes.
+		// A name from a damaged file may hold any bytes.
 		fmt.Fprintln(os.Stderr, strings.ToValidUTF8(strings.TrimRight(err.Error(), "\n"), "\ufffd"))
 	}
 	return exit.Status(err)
@@ -35,7 +35,7 @@ func rootCommand() *cobra.Command {
 up serves every trainer rank of this host on a Unix socket. The same mixture file gives the same batches, also after
 failures.
 
-  millrace check mixture.yaml                             validate it, and see what the run will do
+  millrace check mixture.yaml                             validate it, and predict the run
   millrace up mixture.yaml --ranks 8 --run-dir runs/a     serve the batches
   millrace status runs/a                                  see the state of the run`,
 		SilenceUsage: true, SilenceErrors: true, Args: noArgs, SuggestionsMinimumDistance: 2,

@@ -35,9 +35,9 @@ func mixCommand() *cobra.Command {
 		Short: "Change the mixture of a run while it goes on, or show it",
 		Long: `Change the mixture of the run in DIR while it goes on.
 
-A change takes effect on every rank at the same step: at --from-step, or at the next step that is not planned. It is in
-the journal before, so the run gives the same batches after every restart, and trainers' states carry it. It stays in
-force when the ranks start again from an earlier state, unless load_state_dict gets override=["mixture.changes"].
+A change takes effect on every rank at the same step: at --from-step, or at the next step that is not planned. It is
+journaled first, so the run gives the same batches after every restart. Trainers' states carry it. It stays in force
+when the ranks start again from an earlier state, unless load_state_dict gets override=["mixture.changes"].
 With --next-attempt, a change may name a step that is planned. It holds once the ranks start again at or
 before that step.
 
@@ -109,7 +109,7 @@ func (m *mix) run(c *cobra.Command, verb string, args []string) error {
 	if _, running, err := rundir.Roles(m.dir); err != nil {
 		return exit.Failure(err)
 	} else if !running {
-		return exit.Failuref("no `millrace up` runs on %s: only a running mixture can be changed; `millrace status "+
+		return exit.Failuref("no `millrace up` runs on %s: only the mixture of a running run can be changed; `millrace status "+
 			"%s` lists earlier changes", m.dir, m.dir)
 	}
 	if request == nil {

@@ -44,9 +44,9 @@ stopped run, and MIXTURE may be left out. If several attempts sealed a step, pla
 
 With --json, one object a line: step, content_digest (equal for any number of ranks), placement_digest, segments.
 
-With --explain, plan says why each step costs as much as it does, by the mixture file's model or cost: the overhead over
-the mean rank, a lower bound for these documents and the gap to it; fill and stranded places; how far window and carry
-moved documents; each source against its target; and a picture of each rank's cost. --html writes a page with plots.`,
+With --explain, plan prints the cost of each step by the mixture file's model or cost: the overhead over the mean rank,
+a lower bound for these documents and the gap to it; fill and stranded places; the steps by which window and carry moved
+documents; each source against its target; and a picture of each rank's cost. --html writes a page with plots.`,
 		Example: "  millrace plan mixture.yaml --steps 0..100 --ranks 64 --explain --html steps.html\n" +
 			"  millrace plan mixture.yaml --steps 0..3 --ranks 8\n  millrace plan --run-dir runs/a --steps " +
 			"41200..41201 --json",
@@ -170,7 +170,7 @@ func (r *planned) run(c *cobra.Command, cfg *config.Config) error {
 func parseSteps(text string) (from, to uint64, err error) {
 	a, b, ok := strings.Cut(text, "..")
 	if text == "" {
-		return 0, 0, errors.New("--steps is missing: say which, such as --steps 0..10 (10 excluded)")
+		return 0, 0, errors.New("--steps is missing: write it as A..B, such as --steps 0..10 (10 excluded)")
 	}
 	from, errA := strconv.ParseUint(a, 10, 53)
 	to, errB := strconv.ParseUint(b, 10, 53)
@@ -248,7 +248,7 @@ func (p *plan) print(w *bufio.Writer, step *report.Step) error {
 	return w.Flush()
 }
 
-// printExplained writes why the newest step costs as much as it does.
+// printExplained writes the cost of the newest step with its causes.
 func (p *plan) printExplained(w *bufio.Writer, walk *dryrun.Walk, pages *report.Plots) error {
 	e := walk.Explain()
 	if p.html != "" {

@@ -29,7 +29,7 @@ type restart struct {
 	timeout time.Duration // for one role
 }
 
-// restarted is the result for a role whose process was replaced.
+// restarted is the result for a replaced role.
 type restarted struct {
 	Role    string  `json:"role"`
 	Name    string  `json:"name"`
@@ -58,7 +58,7 @@ restart does not start a program that was replaced on disk: that needs a new up.
 		},
 	}
 	c.Flags().BoolVar(&r.json, "json", false, "print one JSON object a role")
-	c.Flags().DurationVar(&r.timeout, "timeout", time.Minute, "how long one role may take; after that, restart stops")
+	c.Flags().DurationVar(&r.timeout, "timeout", time.Minute, "time limit for one role; then restart stops")
 	return c
 }
 

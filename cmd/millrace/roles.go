@@ -14,7 +14,7 @@ func roleCommands() []*cobra.Command {
 func orchestratorCommand() *cobra.Command {
 	c, process := roleCommand("orchestrator", "Plan, journal and publish (started by up)")
 	metrics := c.Flags().String("metrics", "", "address to serve /metrics on")
-	up := c.Flags().String("up", "", "names the up that started this")
+	up := c.Flags().String("up", "", "id of the up that started this process")
 	c.RunE = func(c *cobra.Command, _ []string) error { return process.Orchestrate(c.Context(), *metrics, *up) }
 	return c
 }

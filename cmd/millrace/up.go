@@ -43,7 +43,7 @@ up prints a line that begins with "ready" when all sockets accept. A finite run 
 every rank has taken all batches. Ctrl-C or SIGTERM stops cleanly.
 
 DIR keeps the run's journal. The next up on the same directory continues the run, also after a kill. In a directory with
-history, each trainer says where it starts: a saved state, "latest" or "fresh".
+history, each trainer declares its start: a saved state, "latest" or "fresh".
 
 Every role is a separate process, and up restarts a process that dies. A shadow takes over for a lost loader at once
 (reliability.shadows in the mixture file). When a disk is full, the run waits. up prints "warning: …" when a capability
@@ -71,13 +71,13 @@ func (u *up) validate() error {
 	switch {
 	case u.runDir == "":
 		return exit.Usagef(
-			"millrace up: --run-dir is missing: say where the run's sockets and journal go, such as --run-dir runs/a",
+			"millrace up: --run-dir is missing: write a directory for the run's sockets and journal, such as --run-dir runs/a",
 		)
 	case u.ranks < 1:
 		return exit.Usagef("millrace up: --ranks %d: want at least 1", u.ranks)
 	case u.world != u.ranks:
 		return exit.Usagef(
-			"millrace up: --world-size %d: ranks on more than one host are not there yet; leave it out or say %d",
+			"millrace up: --world-size %d: ranks on several hosts are not supported yet; leave it out or write %d",
 			u.world, u.ranks,
 		)
 	}
@@ -155,7 +155,7 @@ func (u *up) supervise(ctx context.Context, c *cobra.Command, cfg *config.Config
 	events.Write(event.Weigh("exit"))
 	var failed *supervisor.FailedError
 	if errors.As(err, &failed) {
-		// For trainers that no role could tell.
+		// Trainers read the reason there if no role could send it.
 		text, _ := json.Marshal(map[string]string{"state": "failed", "reason": err.Error()})
 		err = errors.Join(err, os.WriteFile(rundir.OutcomeFile(u.runDir), text, 0o600))
 	}
@@ -165,8 +165,8 @@ func (u *up) supervise(ctx context.Context, c *cobra.Command, cfg *config.Config
 	return nil
 }
 
-// judge decides what follows the end of a child. The orchestrator's end is the run's end, unless it was asked to leave
-// or waits for disk space. Every other child is restarted.
+// judge decides the reaction to the end of a child. The orchestrator's end is the run's end, unless it was asked to
+// leave or waits for disk space. Every other child is restarted.
 func judge(child supervisor.Child, ended supervisor.Exit) supervisor.Verdict {
 	planner := child.Role == "orchestrator"
 	switch {

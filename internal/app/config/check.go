@@ -36,13 +36,13 @@ func (v *validator) checkSizes() {
 	}
 }
 
-// checkWindow checks how steps are packed together.
+// checkWindow checks carry and window.
 func (v *validator) checkWindow() {
 	c := v.c
 	if v.Sound("carry", "packing") && c.Carry > 0 && c.Packing != millrace.BestFit && c.Packing != millrace.Bucketed &&
 		len(c.Stages) == 0 {
 		v.wrong(
-			"carry", "carry has nothing to do with packing "+string(c.Packing),
+			"carry", "carry has no effect with packing "+string(c.Packing),
 			"leave carry out, or write `packing: best_fit` or `packing: bucketed`",
 		)
 	}
@@ -96,7 +96,7 @@ func (v *validator) checkFormulas() {
 	case c.Backbone.Input == "patches":
 		v.wrong(
 			"cost.backbone", "backbone is weighed by tokens, not patches",
-			"write a formula of tokens: those that stand for patches are among them",
+			"write a formula of tokens; they include the tokens of patches",
 		)
 	case c.Encoder.Input == "tokens":
 		v.wrong("cost.encoder", "encoder is weighed by patches, not tokens", "write a formula of patches")
@@ -121,7 +121,7 @@ func (v *validator) checkModel() {
 	switch {
 	case m.MLA != nil && m.HeadDim > 0:
 		v.wrongKey(
-			"model.head_dim", "`mla` and `head_dim` exclude each other", "keep `mla`: it says how wide a head is",
+			"model.head_dim", "`mla` and `head_dim` exclude each other", "keep `mla`: it sets the width of a head",
 		)
 	case m.MLA == nil && m.HeadDim == 0 && m.Hidden%m.Heads != 0:
 		v.wrong(
@@ -135,7 +135,7 @@ func (v *validator) checkModel() {
 	case m.WindowLayers > 0 && m.Window == 0:
 		v.wrongKey(
 			"model.window_layers", "`window_layers` without `window`",
-			"write `window:`, how many tokens back these layers see",
+			"write `window:`, the number of tokens that these layers see",
 		)
 	case m.WindowLayers > m.Layers:
 		v.wrong(
@@ -146,13 +146,17 @@ func (v *validator) checkModel() {
 	switch {
 	case m.Experts == 0 && m.ActiveExperts+m.SharedExperts > 0:
 		v.wrongKey(
-			v.written("model.active_experts", "model.shared_experts"), "experts are used of a model that has none",
-			"write `experts:`, how many there are in a layer",
+			v.written(
+				"model.active_experts",
+				"model.shared_experts",
+			),
+			"the model has active or shared experts, but no `experts`",
+			"write `experts:`, the number of experts in a layer",
 		)
 	case m.Experts > 0 && m.ActiveExperts == 0:
 		v.wrongKey(
 			"model.experts", "`experts` without `active_experts`",
-			"write `active_experts:`, to how many of them a token is routed",
+			"write `active_experts:`, the number of experts to which a token is routed",
 		)
 	case m.ActiveExperts > m.Experts:
 		v.wrong(
@@ -217,7 +221,7 @@ func (v *validator) checkLimits() {
 	if v.Sound("limits.sample_bytes") && l.SampleBytes > math.MaxInt32 {
 		v.wrong(
 			"limits.sample_bytes", "sample_bytes must be below 2GiB, not "+l.SampleBytes.String(),
-			"write the size of the largest document that is worth having",
+			"write the size of the largest useful document",
 		)
 		return
 	}
@@ -234,7 +238,7 @@ func (v *validator) checkLimits() {
 	}
 }
 
-// checkAdaptive checks that a policy has something to decide.
+// checkAdaptive checks the settings of a policy.
 func (v *validator) checkAdaptive() {
 	a := v.c.Adaptive
 	if a == nil || !v.Sound("adaptive") {
@@ -243,7 +247,7 @@ func (v *validator) checkAdaptive() {
 	if _, schedule := v.Place("mixture.schedule"); schedule {
 		v.wrongKey(
 			"adaptive", "`adaptive` and `mixture.schedule` exclude each other",
-			"write `mixture.weights`: what the policy begins with, and for ado the shares it compares with",
+			"write `mixture.weights`: the policy begins with them, and ado compares with them",
 		)
 	}
 	n := uint64(len(v.c.Sources))
@@ -254,7 +258,11 @@ func (v *validator) checkAdaptive() {
 		)
 	}
 	if a.Smoothing.Billionths() >= value.Billion {
-		v.wrong("adaptive.smoothing", "with a smoothing of 1 nothing ever changes", "write less than 1, such as 0.9")
+		v.wrong(
+			"adaptive.smoothing",
+			"with a smoothing of 1 the weights never change",
+			"write less than 1, such as 0.9",
+		)
 	}
 }
 

@@ -14,7 +14,7 @@ func (v *validator) checkMixture() {
 	given := v.given("mixture", "weights", "groups", "schedule")
 	switch {
 	case !v.Sound("mixture"):
-		// A mistake in one milestone does not affect the others, but their order needs all of them.
+		// The milestones are still checked one by one. checkOrder needs all of them to be sound.
 	case len(given) > 1:
 		v.wrongKey("mixture."+given[1], "`mixture` has both "+tree.Quote(given[0])+" and "+tree.Quote(given[1]),
 			"keep `weights` or `groups` for one mixture, or `schedule` for one that changes")

@@ -84,7 +84,7 @@ func (v *validator) checkStageFilters() {
 	if sets, _ := v.c.StageFilterSets(); v.Sound("stages") && len(sets) >= filter.MostOfASource {
 		v.wrong(
 			"stages", fmt.Sprintf("the stages have %d different sets of filters", len(sets)),
-			fmt.Sprintf("at most %d are there", filter.MostOfASource-1),
+			fmt.Sprintf("write at most %d", filter.MostOfASource-1),
 		)
 	}
 }
@@ -141,8 +141,8 @@ func (v *validator) checkRamp(i int, all []Stage) bool {
 	}
 	switch _, tokens := s.From(); {
 	case tokens:
-		v.wrongKey(path, "`rampup_batch_size` counts from the stage's first step, and tokens do not tell which that is",
-			"let the stages begin by `from_step`, or write several of them with a `global_batch_size` each")
+		v.wrongKey(path, "`rampup_batch_size` needs a stage that begins by `from_step`",
+			"write `from_step`, or several stages with a `global_batch_size` each")
 	case r.Start >= s.GlobalBatchSize:
 		v.wrong(
 			path+".start",
@@ -153,7 +153,7 @@ func (v *validator) checkRamp(i int, all []Stage) bool {
 		v.wrong(
 			path+".increment",
 			fmt.Sprintf(
-				"from %d by %d at a time the ramp does not come to global_batch_size %d", r.Start, r.Increment,
+				"a ramp from %d in increments of %d does not reach global_batch_size %d", r.Start, r.Increment,
 				s.GlobalBatchSize,
 			),
 			fmt.Sprintf("write a divisor of %d", s.GlobalBatchSize-r.Start),
@@ -185,8 +185,7 @@ func (v *validator) checkWhole(i int, all []Stage) bool {
 	v.wrong(
 		path+".from_step",
 		fmt.Sprintf(
-			"this stage begins at step %d, before the ramp of the stage before has come to global_batch_size %d at "+
-				"step %d",
+			"this stage begins at step %d; the ramp of the stage before reaches global_batch_size %d only at step %d",
 			next,
 			all[i].GlobalBatchSize,
 			end,
@@ -224,7 +223,7 @@ func (v *validator) checkSpread() {
 	case v.c.Layout != millrace.Varlen:
 		v.wrongKey(
 			"split_documents", "split_documents needs layout varlen",
-			"write `layout: varlen`, or leave split_documents out: slices have no place in packed rows",
+			"write `layout: varlen`, or leave split_documents out: packed rows cannot hold slices",
 		)
 	case v.c.Balance == millrace.BalanceNone:
 		v.wrongKey(
@@ -249,7 +248,7 @@ func (v *validator) checkAxes() {
 	if v.Sound("cp_local", "layout") && c.CPLocal > 0 && c.Layout != millrace.Varlen {
 		v.wrong(
 			"cp_local", "cp_local needs layout varlen",
-			"write `layout: varlen`, or leave cp_local out: of packed rows every rank has its part of every document",
+			"write `layout: varlen`, or leave cp_local out: with packed rows, every rank gets a part of every document",
 		)
 	}
 	for i, axis := range c.Broadcast {
@@ -258,12 +257,12 @@ func (v *validator) checkAxes() {
 		case axis == "cp":
 			v.wrong(
 				path, "context-parallel ranks get slices of their own",
-				"write axes of which all ranks need the same bytes: tp, pp",
+				"write axes whose ranks need the same bytes: tp, pp",
 			)
 		case axis != AxisTP && axis != AxisPP:
-			v.wrong(path, "`broadcast` knows no axis "+tree.Quote(string(axis)), "write tp, pp, or both")
+			v.wrong(path, "`broadcast` has no axis "+tree.Quote(string(axis)), "write tp, pp, or both")
 		case slices.Contains(c.Broadcast[:i], axis):
-			v.wrong(path, tree.Quote(string(axis))+" stands there twice", "write it once")
+			v.wrong(path, tree.Quote(string(axis))+" is listed twice", "write it once")
 		}
 	}
 }

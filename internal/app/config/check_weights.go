@@ -30,7 +30,7 @@ type members struct {
 	at      string            // the path of the whole
 	seen    map[string]string // the place of each source
 	weighty []string          // sources that may have weight
-	vain    bool              // all weights of some group are zero
+	partial bool              // a mistake hides the sources of some group
 }
 
 // weights checks the weights of sources. Whole is false for the weights of a group.
@@ -59,8 +59,8 @@ func (m *members) weights(path string, w Weights, whole bool) {
 }
 
 // allZero notes a set of weights that are all zero. It is reported at the end if the set has no other mistake.
-func (m *members) allZero(path string, vain bool) {
-	if vain && m.sourcesKnown(path) {
+func (m *members) allZero(path string, isZero bool) {
+	if isZero && m.sourcesKnown(path) {
 		at, _ := m.Place(path)
 		m.Fail(path, at, "all weights are zero", "give at least one source a weight above 0")
 	}
@@ -79,7 +79,7 @@ func (m *members) sourcesKnown(path string) bool {
 	return m.Sound(path)
 }
 
-// source notes one source that stands at a path.
+// source notes the source at a path, and reports an unknown or repeated one.
 func (m *members) source(path, source, unknown string) {
 	if _, known := m.c.Source(source); m.sourcesNamed() && !known {
 		cure := "add it under `sources`, or take its weight out"
@@ -107,7 +107,7 @@ func (m *members) groups(path string, g Groups) {
 	for i := range g {
 		at := decode.Join(path, g[i].Name)
 		if n, _ := m.Place(at); n.Kind != tree.Mapping || !m.Sound(at+".weight", at+".weights", at+".groups") {
-			m.vain = true // its mistake does not affect the others, but their sum is unknown
+			m.partial = true // the other groups are still checked
 			continue
 		}
 		switch given := m.given(at, "weights", "groups"); len(given) {
@@ -116,7 +116,7 @@ func (m *members) groups(path string, g Groups) {
 				at, "group "+tree.Quote(g[i].Name)+" has neither `weights` nor `groups`",
 				"add `weights: ` with the sources of the group",
 			)
-			m.vain = true
+			m.partial = true
 		case 2:
 			m.wrongKey(
 				at+".groups", "group "+tree.Quote(g[i].Name)+" has both `weights` and `groups`",
@@ -134,7 +134,7 @@ func (m *members) groups(path string, g Groups) {
 
 // end reports sources that are left out, and bounds that the named sources cannot keep.
 func (m *members) end(at *tree.Node) {
-	if !m.sourcesNamed() || m.vain {
+	if !m.sourcesNamed() || m.partial {
 		return
 	}
 	for _, n := range m.c.Sources.Names() {
@@ -153,12 +153,12 @@ func (m *members) end(at *tree.Node) {
 // derived checks a rule and its sources.
 func (m *members) derived(path string, d *Derived, whole bool) {
 	if !m.Sound(path) {
-		m.vain = true
+		m.partial = true
 		return
 	}
 	if !whole && d.Sources == nil {
 		m.wrong(path+".sources", "the rule of a group has to name its sources", "add `sources: [web, books]`")
-		m.vain = true
+		m.partial = true
 		return
 	}
 	for i, n := range d.Members(m.c.Sources) {
@@ -194,12 +194,12 @@ func (m *members) takes(path string, d *Derived) {
 	case d.From == RuleTemperature && d.Temperature.Text == "":
 		m.wrong(
 			path+".temperature", "the rule temperature lacks `temperature`",
-			"add `temperature: 3`; 1 is size, and the higher, the more alike sources are",
+			"add `temperature: 3`; 1 is in proportion to size, and more makes weights more equal",
 		)
 	case d.From == RuleTemperature && num < den:
 		m.wrong(
 			path+".temperature", "the temperature must be at least 1, not "+d.Temperature.Text,
-			"1 is size; the higher, the more alike sources are. Of an exponent alpha write 1/alpha",
+			"1 is in proportion to size, and more makes weights more equal; for an exponent alpha write 1/alpha",
 		)
 	case d.From == RuleUniMax && d.MaxEpochs == 0:
 		m.wrong(
@@ -267,7 +267,7 @@ func (m *members) bounds() {
 			m.at,
 			m.KeyOf(m.at),
 			fmt.Sprintf(
-				"the sources with weight here have least fractions of %s together, more than the whole",
+				"the least fractions of the sources with weight here add up to %s, more than 1",
 				value.FromBillionths(least),
 			),
 			"lower `min_fraction` of sources, or `mixture.floor`",
@@ -277,7 +277,7 @@ func (m *members) bounds() {
 			m.at,
 			m.KeyOf(m.at),
 			fmt.Sprintf(
-				"the sources with weight here may have %s of the mixture together, less than the whole",
+				"the largest fractions of the sources with weight here add up to %s, less than 1",
 				value.FromBillionths(most),
 			),
 			"raise `max_fraction` of sources, or give more sources weight",

@@ -31,10 +31,10 @@ type Config struct {
 	// MicroBatchSize is the number of sequences in one microbatch of one data-parallel rank. A step has
 	// global_batch_size / (micro_batch_size * dp) microbatches on each rank.
 	MicroBatchSize uint32 `yaml:"micro_batch_size" jsonschema:"default=1,minimum=1,maximum=1048576"`
-	// Packing is the way in which documents become sequences. best_fit: several documents share a sequence, and no
-	// document is cut that fits into one. pad: one document, or one piece of a long one, a sequence. concat: one
-	// document after the other, cut at the end of a sequence. bucketed: like pad, but a step has documents of similar
-	// length, and its rows are only as long as they need: sequence_length, halved up to 7 times.
+	// Packing is the way in which documents become sequences. best_fit: several documents share a sequence, and a
+	// document that fits into one is not cut. pad: each sequence has one document, or one piece of a long one. concat:
+	// one document follows the other, cut at the end of a sequence. bucketed: like pad, but a step has documents of
+	// similar length. Its rows are as short as these allow: sequence_length, halved up to 7 times.
 	Packing millrace.Packing `yaml:"packing" jsonschema:"default=best_fit,enum=best_fit,enum=pad,enum=concat,enum=bucketed"`
 	// RampupBatchSize is the growth of the batch to global_batch_size at the beginning of the run.
 	RampupBatchSize *Rampup `yaml:"rampup_batch_size"`
@@ -176,8 +176,8 @@ type Stop struct {
 	Epochs uint32 `yaml:"epochs" jsonschema:"minimum=1,maximum=1000000"`
 	// Steps is the number of optimizer steps.
 	Steps uint64 `yaml:"steps" jsonschema:"minimum=1,maximum=9007199254740991"`
-	// Tokens is the number of document tokens, padding not counted: the first complete step that reaches it is the
-	// last.
+	// Tokens is the number of document tokens, without padding. The run ends with the first complete step that
+	// reaches it.
 	Tokens uint64 `yaml:"tokens" jsonschema:"minimum=1,maximum=9007199254740991"`
 }
 
@@ -199,7 +199,7 @@ type Quarantine struct {
 	Budget value.Decimal `yaml:"budget" jsonschema:"default=0.001,maximum=1"`
 }
 
-// Adaptive says how weights follow losses.
+// Adaptive sets the rule by which weights follow losses.
 type Adaptive struct {
 	// Policy is the rule. odm: exponential weights for sources with a high loss (Albalak et al. 2023, arXiv
 	// 2312.02406). ado: weights by the speed at which a source's loss falls (Jiang et al. 2024, arXiv 2410.11820).
@@ -224,13 +224,13 @@ const (
 	policyADO AdaptivePolicy = "ado"
 )
 
-// Refit says how often coefficients of cost are fitted.
+// Refit sets the interval between two fits of the coefficients of cost.
 type Refit struct {
 	// Every is the number of steps between two fits.
 	Every uint64 `yaml:"every" jsonschema:"default=500,minimum=1,maximum=9007199254740991"`
 }
 
-// Reliability says how many processes stand by. It decides how long a failure lasts, never the content of batches.
+// Reliability sets the number of standby processes. It decides the length of a failure, never the content of batches.
 type Reliability struct {
 	// Shadows is the number of loader processes that stand by. Each follows some of the loaders and takes over at once
 	// when one of them is lost. With 0, a lost loader is restarted and its sources wait.
@@ -264,7 +264,7 @@ const (
 )
 
 // SplitDocuments selects the documents that are split over ranks. Only documents that cost more than the mean
-// microbatch are split, each over as many ranks as even the step out.
+// microbatch are split, each over as many ranks as balance the step.
 type SplitDocuments struct {
 	// Above is the length from which a document is split. mean: any document that costs more than the mean microbatch.
 	// A number: only such documents with more tokens.
@@ -274,7 +274,7 @@ type SplitDocuments struct {
 // maxSpecial is the highest id that a special token may have.
 const maxSpecial = 1<<21 - 1
 
-// Specials are the ids of special tokens by their texts. No id is there twice.
+// Specials are the ids of special tokens by their texts. Each id has one text.
 type Specials map[string]uint32
 
 // DecodeNode reads ids by the texts of the tokens.

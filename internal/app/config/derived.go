@@ -69,7 +69,7 @@ func (c *Config) Payload() error {
 				"sources."+s.Name+".format",
 				"source "+tree.Quote(
 					s.Name,
-				)+" has the lengths of documents and not their tokens, so that nothing of it can be served",
+				)+" has the lengths of documents without their tokens, so a run cannot serve it",
 				"write the path of files of jsonl, parquet or megatron; `millrace check` and `millrace plan` take "+
 					"lengths",
 			)
@@ -227,7 +227,7 @@ func (c *Config) group(t millrace.Topology) (int, error) {
 // Group returns the number of data-parallel ranks that are balanced among themselves, 0 for all. The topology must come
 // from Topology.
 func (c *Config) Group(t millrace.Topology) int {
-	n, _ := c.group(t) // Topology has refused what does not divide
+	n, _ := c.group(t) // Topology has refused ranks that do not divide
 	return n
 }
 

@@ -287,10 +287,10 @@ func replaceTable(t *testing.T, page, name, table string) string {
 // freeTable lists the keys that may differ freely.
 func freeTable() string {
 	var b strings.Builder
-	b.WriteString("| What | What a change means |\n| --- | --- |\n")
+	b.WriteString("| Change | Effect |\n| --- | --- |\n")
 	for _, r := range resume.Rules() {
 		if r.Entries == nil {
-			b.WriteString("| " + what(&r) + " | " + r.Then + " |\n")
+			b.WriteString("| " + changes(&r) + " | " + r.Then + " |\n")
 		}
 	}
 	return b.String()
@@ -299,21 +299,21 @@ func freeTable() string {
 // overriddenTable lists the keys that need an override, with the entry that the override names.
 func overriddenTable() string {
 	var b strings.Builder
-	b.WriteString("| What | Name of the override | What then holds |\n| --- | --- | --- |\n")
+	b.WriteString("| Change | Name of the override | Effect |\n| --- | --- | --- |\n")
 	for _, r := range resume.Rules() {
 		if r.Entries != nil {
 			names := inCode(r.Entries)
 			if slices.Equal(r.Entries, r.Keys) && len(r.Keys) > 1 {
 				names = "the key"
 			}
-			b.WriteString("| " + what(&r) + " | " + names + " | " + r.Then + " |\n")
+			b.WriteString("| " + changes(&r) + " | " + names + " | " + r.Then + " |\n")
 		}
 	}
 	return b.String()
 }
 
-// what names the keys and changes of a rule.
-func what(r *resume.Rule) string {
+// changes names the keys and changes of a rule.
+func changes(r *resume.Rule) string {
 	parts := append([]string{}, r.About...)
 	if len(r.Keys) > 0 {
 		parts = append(parts, inCode(r.Keys))

@@ -34,8 +34,8 @@ func Load(path string) (*Config, error) {
 }
 
 // Parse validates the content of a mixture file. Name is for messages. Relative paths are relative to base, an absolute
-// directory. Parse looks there for the formats that the patterns do not tell; with an empty base it does not look. An
-// error is [tree.Errors].
+// directory. If a pattern does not show its format, Parse looks at the files in base; with an empty base it does not.
+// An error is [tree.Errors].
 func Parse(name string, content []byte, base string) (*Config, error) {
 	doc, errs := tree.Read(name, content)
 	if len(errs) > 0 {
@@ -53,7 +53,7 @@ func Parse(name string, content []byte, base string) (*Config, error) {
 }
 
 // MarshalResolved returns the configuration as JSON for the processes of one run. It has every default filled in and an
-// absolute Base, so every process reads the same. It belongs to one version of the binary.
+// absolute Base, so every process has the same settings. It belongs to one version of the binary.
 func (c *Config) MarshalResolved() ([]byte, error) {
 	b, err := json.Marshal(c)
 	if err != nil {
@@ -107,7 +107,7 @@ func LoadMilestones(path string) ([]Milestone, error) {
 		v.checkMilestone(path, &file.Schedule[i], false)
 		if k := &file.Schedule[i]; v.Sound(path) && (k.Weights.Derived != nil || len(k.Weights.Given) == 0) {
 			v.wrong(
-				path+".weights", "a run that goes on takes weights source by source",
+				path+".weights", "a running run needs a weight for each source",
 				"write `weights: {` with a number for each source; `millrace mix DIR show` prints those in force",
 			)
 		}

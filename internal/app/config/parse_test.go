@@ -324,7 +324,7 @@ func checkParse(t fataler, content []byte) {
 	}
 }
 
-// namedIn returns every source that a tree of weights names, and whether one in it may have weight.
+// namedIn returns the sources of a tree of weights, and whether one of them may have weight.
 func namedIn(c *Config, w Weights, groups Groups) (named []string, weighs bool) {
 	if w.Derived != nil {
 		return slices.Clone(w.Derived.Members(c.Sources)), true
@@ -339,7 +339,7 @@ func namedIn(c *Config, w Weights, groups Groups) (named []string, weighs bool) 
 	return named, weighs
 }
 
-// checkAccepted checks the properties on which every user of a Config relies.
+// checkAccepted checks the properties of a Config on which other packages rely.
 func checkAccepted(t fataler, c *Config) {
 	t.Helper()
 	if len(c.Sources) == 0 {

@@ -68,10 +68,10 @@ func (k *Milestone) From() (at uint64, tokens bool) {
 // Over returns the length of the ramp in the unit of From, 0 without a ramp.
 func (k *Milestone) Over() uint64 { return k.OverSteps + k.OverTokens }
 
-// Ramp is how one set of weights becomes the next.
+// Ramp is the way from one set of weights to the next.
 type Ramp string
 
-// The ramps that are there.
+// The ramps.
 const (
 	RampNone   Ramp = "none"
 	RampLinear Ramp = "linear"
@@ -103,7 +103,7 @@ func (s Sources) Names() []string {
 type Source struct {
 	// Name of the source: its key in the file.
 	Name string `yaml:"-"`
-	// Format of the files. It may be left out if the file names tell it. jsonl: a JSON object a line. parquet: a table.
+	// Format of the files. It may be left out if the file names show it. jsonl: a JSON object a line. parquet: a table.
 	// megatron: tokens in a .bin and an .idx file. lengths: the lengths of documents alone, as CSV with the columns
 	// tokens, patches and count, for check and plan.
 	Format Format `yaml:"format" jsonschema:"enum=jsonl,enum=parquet,enum=megatron,enum=lengths"`
@@ -117,7 +117,7 @@ type Source struct {
 	// Filter is an expression over the fields of a record, and over the tokens and bytes of its document. A document is
 	// left out if the expression is false. Example: `quality > 0.5 && language == "en"`.
 	Filter string `yaml:"filter"`
-	// OnExhausted is the reaction when the source was read as often as it may be. repeat: it starts again. renormalize:
+	// OnExhausted is the reaction to the end of the source's last pass. repeat: it starts again. renormalize:
 	// it leaves and the others share its weight. stop: the run ends. error: the run fails. Default: repeat; under
 	// stop.epochs or with max_epochs, renormalize.
 	OnExhausted millrace.OnExhausted `yaml:"on_exhausted" jsonschema:"enum=repeat,enum=renormalize,enum=stop,enum=error"`
@@ -137,7 +137,7 @@ type Source struct {
 // Format is a file format of a source.
 type Format string
 
-// The formats that are there.
+// The formats.
 const (
 	JSONL    Format = "jsonl"
 	Parquet  Format = "parquet"
@@ -176,7 +176,7 @@ func (p *Patterns) DecodeNode(d *decode.Decoder, path string, n *tree.Node) {
 		case item.Class == tree.Number || item.Class == tree.Boolean || item.Class == tree.Null:
 			d.Fail(
 				at, item, decode.Name(at)+" must be a path, not "+tree.Quote(item.Text),
-				"put a path that looks like something else in quotes",
+				"put the path in quotes",
 			)
 		case item.Text == "":
 			d.Fail(at, item, decode.Name(at)+" is empty", "write a file, a directory or a pattern")
@@ -186,7 +186,7 @@ func (p *Patterns) DecodeNode(d *decode.Decoder, path string, n *tree.Node) {
 	}
 }
 
-// maxSources and maxName bound what a plan and a state have to carry.
+// maxSources and maxName bound the sizes of plans and states.
 const (
 	maxSources = 1024
 	maxName    = 128 // bytes
@@ -231,7 +231,7 @@ func badName(s string) string {
 	case len(s) > maxName:
 		return fmt.Sprintf("is longer than %d bytes", maxName)
 	case strings.ContainsFunc(s, isUnfit):
-		return "holds a character that names do not have: " + tree.Quote(s)
+		return "has a character that names cannot have: " + tree.Quote(s)
 	case strings.TrimSpace(s) != s:
 		return "begins or ends with a space"
 	}

@@ -11,8 +11,8 @@ import (
 	"millrace/internal/app/config/tree"
 )
 
-// Stage is a later part of the run with its own batches. A key that it leaves out is as in the stage before. The first
-// stage is described by the top level of the file.
+// Stage is a later part of the run with its own batches. A key that is left out has the value of the stage before. The
+// first stage is described by the top level of the file.
 type Stage struct {
 	// FromStep is the step at which the stage begins. Stages count in steps or in tokens, not in both.
 	FromStep *uint64 `yaml:"from_step" jsonschema:"minimum=1,maximum=9007199254740991"`
@@ -100,7 +100,7 @@ func (s *Stage) From() (at uint64, tokens bool) {
 	return 0, false
 }
 
-// when names the steps from one of the stage on: `step 12`, `the step after 5000 tokens`.
+// when names the step that many steps after the stage's first one: `step 12`, `the step after 5000 tokens`.
 func (s *Stage) when(step uint64) string {
 	from, tokens := s.From()
 	if tokens {
@@ -109,8 +109,8 @@ func (s *Stage) when(step uint64) string {
 	return fmt.Sprintf("step %d", from+step)
 }
 
-// identity writes what of a stage decides about content in one line: `step 1000: 128 x 8192 best_fit, ramp 32 by 32
-// over 1000`.
+// identity writes the settings of a stage that decide content in one line: `step 1000: 128 x 8192 best_fit, ramp 32 by
+// 32 over 1000`.
 func (s *Stage) identity() string {
 	from, tokens := s.From()
 	unit := "step"
@@ -131,8 +131,7 @@ func (r *Rampup) identity() string {
 	return fmt.Sprintf("%d by %d over %d", r.Start, r.Increment, r.Samples)
 }
 
-// Microbatches returns how many microbatches a step of the stage has on each data-parallel rank, once its batch is
-// whole.
+// Microbatches returns the number of microbatches of a step on each data-parallel rank, after the stage's ramp.
 func (s *Stage) Microbatches(t millrace.Topology) uint32 {
 	return s.GlobalBatchSize / (s.MicroBatchSize * uint32(t.DP()))
 }

@@ -50,7 +50,7 @@ type Derived struct {
 	BudgetSamples uint64 `yaml:"budget_samples" jsonschema:"minimum=1,maximum=9007199254740991"`
 }
 
-// Rule is how weights follow from sizes.
+// Rule names a way to derive weights from sizes.
 type Rule string
 
 // The rules.
@@ -64,7 +64,7 @@ const (
 // Groups are the groups of one level, sorted by name.
 type Groups []Group
 
-// Group is a part of the mixture that has one weight: sources, or groups in their turn.
+// Group is a part of the mixture that has one weight: sources, or further groups.
 type Group struct {
 	// Name of the group: its key in the file.
 	Name string `yaml:"-"`
@@ -76,7 +76,7 @@ type Group struct {
 	Groups Groups `yaml:"groups"`
 }
 
-// Derives reports whether any weights are derived from sizes, so that they have to be known.
+// Derives reports whether any weights are derived from sizes. The sizes must then be measured first.
 func (m *Mixture) Derives() bool {
 	for _, k := range m.Milestones() {
 		if k.Weights.needsSizes() || slices.ContainsFunc(k.Groups, Group.derives) {
@@ -92,7 +92,7 @@ func (g Group) derives() bool {
 	return g.Weights.needsSizes() || slices.ContainsFunc(g.Groups, Group.derives)
 }
 
-// Members returns the sources that a rule is for.
+// Members returns the sources of a rule.
 func (d *Derived) Members(all Sources) []string {
 	if d.Sources == nil {
 		return all.Names()
@@ -100,8 +100,8 @@ func (d *Derived) Members(all Sources) []string {
 	return d.Sources
 }
 
-// DecodeNode reads weights by source, or a rule: a mapping whose `from` is a word. A source may be called from all the
-// same.
+// DecodeNode reads weights by source, or a rule: a mapping whose `from` is a word. A source may also
+// have the name `from`.
 func (w *Weights) DecodeNode(d *decode.Decoder, path string, n *tree.Node) {
 	if n.Kind != tree.Mapping {
 		d.WrongType(path, n, "a mapping from sources to numbers", "write it as `{web: 0.6, code: 0.4}`")

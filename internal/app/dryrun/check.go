@@ -34,7 +34,7 @@ const (
 	mostCP     = 1024    // largest context parallelism that is listed
 )
 
-// Check reads and plans a mixture and reports what a run of it will do. It returns an error for a mistake in the
+// Check reads and plans a mixture and reports the course of its run. It returns an error for a mistake in the
 // mixture file and for the end of ctx. Problems of the data are in the report.
 func Check(ctx context.Context, c *config.Config, o CheckOptions) (*Report, error) {
 	if o.Progress == nil {
@@ -67,7 +67,7 @@ func Check(ctx context.Context, c *config.Config, o CheckOptions) (*Report, erro
 	return k.report, nil
 }
 
-// check is one check under way.
+// check is the state of one Check.
 type check struct {
 	c        *config.Config
 	o        CheckOptions
@@ -140,7 +140,7 @@ func (k *check) run(ctx context.Context) error {
 	if err := k.sources(ctx); err != nil {
 		return err
 	}
-	// Sources without a usable record explain a plan that fails.
+	// Sources without a usable record explain a failed plan, so they replace its error.
 	if failed != nil && len(k.report.Problems) == 0 {
 		k.complain("", "%s", failed)
 	}
@@ -226,8 +226,8 @@ func (k *check) build(ctx context.Context, w *Walk, s *Step) error {
 	return nil
 }
 
-// quick reports whether the first steps can be drawn several times within about two seconds: their lengths are known,
-// or soon will be.
+// quick reports whether the first steps can be drawn several times within about two seconds, because their lengths are
+// known or few.
 func (k *check) quick(ctx context.Context) bool {
 	return pricedSteps*k.c.StepTokens() <= cheapRun || k.known(ctx)
 }
@@ -401,8 +401,8 @@ func (k *check) quarantine(i int, r *SourceReport) {
 	k.early(i, r)
 }
 
-// early complains of a source without a count if its first records are too bad: a run then takes the budget of the
-// records read so far.
+// early complains of a source without a count if too many of its first records are bad. A run applies the budget to the
+// records that it has read so far.
 func (k *check) early(i int, r *SourceReport) {
 	if k.found == nil || setup.Counted(k.opened.Sources[i].Manifest()) {
 		return

@@ -9,7 +9,7 @@ import (
 	"millrace/orchestrator/planner/cost"
 )
 
-// Explained says why a step costs as much as it does. Scripts rely on its JSON names: they are never removed. Costs are
+// Explained is the cost of a step with its causes. Scripts rely on its JSON names: they are never removed. Costs are
 // predictions of the mixture file's model or cost.
 type Explained struct {
 	Step           uint64     `json:"step"`
@@ -21,18 +21,18 @@ type Explained struct {
 	Content        string     `json:"content_digest"`
 	Segments       int        `json:"segments"`
 	Tokens         uint64     `json:"tokens"`     // of documents
-	Fill           float64    `json:"fill"`       // these, of all places of the step
+	Fill           float64    `json:"fill"`       // tokens, of all places of the step
 	Stranded       uint64     `json:"stranded"`   // places that hold nothing
 	Rounding       uint64     `json:"rounding"`   // places lost to pad_multiple
 	Largest        uint32     `json:"largest"`    // places of the fullest microbatch that are taken
-	Cap            uint32     `json:"cap"`        // most that a microbatch may have
+	Cap            uint32     `json:"cap"`        // most places of a microbatch
 	Balance        string     `json:"balance"`    // in force
 	Overhead       Objectives `json:"overhead"`   // over the mean
 	Bound          Objectives `json:"bound"`      // of the overhead: no placement of these documents has less
-	Gap            Objectives `json:"gap"`        // from the bound: another placement saves at most that
+	Gap            Objectives `json:"gap"`        // from the bound: the most that another placement saves
 	Context        float64    `json:"context"`    // max/mean cost of the context-parallel ranks that share a microbatch
 	Slices         int        `json:"slices"`     // of documents that are split over data-parallel ranks
-	MovedMean      float64    `json:"moved_mean"` // steps by which window and carry moved segments
+	MovedMean      float64    `json:"moved_mean"` // mean steps by which window and carry moved segments
 	MovedMost      int        `json:"moved_most"`
 	Mixture        []Mixed    `json:"mixture"`
 	Ranks          []float64  `json:"ranks"` // cost of each data-parallel rank, of the mean rank's
@@ -109,7 +109,7 @@ func (p *prefix) add(sel *planner.Selection) {
 	}
 }
 
-// Explain says why the newest step costs as much as it does.
+// Explain returns the cost of the newest step with its causes.
 func (w *Walk) Explain() *Explained {
 	s, place := w.last, w.strategy.Options()
 	weighing := place.Weighing(s.Selection, w.topology)

@@ -16,7 +16,7 @@ import (
 const lengthsAhead = 1 << 16
 
 // Lengths reads every record of sources that were opened for one pass, one source after the other, so that the sources
-// keep the lengths. It reports progress to tell in records; total is 0 for a source without a count.
+// keep the lengths. It calls tell with the progress in records; total is 0 for a source without a count.
 func (o *Opened) Lengths(ctx context.Context, tell func(source string, done, total int64)) error {
 	for _, src := range o.Sources {
 		st, err := src.Stats(ctx)

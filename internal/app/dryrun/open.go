@@ -74,7 +74,7 @@ func (ps Problems) Error() string {
 }
 
 // Open opens the sources of a mixture one after the other. Its error is Problems if sources cannot be read; it then
-// also returns the sources that could be opened. Any other error is a mistake in the mixture file. The caller closes.
+// also returns the opened sources. Any other error is a mistake in the mixture file. The caller closes the result.
 func Open(ctx context.Context, c *config.Config, o Options) (*Opened, error) {
 	encoding, err := setup.Tokenizer(c)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"millrace/orchestrator/planner"
 )
 
-// Outlook says how a run continues and ends. Its floating point is for people: no plan depends on it.
+// Outlook is the further course and the end of a run. Its floating point is for people: no plan depends on it.
 type Outlook struct {
 	Exact   bool // the run was planned to its end
 	Endless bool // the run does not end
@@ -20,7 +20,7 @@ type Outlook struct {
 	Begins  []*millrace.Step // by stage: its first step; nil if the run ends before, or the walk did not reach it
 }
 
-// Fresh is how many passes over a source are about as good as new data; beyond, what repeated data is worth decays:
+// Fresh is the number of passes over a source that are about as good as new data. The value of further passes decays:
 // Muennighoff et al., "Scaling Data-Constrained Language Models" (arXiv 2305.16264).
 const Fresh = 4
 
@@ -32,7 +32,7 @@ type Course struct {
 	Tokens float64        // drawn; of an endless run, a step
 }
 
-// ToEnd plans the rest of a finite run from the current step. It reports every step to tell.
+// ToEnd plans the rest of a finite run from the current step. It calls tell after every step.
 func (w *Walk) ToEnd(ctx context.Context, tell func(*Step)) (*Outlook, error) {
 	for {
 		s, err := w.Next(ctx)

@@ -23,11 +23,11 @@ type Choice struct {
 	Choice    string     `json:"choice"`
 	Overhead  Objectives `json:"overhead"` // over the mean of all planned steps
 	Fill      float64    `json:"fill"`
-	Largest   uint32     `json:"largest"` // places of the fullest microbatch that are taken: what memory has to hold
+	Largest   uint32     `json:"largest"` // places of the fullest microbatch that are taken; memory must hold them
 	MovedMean float64    `json:"moved_mean"`
 }
 
-// What is looked at: as many steps as a window has, but no more than takes a second or two.
+// The limits of a comparison: the steps of one window, in at most a second or two.
 const (
 	pricedSteps    = 4
 	pricedSegments = 1 << 20 // placed in all

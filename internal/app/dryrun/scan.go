@@ -30,7 +30,7 @@ type Scan struct {
 	Rejects []millrace.Quarantine // the first of these
 	Broken  []*Problem            // files that are unreadable as a whole
 
-	bad map[millrace.SampleID]bool // all of these
+	bad map[millrace.SampleID]bool // all bad records
 }
 
 // Complete reports whether every file was read.
@@ -133,7 +133,7 @@ func (s *scanner) progress(n int64) {
 	}
 }
 
-// file reads one file. Damage is filed; an error is the end of all reading.
+// file reads one file. It notes damage in t. An error ends the reading of all files.
 func (s *scanner) file(ctx context.Context, t *target) error {
 	spec := &s.opened.specs[t.source]
 	t.err = s.read(ctx, spec, t.shard.Path, func(r sources.Record) error {
@@ -175,7 +175,7 @@ func (s *scanner) read(ctx context.Context, spec *sources.Spec, path string, tak
 	})
 }
 
-// countedFile tells how many bytes of a file were read.
+// countedFile calls tell with the number of bytes of each read.
 type countedFile struct {
 	sources.File
 	tell func(n int64)

@@ -49,7 +49,7 @@ type Walk struct {
 // Found describes the records of a source's first pass that a walk has seen, and its bad records.
 type Found struct {
 	Records uint64   // offered of the first pass
-	Tokens  uint64   // of these, but for those that the source's own filter refuses
+	Tokens  uint64   // of these, without those that the source's own filter refuses
 	Refused uint64   // of these, by the source's own filter
 	Rejects []Reject // in ordinal order
 }
@@ -61,7 +61,7 @@ type Reject struct {
 	Ordinal millrace.Ordinal
 }
 
-// Walk plans for that many ranks and passes the walk to visit. Reading runs beside visit and has ended when Walk
+// Walk plans for that many ranks and passes the walk to visit. The feeds read during visit, and have ended when Walk
 // returns.
 func (o *Opened) Walk(ctx context.Context, ranks int, visit func(ctx context.Context, w *Walk) error) error {
 	w, err := o.newWalk(ranks)
@@ -218,7 +218,7 @@ func (w *Walk) note(source int, b *feed.Batch) {
 	}
 }
 
-// batch is a feed's news as the queue takes them.
+// batch converts the offers of a feed for the queue.
 func batch(b *feed.Batch) offers.Batch {
 	out := offers.Batch{
 		Metas:      make([]millrace.SampleMeta, len(b.Offers)),

@@ -66,5 +66,5 @@ type status struct {
 	err  error
 }
 
-// The chain of errors ends here: what an error wraps does not decide how its command ends.
+// Error returns the text of the error. There is no Unwrap, so a wrapped error does not decide the status.
 func (s *status) Error() string { return s.err.Error() }

@@ -16,7 +16,7 @@ func printSkipped(w io.Writer, s *dryrun.SourceReport) {
 	if len(s.Skipped) == 0 {
 		return
 	}
-	fmt.Fprintf(w, "\n%s: files that its path leads to and that are not read: %d\n", s.Name, len(s.Skipped))
+	fmt.Fprintf(w, "\n%s: files of its path that are not read: %d\n", s.Name, len(s.Skipped))
 	for _, f := range s.Skipped[:min(len(s.Skipped), mostSkipped)] {
 		fmt.Fprintf(w, "  %s: %s\n", f.Path, f.Why)
 	}
@@ -160,7 +160,7 @@ func printPrices(w io.Writer, r *dryrun.Report) error {
 	if err := Table(w, rows...); err != nil {
 		return err
 	}
-	fmt.Fprintf(w, `What it would cost, by the first %d steps.
+	fmt.Fprintf(w, `The cost of the first %d steps with other settings.
 FSDP, DP and PP are the overhead over the mean rank if ranks wait in every microbatch, once a step, or in a pipeline.
 LARGEST is the number of tokens in the fullest microbatch.
 `, r.Prices.Steps)
@@ -219,7 +219,8 @@ func printRun(w io.Writer, run *dryrun.RunReport) {
 	}
 }
 
-// ending says why a run ends, after the words "it ends when". A reason may have further words behind a semicolon.
+// ending returns the reason of a run's end, to follow the words "it ends when". A reason may have further words after a
+// semicolon.
 func ending(reason string) string {
 	why, more, _ := strings.Cut(reason, ";")
 	switch planner.Reason(why) {
@@ -284,7 +285,7 @@ func printProcesses(w io.Writer, run *dryrun.RunReport) {
 
 func printDry(w io.Writer, s *dryrun.SourceReport, exact bool) {
 	if s.DryStep != nil {
-		fmt.Fprintf(w, "  %s runs dry in step %s%s\n", s.Name, About(*s.DryStep, exact), map[string]string{
+		fmt.Fprintf(w, "  %s is exhausted in step %s%s\n", s.Name, About(*s.DryStep, exact), map[string]string{
 			"renormalize": "; the others divide its share", "stop": "; the run ends",
 			"error": "; the run fails"}[s.OnExhausted])
 	} else if s.Passes != nil {

@@ -10,7 +10,7 @@ import (
 	"millrace/internal/app/dryrun"
 )
 
-// PrintExplanation writes why a step costs as much as it does.
+// PrintExplanation writes the cost of a step with its causes.
 func PrintExplanation(w io.Writer, e *dryrun.Explained) error {
 	fmt.Fprintf(
 		w, "step %d, stage %d: %d sequences of %s tokens, %d segments, content %s\n", e.Step, e.Stage, e.GlobalBatch,
@@ -117,7 +117,7 @@ func bar(part float64, width int) string {
 	return text + strings.Repeat(" ", width-(eighths+7)/8)
 }
 
-// spark is a row of columns. Each stands for the most expensive one of several microbatches, so that all fit.
+// spark is a row of columns. Each shows the most expensive one of several microbatches, so that all fit.
 func spark(costs []float64, most float64) string {
 	var out strings.Builder
 	for part := range slices.Chunk(costs, (len(costs)+sparks-1)/sparks) {

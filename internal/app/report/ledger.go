@@ -83,7 +83,7 @@ func (l *LedgerStep) Print(w io.Writer) error {
 	if !l.Complete {
 		fmt.Fprintln(
 			w,
-			"its full plan was dropped; it held ordinals in these ranges; `millrace plan` computes the plan from "+
+			"its full plan was dropped; its ordinals are in these ranges; `millrace plan` computes the plan from "+
 				"the mixture file",
 		)
 		rows := []string{Row("SOURCE", "FROM", "TO")}

@@ -75,7 +75,7 @@ func lines(b *bytes.Buffer, x []float64, all []series) {
 	b.WriteString("</svg>\n")
 }
 
-// heat plots costs by rank and microbatch. A cell stands for the most expensive one of several, so that all fit.
+// heat plots costs by rank and microbatch. A cell shows the most expensive one of several, so that all fit.
 func heat(b *bytes.Buffer, costs [][]float64) {
 	low, high := math.Inf(1), math.Inf(-1)
 	for _, of := range costs {

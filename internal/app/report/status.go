@@ -25,7 +25,7 @@ type Status struct {
 	Quarantined Quarantined       `json:"quarantined"`
 	Waiting     string            `json:"waiting"`
 	Alerts      []Alert           `json:"alerts"`  // capabilities that the run lacks now
-	Stripes     []Stripe          `json:"stripes"` // which loader reads which stripe, and its standby
+	Stripes     []Stripe          `json:"stripes"` // the loader of each stripe, and its standby
 	Mixture     *Mixture          `json:"mixture"` // null if unknown
 	Masked      uint64            `json:"masked"`  // segments that became unreadable after their steps were sealed
 }
@@ -54,7 +54,7 @@ type Source struct {
 	Share   float64 `json:"share"`       // of all tokens
 	Passed  uint64  `json:"passed_over"` // documents refused by filters, without tokens, or rejected
 	Shuffle string  `json:"shuffle"`     // the order that the files allow; empty while they are not known
-	Why     string  `json:"why"`         // why it is not the order that the mixture file asks for; empty if it is
+	Why     string  `json:"why"`         // why it is not the order in the mixture file; empty if it is
 }
 
 type Quarantined struct {
@@ -110,8 +110,8 @@ func (v *Status) Answer(r *proto.StatusReply) {
 	v.addRoleAlerts()
 }
 
-// Acting corrects roles and terms by the orchestrator's knowledge. The supervisor knows only how a process was started,
-// and a promoted shadow acts as a loader.
+// Acting replaces roles and terms by those of the orchestrator's answer. The supervisor has only the role at a
+// process's start, and a promoted shadow acts as a loader.
 func Acting(roles []supervisor.Role, r *proto.StatusReply) {
 	for _, known := range r.Roles {
 		for i := range roles {

@@ -5,7 +5,7 @@ import (
 	"millrace/orchestrator/planner/cost"
 )
 
-// Costs are the coefficients of a sequence's compute.
+// Costs returns the coefficients of a sequence's compute.
 func Costs(c *config.Config) cost.Cost {
 	switch {
 	case c.Cost != nil && c.Cost.Backbone.Input != "":

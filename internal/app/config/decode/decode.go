@@ -1,5 +1,5 @@
 // Package decode fills Go values from the tree of a YAML file by the rules in their struct tags. It goes on after a
-// mistake, to report all of them.
+// mistake, to report all mistakes.
 package decode
 
 import (
@@ -116,7 +116,7 @@ func (d *Decoder) Decode(path string, n *tree.Node, v reflect.Value, r Rules) {
 	}
 }
 
-// decodeStruct reads the keys of one mapping and refuses those that the type does not know.
+// decodeStruct reads the keys of one mapping and refuses unknown keys.
 func (d *Decoder) decodeStruct(path string, n *tree.Node, v reflect.Value) {
 	if n != nil && n.Kind != tree.Mapping {
 		d.WrongType(path, n, "a mapping", d.MappingCure(path))

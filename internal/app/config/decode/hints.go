@@ -44,7 +44,7 @@ func (d *Decoder) example(path string, r Rules) string {
 	return "one plain value"
 }
 
-// Missing says that a mapping lacks a key.
+// Missing returns the message for a mapping that lacks a key.
 func Missing(path, key string) string {
 	if path == "" {
 		return "the key " + tree.Quote(key) + " is missing"
@@ -60,10 +60,10 @@ func (d *Decoder) RequiredCure(key string) string {
 	return "add " + tree.Quote(key+": ") + " with a value"
 }
 
-// unknownValue says that a text is none of the alternatives.
+// unknownValue returns the mistake and the cure for a text that is none of the alternatives.
 func (d *Decoder) unknownValue(path, given string, enum []string) (problem, cure string) {
 	if slices.Contains(d.Hints.NotYet[Leaf(path)], given) {
-		return "does not know " + tree.Quote(
+		return "cannot be " + tree.Quote(
 				given,
 			) + " yet", "not yet: " + given + "; this version has " + alternatives(
 				enum,

@@ -12,10 +12,10 @@ import (
 	"millrace/internal/app/config/value"
 )
 
-// configDir is package config as seen from here: go generate and go test run in the folder of this file.
+// configDir is the folder of package config. go generate and go test run in the folder of this file.
 const configDir = ".."
 
-// joined with configDir it is the package that the comments belong to
+// self is the import path of this folder. Joined with configDir, it is the package that has the comments.
 const self = "millrace/internal/app/config/genschema"
 
 // Patterns of values that are written as a text or as a number.
@@ -84,7 +84,7 @@ func cutVerb(text, name string) (rest string, ok bool) {
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// mapped gives the schemas of the types whose form in the file differs from the Go type.
+// mapped returns the schema of a type that has another form in the file, or nil.
 func mapped(r *jsonschema.Reflector, t reflect.Type) *jsonschema.Schema {
 	switch t {
 	case reflect.TypeFor[value.Decimal]():
@@ -150,7 +150,7 @@ func decimal() *jsonschema.Schema {
 
 func ptr(n uint64) *uint64 { return &n }
 
-// complete adds the parts that the reflector leaves out: that no number is negative, and defaults of mapped types.
+// complete adds the parts that the reflector leaves out: the minimum 0 of numbers, and defaults of mapped types.
 func complete(s *jsonschema.Schema, t reflect.Type) {
 	for i := range t.NumField() {
 		f := t.Field(i)

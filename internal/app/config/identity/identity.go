@@ -18,14 +18,14 @@ import (
 type Identity struct {
 	Entries []Entry
 
-	digest millrace.Digest // as read back; zero in one that was made here
+	digest millrace.Digest // read from JSON; zero if the entries are complete
 }
 
 // Entry is one setting and its value, with the default filled in.
 type Entry struct {
 	Name  string
 	Value string
-	Note  string // what a person calls the value; neither compared nor in the fingerprint
+	Note  string // the value's name for people; neither compared nor in the fingerprint
 }
 
 // Value returns the value of a key with the default filled in, or nothing.
@@ -43,7 +43,7 @@ func (id Identity) Fingerprint() millrace.Digest {
 	if !id.digest.IsZero() {
 		return id.digest
 	}
-	h, _ := blake2b.New(len(millrace.Digest{}), nil) // fails for other sizes and long keys alone
+	h, _ := blake2b.New(len(millrace.Digest{}), nil) // fails only for other sizes and long keys
 	var size [8]byte
 	for _, e := range id.Entries {
 		for _, s := range [2]string{e.Name, e.Value} {

@@ -13,9 +13,9 @@ import (
 	"millrace"
 )
 
-// The compact form goes into every state that a trainer saves, so it has a budget. Long values are replaced by short
-// digests, which still tell that something changed; were it over the budget even so, the entries of weights, schedule
-// and sources become one digest each. The fingerprint is of the full values always.
+// The compact form goes into every state that a trainer saves, so it has a budget. Short digests replace long values
+// and still show a change. If the form exceeds the budget even so, the entries of a group (weights, schedule, sources)
+// become one digest, group by group. The fingerprint is always of the full values.
 const (
 	maxCompact = 5 << 10 // bytes of JSON
 	maxValue   = 48      // bytes of a value that is written in full
@@ -72,7 +72,7 @@ func newCompact(id Identity, full millrace.Digest) compact {
 		}
 		c.Values = append(c.Values, row)
 	}
-	for _, e := range id.Entries { // weights whose source was folded away
+	for _, e := range id.Entries { // weights of folded sources
 		if source, ok := strings.CutPrefix(e.Name, "mixture.weights."); ok && weights[source] != "" {
 			c.Values = append(c.Values, []string{e.Name, e.Value})
 		}
@@ -126,7 +126,7 @@ func (c *compact) sources() []Entry {
 	return list
 }
 
-// alike brings two identities to the detail that both have.
+// alike shortens and folds two identities until both have the same detail.
 func alike(a, b Identity) (Identity, Identity) {
 	a.digest, b.digest = a.Fingerprint(), b.Fingerprint()
 	for _, g := range groups {

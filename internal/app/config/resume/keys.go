@@ -1,5 +1,5 @@
-// Package resume says what a change of the mixture file means for a run that resumes from a saved state. docs/resume.md
-// is generated from its table.
+// Package resume has the effect of each change of the mixture file on a run that resumes from a saved state. The tables
+// of docs/resume.md are generated from its rules.
 package resume
 
 import (
@@ -9,7 +9,7 @@ import (
 	"millrace/internal/app/config/decode"
 )
 
-// Rule says what a change of some keys means.
+// Rule is the effect of a change of some keys.
 type Rule struct {
 	About   []string          // changes that no key names
 	Keys    []string          // paths in the file, each with all paths below it; * is any name, [] any item of a list
@@ -60,8 +60,8 @@ var keyRules = []Rule{
 		Then: "costs in force stay until new ones are journaled",
 	},
 	{
-		About: []string{"a later step of a schedule or of stages that the run began with"},
-		Then:  "no change: schedule and stages hold as written",
+		About: []string{"a resume at a later step of the same schedule or stages"},
+		Then:  "none: schedule and stages hold as written",
 	},
 	{
 		About:   []string{"the sizes of sources, if weights are derived from them"},
@@ -121,7 +121,7 @@ var keyRules = []Rule{
 		Keys:    []string{"version", "seed", "shuffle", "tokenizer", "limits.sample_bytes"},
 		Entries: []string{"version", "seed", "shuffle", "tokenizer", "limits.sample_bytes"},
 		Class:   millrace.KeyDocuments,
-		Then: "as for the files of every source. Ordinals name other documents from then on: some documents of this " +
+		Then: "as for the files of every source. From then on, ordinals name other documents: some documents of this " +
 			"pass come twice and some not at all. " +
 			"`shuffle` needs `sources` too, because files are read in another order",
 	},
@@ -144,7 +144,7 @@ var keyRules = []Rule{
 	},
 }
 
-// Classify returns the class of an entry of a run's identity. A name stands for all entries below it.
+// Classify returns the class of an entry of a run's identity. A name covers all entries below it.
 func Classify(entry string) millrace.KeyClass {
 	for i := range keyRules {
 		for _, e := range keyRules[i].Entries {

@@ -14,6 +14,7 @@ type Document struct {
 	Places map[string]Entry // by path: mixture.weights.web, sources.web.path[1]
 }
 
+// Read parses the content of a YAML file. Name is for errors.
 func Read(name string, content []byte) (*Document, Errors) {
 	whole := text{name: name, lines: []string{""}}
 	if len(content) > MaxFile {
@@ -37,7 +38,7 @@ func Read(name string, content []byte) (*Document, Errors) {
 	return &Document{text: src, Root: root, Places: map[string]Entry{}}, nil
 }
 
-// checkCharacters refuses text that is not UTF-8.
+// checkCharacters refuses control characters, and text that is not UTF-8.
 func checkCharacters(src text, s string) *Error {
 	line, column := 1, 1
 	for i, r := range s {
@@ -82,6 +83,6 @@ func (d *Document) KeyOf(path string) *Node {
 	return at
 }
 
-// parent cuts the last part off a path. Names of sources may hold dots and brackets, so that a cut may fall inside a
-// name; such a path is in no document, and the next cut finds the mapping around.
+// parent cuts the last part off a path. A source's name may hold dots and brackets, so a cut may fall inside a name.
+// Such a path is in no document, and a further cut finds the mapping around it.
 func parent(path string) string { return path[:max(strings.LastIndexAny(path, ".["), 0)] }

@@ -1,5 +1,5 @@
-// Package tree reads the YAML of a mixture file into a small tree whose every node knows its place, and makes errors
-// that show the line. It refuses the parts of YAML that read differently to different people.
+// Package tree reads the YAML of a mixture file into a small tree with the place of every node. Its errors show the
+// line. It refuses the parts of YAML that people read in different ways.
 package tree
 
 import (
@@ -94,7 +94,7 @@ func newText(name, content string) text {
 	return text{name: name, lines: lines}
 }
 
-// Fail makes an error at a place, which is moved into the file should it lie outside.
+// Fail returns an error at a place. A place outside of the file is moved into it.
 func (t text) Fail(line, column, width int, msg, cure string) *Error {
 	line = min(max(line, 1), len(t.lines))
 	length := utf8.RuneCountInString(t.lines[line-1])
@@ -106,7 +106,7 @@ func (t text) Fail(line, column, width int, msg, cure string) *Error {
 	}
 }
 
-// excerptWidth is how many characters of a line are shown.
+// excerptWidth is the number of characters of a line that are shown.
 const excerptWidth = 100
 
 // excerpt returns the line with its number and a caret under column; of a long line the part around the column.
@@ -131,7 +131,7 @@ func excerpt(line string, number, column, width int) string {
 		strings.Repeat(" ", indent), strings.Repeat("^", max(under, 1)))
 }
 
-// flat replaces what would move the cursor of a terminal.
+// flat replaces characters that would move a terminal's cursor.
 func flat(r rune) rune {
 	switch {
 	case r == '\t':
@@ -142,8 +142,7 @@ func flat(r rune) rune {
 	return r
 }
 
-// columns returns how many terminal cells the characters take: two for the wide ones of East Asia and the emoji, else
-// one.
+// columns returns the number of terminal cells of the characters: two for emoji and wide East Asian ones, else one.
 func columns(runes []rune) int {
 	n := 0
 	for _, r := range runes {
@@ -166,7 +165,7 @@ func printable(s string) string {
 	}, s)
 }
 
-// Quote shows a text of the file in a message: on one line and not too long.
+// Quote returns a text for a message: in backquotes, and at most 60 characters of it.
 func Quote(s string) string {
 	if utf8.RuneCountInString(s) > 60 {
 		s = string([]rune(s)[:59]) + "…"

@@ -47,7 +47,7 @@ func withoutComment(line string) string {
 	return line
 }
 
-// refused are the parts of YAML that a mixture file does without, so that it reads the same to everyone.
+// refused are the parts of YAML that a mixture file cannot use, each with its cure.
 var refused = map[token.Type][2]string{
 	token.AnchorType: {"YAML anchors are not allowed", "write the value out where it is needed"},
 	token.AliasType: {
@@ -62,8 +62,7 @@ var refused = map[token.Type][2]string{
 	token.MappingKeyType: {"`? ` keys are not allowed", "write `key: value`"},
 }
 
-// checkTokens refuses what the parser should not even see: constructs that are not allowed and nesting that costs its
-// stack.
+// checkTokens refuses constructs that are not allowed, and nesting that would exhaust the parser's stack.
 func checkTokens(src text, tokens token.Tokens) *Error {
 	count, nested, line, onLine := 0, 0, 0, 0
 	content, ended := false, false
@@ -79,7 +78,7 @@ func checkTokens(src text, tokens token.Tokens) *Error {
 		}
 		if count++; count > maxTokens {
 			return src.failToken(
-				t, "the file holds too much", fmt.Sprintf("a mixture file has at most %d YAML tokens", maxTokens),
+				t, "the file has too many YAML tokens", fmt.Sprintf("write at most %d", maxTokens),
 			)
 		}
 		if ended || content && t.Type == token.DocumentHeaderType {

@@ -16,6 +16,7 @@ import (
 // Kind is the kind of a node of the file.
 type Kind uint8
 
+// The kinds of nodes.
 const (
 	Scalar Kind = iota
 	Mapping
@@ -25,6 +26,7 @@ const (
 // Class is the YAML type of a scalar.
 type Class uint8
 
+// The classes of scalars.
 const (
 	Plain  Class = iota // text
 	Quoted              // text in quotes
@@ -51,7 +53,7 @@ type Entry struct {
 	Value *Node
 }
 
-// What a mixture file may hold at most; all bound the time and the stack that reading it takes.
+// The limits of a mixture file. They bound the time and the stack of the parser.
 const (
 	MaxFile   = 1 << 20 // bytes
 	maxTokens = 40_000  // of YAML
@@ -99,7 +101,7 @@ func readTree(src text, content string) (root *Node, errs Errors) {
 // position is a line and a column, both from 1.
 type position struct{ line, column int }
 
-// syntaxCures explain what the parser says in terms of the file.
+// syntaxCures are the cures for messages of the parser.
 var syntaxCures = []struct{ said, cure string }{
 	{"tab character", "indent with spaces, not with tabs"},
 	{"found a tab", "indent with spaces, not with tabs"},
@@ -175,7 +177,7 @@ func (b *builder) fail(at *Node, msg, cure string) {
 	b.errs = append(b.errs, b.src.Fail(at.Line, at.Column, at.Width, msg, cure))
 }
 
-// build converts a value. Where a node has no place of its own (a value left out), it gets at.
+// build converts a value. A node without a place of its own (a value left out) gets at.
 func (b *builder) build(n ast.Node, at position, depth int) *Node {
 	out := placed(n, at)
 	if depth > maxNested {
@@ -210,7 +212,7 @@ func (b *builder) buildMapping(out *Node, values []*ast.MappingValueNode, depth 
 		if first, ok := seen[key.Text]; ok {
 			b.fail(
 				key, "doubled key "+Quote(key.Text),
-				fmt.Sprintf("it stands already on line %d; keep one of them", first.Line),
+				fmt.Sprintf("it is already on line %d; keep one of them", first.Line),
 			)
 		}
 		seen[key.Text] = key

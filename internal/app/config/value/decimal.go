@@ -22,8 +22,8 @@ const decimalDigits = 9
 // Billion is the number of billionths in 1.
 const Billion = 1_000_000_000
 
-// Fraction returns the exact value as num/den in lowest terms, den dividing 10^9. The zero Decimal, and a text that no
-// mixture file may hold, is 0/1.
+// Fraction returns the exact value as num/den in lowest terms, den dividing 10^9. It is 0/1 for
+// the zero Decimal and for a text that is no decimal.
 func (d Decimal) Fraction() (num, den uint64) {
 	n, problem := Billionths(d.Text)
 	if problem != "" {

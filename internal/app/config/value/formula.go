@@ -29,7 +29,7 @@ func (f *Formula) SetText(text string, _ tree.Class) (problem, cure string) {
 		n, wrong := Billionths(factor)
 		switch {
 		case input != "tokens" && input != "patches":
-			return "has a term that it cannot weigh: " + tree.Quote(strings.TrimSpace(term)), cure
+			return "has a term without tokens or patches: " + tree.Quote(strings.TrimSpace(term)), cure
 		case f.Input != "" && f.Input != input:
 			return "weighs both tokens and patches: " + tree.Quote(text), cure
 		case !IsDigits(factor):

@@ -28,8 +28,8 @@ func readAll(s *Store, steps uint64) error {
 	return errors.Join(errs...)
 }
 
-// TestFlippedBitInValue flips every bit of one value of each kind, beneath our checksums but above Pebble's, and stores
-// values under other keys.
+// TestFlippedBitInValue damages values of each kind so that Pebble's checksums still agree: it flips every bit,
+// shortens them, and stores them under other keys. The store's own checksums must notice.
 func TestFlippedBitInValue(t *testing.T) {
 	s := mustOpen(t, disktest.NewMemory())
 	defer mustClose(t, s)

@@ -85,7 +85,7 @@ type world struct {
 	purity  purity
 	records uint64 // of each source; 0 is endless
 	reject  func(source string, ordinal uint64) string
-	commit  func([]facts.Fact) // receives facts before they are applied; nil: the journal is in memory alone
+	commit  func([]facts.Fact) // if set, also receives facts before they are applied
 }
 
 var sourceNames = []string{"code", "web"}

@@ -15,7 +15,7 @@ import (
 	"millrace/proto"
 )
 
-// purity checks that decisions leave the machine as it is: one of so many of them.
+// purity checks that Decide does not change the machine: for the first decisions, and for a sample of the later ones.
 type purity struct {
 	decided int
 	every   int            // one of so many is checked; 0: sampleEvery

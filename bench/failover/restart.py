@@ -30,7 +30,8 @@ def mixture(work: Path, count: int, shadows: int = 0) -> Path:
 
 
 def first_batch(a: Any, mixture: Path, work: Path, name: str, steps: int, start: str) -> Dict[str, Any]:
-    """Times the start of `up` to a trainer's first batch and `state_dict()` in some steps. Then kills everything."""
+    """Measures two times: from the start of `up` to the first batch, and of `state_dict()` after each step. Then kills
+    everything."""
     began = time.perf_counter()
     with Up(a.millrace, mixture, work / name, fresh=start == "fresh") as up:
         ready = time.perf_counter() - began

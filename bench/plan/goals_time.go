@@ -183,7 +183,7 @@ func (t *timing) planOne(s shape, selector *planner.Selector, from supply) (prog
 	return sel.After, nil
 }
 
-// milliseconds returns a percentile, in thousandths.
+// milliseconds returns a percentile in milliseconds; 990 is the 99th.
 func milliseconds(sorted []time.Duration, per1000 int) float64 {
 	return sorted[(len(sorted)-1)*per1000/1000].Seconds() * 1e3
 }

@@ -109,8 +109,8 @@ func (m *mix) run(c *cobra.Command, verb string, args []string) error {
 	if _, running, err := rundir.Roles(m.dir); err != nil {
 		return exit.Failure(err)
 	} else if !running {
-		return exit.Failuref("no `millrace up` runs on %s: only the mixture of a running run can be changed; `millrace status "+
-			"%s` lists earlier changes", m.dir, m.dir)
+		return exit.Failuref("no `millrace up` runs on %s: only the mixture of a running run can be changed; "+
+			"`millrace status %s` lists earlier changes", m.dir, m.dir)
 	}
 	if request == nil {
 		return m.show(c)

@@ -71,7 +71,8 @@ func (u *up) validate() error {
 	switch {
 	case u.runDir == "":
 		return exit.Usagef(
-			"millrace up: --run-dir is missing: write a directory for the run's sockets and journal, such as --run-dir runs/a",
+			"millrace up: --run-dir is missing: write a directory for the run's sockets and journal, such as " +
+				"--run-dir runs/a",
 		)
 	case u.ranks < 1:
 		return exit.Usagef("millrace up: --ranks %d: want at least 1", u.ranks)

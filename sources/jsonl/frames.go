@@ -14,7 +14,8 @@ import (
 	"millrace/sources"
 )
 
-// frameBytes is the most uncompressed bytes of one restart point. It bounds the cost of a random read of one record.
+// frameBytes is the largest uncompressed size of a frame at which reading can restart. It bounds the cost of a random
+// read of one record.
 const frameBytes = 4 << 20
 
 // mostWindow is the largest window of a zstd frame that is read, in bytes. The zstd command refuses larger ones by

@@ -43,7 +43,7 @@ func rankMap(e *Encoding) map[string]uint32 {
 	return ranks
 }
 
-// randomPiece draws bytes from a small alphabet, so that many merge, or joins parts of tokens.
+// randomPiece returns n bytes: whole tokens, random bytes, and runs from one small alphabet, of which many merge.
 func randomPiece(r *rand.Rand, e *Encoding, n int) []byte {
 	alphabets := []string{"a", "ab", " \n", "etaoin shrdlu", "=-", "0123456789", "\xe4\xb8\xad\xe6\x96\x87",
 		"\xd0\xb0\xd1\x80"}

@@ -25,8 +25,8 @@ type Histogram struct {
 	name    string
 	lengths []uint32 // rising
 	until   []uint64 // by index of lengths: the number of documents of this length or a shorter one
-	guide   []uint32 // by the high bits of a document's rank: the index of lengths at which a search begins
-	stride  uint64   // ranks that share an entry of guide
+	guide   []uint32 // guide[n/stride] is the index of lengths at which the search for document n begins
+	stride  uint64   // documents that share an entry of guide
 }
 
 // Read parses lines of length,count. It ignores empty lines, lines that begin with #, and a first line without digits.

@@ -20,7 +20,7 @@ import (
 // Options say how sources are opened.
 type Options struct {
 	Deep     bool                                   // hash every byte and compare with the hash first seen
-	OnePass  bool                                   // every source ends after one pass, against the mixture file
+	OnePass  bool                                   // every source ends after one pass, whatever the mixture file says
 	Only     string                                 // open this source alone; empty: all
 	Progress func(source string, done, total int64) // bytes indexed
 	Logger   *slog.Logger                           // default: none

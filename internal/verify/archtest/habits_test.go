@@ -74,7 +74,7 @@ func TestNoHiddenState(t *testing.T) {
 	}
 }
 
-// TestExceptionsAreNeeded: an exception without need would hide the next violation.
+// TestExceptionsAreNeeded: every exception names a file or function that exists.
 func TestExceptionsAreNeeded(t *testing.T) {
 	needed := map[string]bool{}
 	for _, s := range parseAll(t) {

@@ -20,10 +20,11 @@ const none = math.MaxUint32
 
 // Vocabulary has the tokens of an encoding, without its special tokens. It is immutable.
 type Vocabulary struct {
-	spelling []byte   // the bytes of all tokens, in the order of their ids
-	ends     []uint32 // ends[id] is the end of the token's bytes in spelling; they start at the end of the one before
-	pairs    [][2]uint32
-	bytes    [256]uint32
+	spelling []byte // the bytes of all tokens, in the order of their ids
+	// ends[id] is the end of the token's bytes in spelling; the bytes of id are spelling[ends[id-1]:ends[id]]
+	ends  []uint32
+	pairs [][2]uint32
+	bytes [256]uint32
 }
 
 // Len returns the number of ids: the highest rank plus one.

@@ -77,7 +77,7 @@ func (m *Machine) lacking() []condition {
 		out = append(out, condition{"source", t.Source + " " + t.Member, text, 0})
 	}
 	if m.cfg.Shadows > 0 && m.pinned() && m.roster.Unprotected(roster.AllSources) > 0 {
-		out = append(out, condition{"unprotected", "", "no shadow could take over at once for some of what is read: " +
+		out = append(out, condition{"unprotected", "", "some stripes have no shadow that could take over at once: " +
 			"if its loader dies now, training may wait for a restart", roster.Absence})
 	}
 	return out

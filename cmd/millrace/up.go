@@ -47,7 +47,7 @@ history, each trainer declares its start: a saved state, "latest" or "fresh".
 
 Every role is a separate process, and up restarts a process that dies. A shadow takes over for a lost loader at once
 (reliability.shadows in the mixture file). When a disk is full, the run waits. up prints "warning: …" when a capability
-goes missing and "over: …" when it is back; millrace status lists what is missing now.`,
+goes missing and "over: …" when it is back; millrace status lists the missing ones.`,
 		Example: "  millrace up mixture.yaml --ranks 8 --run-dir runs/a",
 		Args:    exactArgs(1, "one mixture file"),
 		RunE: func(c *cobra.Command, args []string) error {

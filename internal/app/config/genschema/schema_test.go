@@ -133,7 +133,7 @@ func TestSchemaRefusesOnlyWhatParseRefuses(t *testing.T) {
 		invalid := s.Validate(doc) != nil
 		_, refused := config.Parse("m.yaml", []byte(input), "")
 		if invalid && refused == nil {
-			t.Errorf("the schema refuses what is valid: %v\n%s", s.Validate(doc), input)
+			t.Errorf("the schema refuses a valid file: %v\n%s", s.Validate(doc), input)
 		}
 		if invalid {
 			found++

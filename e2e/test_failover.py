@@ -149,7 +149,7 @@ def test_loaders_come_and_go(stage: Any, golden: Delivered) -> None:
         assert delivered.bytes() == golden.bytes()
         said, log = run.stderr(), watch.said()
     assert (
-        said.count("warning: no shadow could take over") >= 2 and said.count("over: no shadow could take over") >= 2
+        said.count("warning: some stripes have no shadow") >= 2 and said.count("over: some stripes have no shadow") >= 2
     ), said
     assert "alert (unprotected)" in log and "alert is over (unprotected)" in log, log
     assert f"shadow-0 (pid {stopped}) was fenced" in said and f"the fenced shadow-0 (pid {stopped}) has left" in said, (

@@ -31,7 +31,7 @@ var (
 	// citedPage is a page of ours in a string: advice of an error message.
 	citedPage = regexp.MustCompile(`\bdocs/[\w./-]+\.md\b(?:#[\w-]+)?`)
 	// elsewhere finds citations that a reader of this repository cannot follow.
-	elsewhere = regexp.MustCompile(`§|\.\./shared|(^|\W)/work/|` +
+	elsewhere = regexp.MustCompile(`§|\.\./shared|` +
 		`\b(DESIGN|PLANNING|STYLE|CONTRACT|RELIABILITY|FORMATS|DELIVERY|PEERS|BASELINES|REVIEW)\b`)
 )
 

@@ -119,7 +119,6 @@ func (r *Ranks) Tick(now time.Time) { r.call.now = now }
 
 // Disconnect observes that a host's stream ended. Its ranks keep their places, and their joins are forgotten.
 func (r *Ranks) Disconnect(session roster.Session) {
-	delete(r.call.answered, session)
 	for i := range r.ranks {
 		if j := r.ranks[i].join; j != nil && j.session == session {
 			r.ranks[i].join = nil

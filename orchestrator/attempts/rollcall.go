@@ -20,7 +20,11 @@ type rollCall struct {
 
 func newRollCall() rollCall { return rollCall{answered: map[roster.Session]uint64{}} }
 
-func (c *rollCall) begin(number uint64) { c.number, c.at = number, c.now }
+// begin starts a call. Answers to earlier calls do not count for it.
+func (c *rollCall) begin(number uint64) {
+	c.number, c.at = number, c.now
+	clear(c.answered)
+}
 
 func (c *rollCall) answer(from roster.Session, number uint64) {
 	c.answered[from] = max(c.answered[from], number)

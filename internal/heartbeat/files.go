@@ -1,11 +1,9 @@
 package heartbeat
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -105,52 +103,16 @@ func (Files) Open(path string) (*Monitor, error) {
 	if err := words.check(pid); err != nil {
 		return nil, errors.Join(fmt.Errorf("open heartbeat page %s: %w", path, err), unix.Munmap(mapped))
 	}
-	state, err := os.Open(fmt.Sprintf("/proc/%d/task/%d/stat", pid, pid))
+	watched, err := openProcess("/proc", pid)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open heartbeat page %s: %w", path, err), unix.Munmap(mapped))
 	}
 	return NewMonitor(words, pid, Kernel{
-		IsDown: func() bool { return isDown(state) },
-		HasRun: hasRun(pid),
-		Close:  func() error { return errors.Join(unix.Munmap(mapped), state.Close()) },
+		IsDown:  watched.isDown,
+		HasRun:  hasRun(pid),
+		Threads: watched.threads,
+		Close:   func() error { return errors.Join(unix.Munmap(mapped), watched.close()) },
 	}), nil
-}
-
-// exiting is the kernel's PF_EXITING among a thread's flags. A process with much memory stays in this state for long.
-const exiting = 0x4
-
-// isDown reads the state of a process's first thread (proc(5), stat). The open file is bound to that process, not to
-// its number.
-func isDown(state io.ReaderAt) bool {
-	var buf [512]byte
-	n, err := state.ReadAt(buf[:], 0)
-	if err != nil && err != io.EOF {
-		return errors.Is(err, unix.ESRCH)
-	}
-	_, rest, ok := bytes.Cut(buf[:n], []byte(") ")) // after the name; ours holds no bracket
-	fields := bytes.Fields(rest)
-	if !ok || len(fields) < 7 {
-		return false
-	}
-	flags, err := strconv.ParseUint(string(fields[6]), 10, 64)
-	return bytes.ContainsAny(fields[0], "TZX") || err == nil && flags&exiting != 0
-}
-
-// hasRun returns a function that reports whether a process had processor time since the call before.
-func hasRun(pid int) func() bool {
-	// The number of another process's clock (clock_getcpuclockid(3), the kernel's CPUCLOCK_SCHED). It counts
-	// nanoseconds of all its threads; /proc counts only hundredths of a second.
-	clock := int32(^pid<<3 | 2)
-	var last unix.Timespec
-	return func() bool {
-		now := last
-		if unix.ClockGettime(clock, &now) != nil { // the process is gone: isDown reports that
-			return false
-		}
-		ran := now != last
-		last = now
-		return ran
-	}
 }
 
 // sleep keeps the calling thread. A goroutine that waits for a timer of the runtime may be woken late, by another

@@ -37,12 +37,15 @@ const (
 // Judge turns readings of one page into verdicts. It is pure: time comes from its caller. Not safe for concurrent use.
 //
 // A process that the kernel has stopped or is ending is silent at once. Any other process may only be short of
-// processor time, so signs of life decide: a beat, or used processor time. Beats alone would not suffice: garbage
-// collection or a large copy may delay them for long. A process that runs without progress is stuck, not silent.
+// processor time, so signs of life decide: a beat, used processor time, or a thread that waits for a processor or a
+// device. Beats alone would not suffice: garbage collection, a large copy or a busy host may delay them for long. A
+// process that runs without progress is stuck, not silent.
 //
 // Every look without a sign of life adds to the silence, at most the time Look. If the host delayed the watcher for
 // longer, it may have delayed the watched process, too. Earlier late beats raise the allowance for the next beat, and
 // so do earlier suspicions (Caution).
+//
+// The time without progress counts only by the share of processor time that the host gave the process.
 type Judge struct {
 	deadline time.Duration
 	caution  *Caution
@@ -67,7 +70,7 @@ func (j *Judge) Look(now time.Time, r Reading) Verdict {
 	was := j.last
 	passed := now.Sub(j.at)
 	j.last, j.at = r, now
-	if !j.looked || r.Beats != was.Beats || r.Ran {
+	if !j.looked || r.Beats != was.Beats || r.Ran || r.Waits {
 		if j.looked {
 			j.late = max(j.late-j.late*min(passed, memory)/memory, j.silence-was.Period)
 		}
@@ -78,7 +81,7 @@ func (j *Judge) Look(now time.Time, r Reading) Verdict {
 	if r.Progress != was.Progress || r.Pending == 0 {
 		j.still = 0
 	} else {
-		j.still += min(passed, mostLook)
+		j.still += min(passed, mostLook) / time.Duration(max(r.Slow, 1))
 	}
 	said := j.said
 	j.said = j.think(r, j.caution.factor(now))

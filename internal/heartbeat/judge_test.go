@@ -95,6 +95,25 @@ func TestARunningProcessIsAlive(t *testing.T) {
 	}
 }
 
+// TestAWaitingProcessIsLate: without beats and processor time, until the deadline for progress. The deadline counts the
+// processor time that the host gave.
+func TestAWaitingProcessIsLate(t *testing.T) {
+	for _, slow := range []int{1, 20} {
+		l := newLooks(time.Second)
+		l.r.Pending, l.r.Waits, l.r.Slow = 1, true, slow
+		if v, after := l.until(t, Look); v != Stuck || after != time.Duration(slow)*time.Second+Look {
+			t.Errorf("a process that waits is %v after %v, want %v times a second", v, after, slow)
+		}
+	}
+	l := newLooks(time.Hour)
+	l.r.Pending, l.r.Waits = 1, true
+	l.step(time.Minute, 0, 0)
+	l.r.Waits = false
+	if v, after := l.until(t, Look); v != Silent || after != time.Minute+Look+Active+overdue {
+		t.Errorf("a process that waits no more is %v after %v", v, after)
+	}
+}
+
 // TestSuspicionsRaiseCaution: for a limited time, up to a bound. The kernel's reports do not raise it.
 func TestSuspicionsRaiseCaution(t *testing.T) {
 	l := newLooks(time.Second)

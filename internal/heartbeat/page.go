@@ -125,56 +125,6 @@ func (p *Page) Close() error {
 	return p.thread.Close()
 }
 
-// Reading is a page at one moment.
-type Reading struct {
-	Pid      int
-	Beats    uint64
-	Period   time.Duration // until the next beat, as promised
-	Progress uint64        // pieces of work done
-	Pending  uint64        // requests in flight
-	Down     bool          // stopped, ending or gone, according to the kernel; asked only if there was no new beat
-	// Ran: the process had processor time since the last question, according to the kernel. Asked only if there was no
-	// new beat.
-	Ran bool
-}
-
-// Kernel answers about the process that a monitor watches.
-type Kernel struct {
-	IsDown func() bool // whether the process is stopped, ending or gone
-	HasRun func() bool // whether the process had processor time since the call before
-	Close  func() error
-}
-
-// Monitor watches the page of another process. Not safe for concurrent use.
-type Monitor struct {
-	words  *Words
-	pid    int
-	beats  uint64 // at the last look
-	kernel Kernel
-}
-
-// NewMonitor returns a monitor of the page of process pid.
-func NewMonitor(words *Words, pid int, kernel Kernel) *Monitor {
-	return &Monitor{words: words, pid: pid, kernel: kernel}
-}
-
-// Sample reads the page. It stays readable after its owner has died.
-func (m *Monitor) Sample() Reading {
-	ended := m.words.ended.Load() // before begun, so that their difference is never negative
-	r := Reading{
-		Pid: m.pid, Beats: m.words.beats.Load(), Period: time.Duration(m.words.period.Load()),
-		Progress: m.words.progress.Load(), Pending: m.words.begun.Load() - ended,
-	}
-	if r.Beats == m.beats {
-		r.Down, r.Ran = m.kernel.IsDown(), m.kernel.HasRun()
-	}
-	m.beats = r.Beats
-	return r
-}
-
-// Close releases the page; no Sample may follow.
-func (m *Monitor) Close() error { return m.kernel.Close() }
-
 // check returns an error if the words are not a page of process pid.
 func (w *Words) check(pid int) error {
 	if w.magic.Load() != magic {

@@ -69,6 +69,7 @@ func (m *Memory) Open(path string) (*heartbeat.Monitor, error) {
 	}
 	never := func() bool { return false }
 	return heartbeat.NewMonitor(own, os.Getpid(), heartbeat.Kernel{
-		IsDown: never, HasRun: never, Close: func() error { return nil },
+		IsDown: never, HasRun: never, Threads: func() (idle heartbeat.Threads) { return },
+		Close: func() error { return nil },
 	}), nil
 }

@@ -60,7 +60,7 @@ func run(sources, placements int, sharesAt func(n int) []uint32, size func(sourc
 			}
 			a = restored
 		}
-		i := a.Next(sizes)
+		i := nextOf(a, sizes)
 		a.Place(i, sizes[i])
 		placed[i] += sizes[i]
 		for j, s := range shares {
@@ -210,7 +210,7 @@ func TestNoRuleWithoutForesightKeepsOne(t *testing.T) {
 		a.SetShares(shares)
 		for range len(left) / 2 {
 			schedule = append(schedule, shares)
-			i := a.Next(sizes)
+			i := nextOf(a, sizes)
 			a.Place(i, 1)
 			left = slices.DeleteFunc(left, func(j int) bool { return j == i })
 		}

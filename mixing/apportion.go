@@ -46,6 +46,7 @@ type Apportioner struct {
 	since    int64 // charges placed since the accounts were last folded
 	centre   int64 // floor of the mean deficit of the sources with positive shares
 	theta    int64 // Tijdeman's threshold in parts of One: floor(One / (2m-2)) for m sources with positive shares
+	rounds   tournament
 }
 
 // account holds one source. Its deficit, in parts of One, is base + share*since.
@@ -59,6 +60,7 @@ type Apportioner struct {
 type account struct {
 	base  int64
 	share int64
+	size  int64 // the charge of the next segment; negative: there is none now
 	left  bool
 }
 
@@ -69,15 +71,22 @@ type Account struct {
 	Left    bool   // by Leave
 }
 
-// NewApportioner returns an Apportioner of so many sources, none of which has a share yet.
+// NewApportioner returns an Apportioner of so many sources, none of which has a share or a segment yet.
 func NewApportioner(sources int) *Apportioner {
-	return &Apportioner{accounts: make([]account, sources)}
+	a := &Apportioner{accounts: make([]account, sources)}
+	for i := range a.accounts {
+		a.accounts[i].size = -1
+	}
+	return a
 }
 
 // SetShares puts new shares in force, one per source, One in all, as Proportions.Shares gives them. A source with 0 is
 // not drawn. A source that left gets nothing: a share given to it is divided among the others. Setting equal shares
 // again changes nothing.
 func (a *Apportioner) SetShares(shares []uint32) {
+	if a.haveShares(shares) {
+		return
+	}
 	a.fold()
 	parts := make([]uint64, len(a.accounts))
 	sum := uint64(0)
@@ -98,19 +107,47 @@ func (a *Apportioner) SetShares(shares []uint32) {
 	a.recentre()
 }
 
-// Next returns the source to draw from, or -1 if no source with a positive share is available. sizes[i] is the charge
-// of source i's next segment: its tokens, or 1 or 0 if samples count. A negative size means that the source has no
-// segment now. A segment that costs nothing changes no deviation, so it is drawn at once.
+// haveShares reports whether exactly these shares are in force, none of them for a source that left.
+func (a *Apportioner) haveShares(shares []uint32) bool {
+	if len(shares) != len(a.accounts) {
+		return false
+	}
+	for i, share := range shares {
+		if a.accounts[i].share != int64(share) || a.accounts[i].left && share > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// SetSize sets the charge of source i's next segment: its tokens, or 1 or 0 if samples count. A negative size means
+// that the source has no segment now.
+func (a *Apportioner) SetSize(i int, size int64) {
+	if a.accounts[i].size != size {
+		a.accounts[i].size = size
+		a.rounds.touch(i)
+	}
+}
+
+// Next returns the source to draw from, or -1 if no source with a positive share has a segment. A segment that costs
+// nothing changes no deviation, so it is drawn at once. Its time grows with the logarithm of the number of sources.
 //
 // A source with a share must have a segment ready, or Leave. While it is withheld, the others move beyond their
 // targets, evenly.
-func (a *Apportioner) Next(sizes []int64) int {
+func (a *Apportioner) Next() int {
+	if len(a.accounts) <= group {
+		return a.first(0, len(a.accounts))
+	}
+	return a.winner()
+}
+
+// first returns the source that is drawn first among those from low up to high, -1 if none of them can be drawn.
+func (a *Apportioner) first(low, high int) int {
 	best, bestWait, bestShare := int64(-1), int64(1<<62), int64(1) // later than any wait
-	sizes = sizes[:len(a.accounts)]
 	since, centre, theta := a.since, a.centre, a.theta
-	for i := range a.accounts {
+	for i := low; i < high; i++ {
 		account := &a.accounts[i]
-		size, share := sizes[i], account.share
+		size, share := account.size, account.share
 		if size <= 0 || share == 0 {
 			if size == 0 && share > 0 {
 				return i
@@ -127,29 +164,23 @@ func (a *Apportioner) Next(sizes []int64) int {
 		bestShare ^= (bestShare ^ share) & take
 	}
 	if best < 0 {
-		return a.nextAhead(sizes)
+		return a.firstAhead(low, high)
 	}
 	return int(best)
 }
 
-// nextAhead chooses if no source has covered theta of its segment. The deficits of the sources with shares add up to at
-// least the sum of their centres. So at least one such source has D + share*size > 0, unless it is withheld. If there
-// is none, it takes the source that reaches this first.
-func (a *Apportioner) nextAhead(sizes []int64) int {
-	best, bestWait, bestShare, bestAhead := -1, int64(0), int64(1), false
-	for i, account := range a.accounts {
-		size, share := sizes[i], account.share
-		if size < 0 || share == 0 {
+// firstAhead chooses if no source has covered theta of its segment. The deficits of the sources with shares add up to
+// at least the sum of their centres. So at least one of all such sources has D + share*size > 0, unless it is withheld.
+// If there is none, it takes the source that reaches this first.
+func (a *Apportioner) firstAhead(low, high int) int {
+	best := -1
+	var bestTurn turn
+	for i := low; i < high; i++ {
+		if account := &a.accounts[i]; account.size < 0 || account.share == 0 {
 			continue
 		}
-		deficit := a.deficit(i) - a.centre
-		ahead := deficit+share*size <= 0
-		wait := size*(One-a.theta) - deficit
-		if ahead {
-			wait = -deficit - share*size
-		}
-		if best < 0 || bestAhead && !ahead || ahead == bestAhead && sooner(wait, share, bestWait, bestShare) != 0 {
-			best, bestWait, bestShare, bestAhead = i, wait, share, ahead
+		if t := a.turnOf(i); best < 0 || t.isBefore(bestTurn) {
+			best, bestTurn = i, t
 		}
 	}
 	return best
@@ -166,11 +197,11 @@ func sooner(w1, s1, w2, s2 int64) int64 {
 	return int64(h1-h2-borrow) >> 63 // shares are at most 2^30, so high words are below 2^30 in size
 }
 
-// Place charges source i for a segment: every target grows by its share of size, and i has received it. It takes
-// constant time.
+// Place charges source i for a segment: every target grows by its share of size, and i has received it.
 func (a *Apportioner) Place(i int, size int64) {
 	a.since += size
 	a.accounts[i].base -= size << shareBits
+	a.rounds.touch(i)
 	if a.accounts[i].share == 0 { // not chosen by Next: the mean of the others has moved
 		a.recentre()
 	}
@@ -187,11 +218,11 @@ func (a *Apportioner) Leave(i int) {
 // Clone returns an independent copy.
 func (a *Apportioner) Clone() *Apportioner {
 	c := *a
-	c.accounts = slices.Clone(a.accounts)
+	c.accounts, c.rounds = slices.Clone(a.accounts), tournament{}
 	return &c
 }
 
-// State returns the accounts, one per source. RestoreApportioner continues from them.
+// State returns the accounts, one per source. RestoreApportioner continues from them, once every source's size is set.
 func (a *Apportioner) State() []Account {
 	state := make([]Account, len(a.accounts))
 	for i, account := range a.accounts {
@@ -200,8 +231,8 @@ func (a *Apportioner) State() []Account {
 	return state
 }
 
-// RestoreApportioner returns the Apportioner with that State. It refuses deficits that do not add up to 0, shares that
-// add up to neither One nor 0, and a source that left with a share.
+// RestoreApportioner returns the Apportioner with that State, without segments. It refuses deficits that do not add up
+// to 0, shares that add up to neither One nor 0, and a source that left with a share.
 func RestoreApportioner(state []Account) (*Apportioner, error) {
 	a := NewApportioner(len(state))
 	deficits, shares := int64(0), uint64(0)
@@ -211,7 +242,7 @@ func RestoreApportioner(state []Account) (*Apportioner, error) {
 		}
 		deficits += s.Deficit
 		shares += uint64(s.Share)
-		a.accounts[i] = account{base: s.Deficit, share: int64(s.Share), left: s.Left}
+		a.accounts[i] = account{base: s.Deficit, share: int64(s.Share), size: -1, left: s.Left}
 	}
 	if deficits != 0 || shares != One && shares != 0 {
 		return nil, fmt.Errorf("restore apportionment: deficits add up to %d, not 0, or shares to %d, not %d", deficits,
@@ -245,6 +276,7 @@ func (a *Apportioner) fold() {
 // recentre recomputes the centre and theta. Placements among sources with shares do not change the centre: they add to
 // one deficit as much as they take from the others.
 func (a *Apportioner) recentre() {
+	a.rounds.clear()
 	var high, low, count int64 // the sum of up to 2^31 deficits, in two halves
 	for i, account := range a.accounts {
 		if account.share > 0 {

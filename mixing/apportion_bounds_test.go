@@ -128,7 +128,7 @@ func requireTijdeman(t *testing.T, weights []uint64) {
 	}
 	targets, placed := make([]Target, len(weights)), make([]int64, len(weights))
 	for n := range sum + 3 {
-		i := a.Next(sizes)
+		i := nextOf(a, sizes)
 		a.Place(i, 1)
 		placed[i]++
 		for j, s := range shares {
@@ -154,7 +154,7 @@ func TestLargestApportionment(t *testing.T) {
 		a, sizes := NewApportioner(sources), slices.Repeat([]int64{longest}, sources)
 		a.SetShares(p.Shares(nil))
 		for range 3000 {
-			i := a.Next(sizes)
+			i := nextOf(a, sizes)
 			a.Place(i, sizes[i])
 		}
 		sum := int64(0)
@@ -191,7 +191,7 @@ func TestAdversarialMilestones(t *testing.T) {
 			}
 			a.SetShares(p.Shares(nil))
 			for range max(len(behind)/2, 1) {
-				i := a.Next(sizes)
+				i := nextOf(a, sizes)
 				a.Place(i, 1)
 			}
 			state := a.State()

@@ -40,15 +40,26 @@ func deviations(c rule, weights []float64, size func(source int) int64, n int) f
 
 func one(int) int64 { return 1 }
 
+// product is the product's rule as a rule: it hands the charges of the next segments to the apportioner one by one.
+type product struct{ *mixing.Apportioner }
+
+// Next implements rule.
+func (p product) Next(sizes []int64) int {
+	for i, size := range sizes {
+		p.SetSize(i, size)
+	}
+	return p.Apportioner.Next()
+}
+
 // newProduct returns the product's rule for some weights, and the exact shares that it uses.
-func newProduct(weights []float64) (*mixing.Apportioner, []float64, error) {
+func newProduct(weights []float64) (product, []float64, error) {
 	shares, exact, err := sharesOf(weights)
 	if err != nil {
-		return nil, nil, err
+		return product{}, nil, err
 	}
 	a := mixing.NewApportioner(len(weights))
 	a.SetShares(shares)
-	return a, exact, nil
+	return product{a}, exact, nil
 }
 
 // sharesOf returns weights in the product's fixed point, and as parts of 1.
@@ -209,7 +220,7 @@ func (s scene) play(rng *rand.Rand, size func(int) int64, n int) float64 {
 		out, _, _ := sharesOf(weights[:k])
 		return out
 	}
-	a := mixing.NewApportioner(k)
+	a := product{mixing.NewApportioner(k)}
 	a.SetShares(shares())
 	placed, targets, sizes := make([]float64, k), make([]float64, k), make([]int64, k)
 	for i := range sizes {

@@ -21,10 +21,9 @@ type draft struct {
 	begin  progress.State // before the window
 	replay *replay
 	heads  *heads
-	sizes  []int64 // the charge of each source's next segment; -1 for none
-	stale  []int   // sources whose size is not up to date
-	steps  int     // of the window
-	legs   []leg   // one for each step begun
+	stale  []int // sources whose size in replay.mix is not up to date
+	steps  int   // of the window
+	legs   []leg // one for each step begun
 
 	segments []millrace.Segment // carried segments, then those drawn
 	units    []uint32           // of each segment
@@ -51,7 +50,7 @@ func newDraft(division *division, before progress.State) (*draft, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &draft{begin: before, replay: r, sizes: make([]int64, len(spec.Sources)), steps: spec.windowAt(before.Step),
+	d := &draft{begin: before, replay: r, steps: spec.windowAt(before.Step),
 		legs: []leg{{at: r.at, shares: r.shares}}}
 	d.heads = newHeads(len(spec.Sources), func(source int, meta millrace.SampleMeta) {
 		d.passed = append(d.passed, passed{before: len(d.segments), source: source, meta: meta})
@@ -63,7 +62,7 @@ func newDraft(division *division, before progress.State) (*draft, error) {
 // markStale marks every source's size as out of date.
 func (d *draft) markStale() {
 	d.stale = d.stale[:0]
-	for i := range d.sizes {
+	for i := range d.replay.shares {
 		d.stale = append(d.stale, i)
 	}
 }

@@ -59,7 +59,7 @@ func (d *draft) choose(o Offers) (source int, wait *missing, err error) {
 			break
 		}
 	}
-	return d.replay.mix.Next(d.sizes), nil, nil
+	return d.replay.mix.Next(), nil, nil
 }
 
 // update computes the stale sizes of sources that have a share, removes sources that ended, and sets end when the run
@@ -71,8 +71,8 @@ func (d *draft) update(o Offers) (changed bool, wait *missing, err error) {
 	}
 	var ended []int
 	for _, i := range d.stale {
-		d.sizes[i] = -1
 		if d.replay.shares[i] == 0 {
+			d.replay.mix.SetSize(i, -1)
 			continue
 		}
 		a, err := d.heads.resolve(d.replay, o, i)
@@ -83,6 +83,7 @@ func (d *draft) update(o Offers) (changed bool, wait *missing, err error) {
 			return false, wait, err
 		}
 		if a == Ended {
+			d.replay.mix.SetSize(i, -1)
 			ended = append(ended, i)
 			continue
 		}
@@ -90,7 +91,7 @@ func (d *draft) update(o Offers) (changed bool, wait *missing, err error) {
 		if !d.drawsWhole() {
 			size = min(size, d.replay.stage.SequenceLength)
 		}
-		d.sizes[i] = d.replay.charge(d.replay.state.Sources[i].Offset, size)
+		d.replay.mix.SetSize(i, d.replay.charge(d.replay.state.Sources[i].Offset, size))
 	}
 	d.stale = d.stale[:0]
 	if len(ended) == 0 {

@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .PHONY: help build test test-race test-adapters sim lint generate demo chaos mutants fuzz clean
-.PHONY: bench bench-tokenizer bench-stream bench-plan bench-failover bench-handover
+.PHONY: bench bench-tokenizer bench-stream bench-plan bench-failover bench-handover bench-scale bench-peers
 
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -55,6 +55,13 @@ bench-tokenizer: ## our tokenizer beside tiktoken and tokenizers
 
 bench-stream: ## files to trainer: tokens/s beside a peer, start-up, idle CPU, memory
 	bench/stream.sh
+
+# SECTIONS=tokens,memory measures some sections. The section shards writes a million files below build/, once.
+bench-scale: ## cost, memory and start as sources, shards, ranks and cores grow
+	bench/scale.sh $(if $(SECTIONS),--sections $(SECTIONS))
+
+bench-peers: ## other loaders over the same files, in turns with ours; downloads PyTorch once
+	bench/peers.sh $(if $(SECTIONS),--sections $(SECTIONS))
 
 # GOALS=G1,G5 measures some goals. PLANS=200 times only 200 plans. LENGTHS=file compares balancers on your own lengths;
 # `go run ./bench/plan -h` describes the file.

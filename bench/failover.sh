@@ -16,14 +16,7 @@ case " $* " in
 *" --sections"*) wanted= ;;
 *) wanted=yes ;;
 esac
-if [ -n "$wanted" ] && [ ! -x "$peers/bin/python" ]; then
-	python3 -m venv "$peers"
-	grep -v '^#' "$root/bench/requirements-peers.txt" | while read -r line; do
-		# shellcheck disable=SC2086 # several packages a line
-		"$peers/bin/python" -m pip install --quiet --disable-pip-version-check $line ||
-			echo "failover.sh: cannot install $line; the comparison leaves it out" >&2
-	done
-fi
+[ -z "$wanted" ] || "$root/bench/venv-peers.sh" "$peers"
 
 build=$(mktemp -d)
 trap 'rm -rf "$build"' EXIT INT TERM

@@ -18,13 +18,12 @@ import json
 import os
 import pathlib
 import shutil
-import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -33,51 +32,11 @@ sys.path[:0] = [str(ROOT / "clients" / "python" / "src"), str(ROOT / "bench")]
 import numpy as np  # noqa: E402
 import tokenizer as vocabularies  # noqa: E402
 import zstandard  # noqa: E402
+from processes import Run, cpu_seconds, pss_mib, spread, window  # noqa: E402
 
 import millrace  # noqa: E402
 
 ROWS, LENGTH = 8, 2048
-TICK = os.sysconf("SC_CLK_TCK")
-
-
-def family(pid: int) -> list[int]:
-    """Returns a process and all its descendants."""
-    parents = collections.defaultdict(list)
-    for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
-        try:
-            text = stat.read_text().rsplit(")", 1)[1].split()
-        except OSError:
-            continue
-        parents[int(text[1])].append(int(stat.parent.name))
-    out, todo = [], [pid]
-    while todo:
-        out.append(todo.pop())
-        todo += parents[out[-1]]
-    return out
-
-
-def cpu_seconds(pids: list[int]) -> float:
-    total = 0
-    for pid in pids:
-        try:
-            fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-        except OSError:
-            continue
-        total += int(fields[11]) + int(fields[12])
-    return total / TICK
-
-
-def pss_mib(pids: list[int]) -> float:
-    """Returns the proportional set size, which counts shared memory once."""
-    total = 0
-    for pid in pids:
-        try:
-            for line in pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-                if line.startswith("Pss:"):
-                    total += int(line.split()[1])
-        except OSError:
-            continue
-    return total / 1024
 
 
 def make_corpus(folder: pathlib.Path, megabytes: int) -> None:
@@ -112,32 +71,6 @@ def mixture(folder: pathlib.Path, corpus: pathlib.Path, name: str, **settings: o
     path = folder / f"{name}.yaml"
     path.write_text(json.dumps(keys))
     return path
-
-
-class Run:
-    """`millrace up` and its processes."""
-
-    def __init__(self, binary: str, mix: pathlib.Path, folder: pathlib.Path, ranks: int = 1, cpus: str = "") -> None:
-        shutil.rmtree(folder, ignore_errors=True)
-        pin = ["taskset", "-c", cpus] if cpus else []
-        self.dir, self.began = folder, time.perf_counter()
-        self.up = subprocess.Popen(
-            [*pin, binary, "up", str(mix), "--ranks", str(ranks), "--run-dir", str(folder)],
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        if not self.up.stdout.readline().startswith("ready"):
-            raise SystemExit("millrace up did not become ready; see above")
-
-    def __enter__(self) -> Run:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.up.send_signal(signal.SIGTERM)
-        self.up.wait()
-
-    def pids(self) -> list[int]:
-        return family(self.up.pid)
 
 
 def ours(
@@ -200,25 +133,6 @@ def peer_batches(
         yield block[:-1].reshape(ROWS, LENGTH), block[1:].reshape(ROWS, LENGTH)
 
 
-def window(one: Callable[[], int], warm: float, seconds: float, others: Callable[[], list[int]]) -> dict[str, float]:
-    until = time.perf_counter() + warm
-    while time.perf_counter() < until:
-        one()
-    pids = others()
-    trainer, spent, start, tokens = time.process_time(), cpu_seconds(pids), time.perf_counter(), 0
-    while time.perf_counter() < start + seconds:
-        tokens += one()
-    took = time.perf_counter() - start
-    trainer = time.process_time() - trainer
-    every = trainer + cpu_seconds(pids) - spent
-    return {
-        "M tok/s": tokens / took / 1e6,
-        "CPU s/M tok": every / tokens * 1e6,
-        "trainer CPU s/M tok": trainer / tokens * 1e6,
-        "cores": every / took,
-    }
-
-
 def throughput(a: argparse.Namespace, work: pathlib.Path, corpus: pathlib.Path) -> None:
     encoding = vocabularies.tiktoken_encoding("gpt2", vocabularies.exported(a.tokenbench, "gpt2"))
     mix = mixture(work, corpus, "throughput")
@@ -256,10 +170,6 @@ def throughput(a: argparse.Namespace, work: pathlib.Path, corpus: pathlib.Path) 
                 if k.startswith("share")
             )
         )
-
-
-def spread(values: list[float]) -> str:
-    return f"{statistics.median(values):.3g} ({min(values):.3g}-{max(values):.3g})"
 
 
 def start(a: argparse.Namespace, work: pathlib.Path, corpus: pathlib.Path) -> None:

@@ -3,6 +3,8 @@ package sources
 import (
 	"context"
 	"io"
+
+	"millrace"
 )
 
 // File gives random access to a shard's bytes. The caller of Format.Open owns and closes it.
@@ -57,9 +59,19 @@ type Record struct {
 	Offset int64    // of its first byte in the uncompressed file, -1 if the format has no offsets
 	Raw    int64    // uncompressed bytes that it takes in the file; they decide the ends of blocks
 	Text   []byte   // valid UTF-8; nil for formats of tokens
-	Tokens []uint32 // for formats of tokens
+	Tokens []uint32 // for formats of tokens, and of a record that was made before
+	Made   bool     // Tokens are the finished document of a text; Text is nil
+	MadeOf int64    // bytes of the text of a record that was made before
 	Others []any    // values of Field.Others, in order: string, int, float64, bool, or nil if the record has none
 	Err    error    // reason to quarantine the record (wraps millrace.ErrBadSample); the record then has no content
+}
+
+// TextBytes returns the bytes of the record's text, also if the text itself is not there.
+func (r *Record) TextBytes() int64 {
+	if r.Made {
+		return r.MadeOf
+	}
+	return int64(len(r.Text))
 }
 
 // Lengther is implemented by shards that have the lengths of documents without reading them (pre-tokenised formats).
@@ -86,3 +98,22 @@ type Companions interface {
 	// Companions returns the paths of the other files of the shard at path.
 	Companions(path string) []string
 }
+
+// Cache has the documents of text shards ready made. It never changes a document, an offset or the reason of a bad
+// record.
+type Cache interface {
+	// Wrap returns a shard that serves ready documents where the cache has them, and the records of inner elsewhere.
+	// Closing it closes inner.
+	Wrap(at Cached, inner Shard) Shard
+}
+
+// Cached names the documents of one shard of a source.
+type Cached struct {
+	Source *Source
+	Shard  uint32 // in the manifest
+	// Key covers the shard's digest, the identity of its file, and every setting that decides the shard's documents.
+	Key millrace.Digest
+}
+
+// Name returns the name of the shard's file.
+func (c Cached) Name() string { return c.Source.manifest.Shards[c.Shard].Path }

@@ -76,7 +76,11 @@ func newSource(spec Spec, opts OpenOptions) (*Source, error) {
 		trouble: &trouble{tell: opts.Trouble},
 	}
 	s.shards = newShardSet(func(ctx context.Context, shard uint32) (*OpenShard, error) {
-		return s.opener.openAgain(ctx, s.manifest.Shards[shard], s.guards[shard])
+		o, err := s.opener.openAgain(ctx, s.manifest.Shards[shard], s.guards[shard])
+		if err == nil && opts.Cache != nil && spec.Tokenizer != nil {
+			s.wrap(o, shard, opts.Cache)
+		}
+		return o, err
 	})
 	var err error
 	s.kept, err = kept.Open(kept.Config{Dir: spec.IndexDir, FS: opts.IndexFS, Spare: opts.Spare, Log: s.log,
@@ -99,6 +103,15 @@ func newSource(spec Spec, opts OpenOptions) (*Source, error) {
 			Seen: guard.NewSeen(s.kept, digestText, s.log), Log: s.log}
 	}
 	return s, nil
+}
+
+// wrap puts the cache in front of an open shard. A file without an identity is not cached: its content may change under
+// the same key.
+func (s *Source) wrap(o *OpenShard, shard uint32, cache Cache) {
+	if file, err := o.file.Identity(); err == nil && !file.IsZero() {
+		key := s.spec.cacheKey(s.manifest.Shards[shard].Digest, file)
+		o.Shard = cache.Wrap(Cached{Source: s, Shard: shard, Key: key}, o.Shard)
+	}
 }
 
 // describe returns the key of a shard's length store.

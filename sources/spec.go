@@ -9,6 +9,7 @@ import (
 
 	"millrace"
 	"millrace/sources/filter"
+	"millrace/sources/identity"
 	"millrace/sources/index"
 	"millrace/sources/kept"
 )
@@ -47,6 +48,7 @@ type OpenOptions struct {
 	Patient bool         // try until the source is closed, if the host fails; by default some 1.5 s
 	Tried   func()       // called after every try to open or read a file; calls may overlap
 	Deep    bool         // hash every byte and compare with the hash first seen
+	Cache   Cache        // of finished documents; nil: every text is tokenised
 	Logger  *slog.Logger // default: none
 }
 
@@ -109,6 +111,9 @@ func (t *transform) document(dst []uint32, r *Record, tell func()) ([]uint32, er
 	if t.tokenizer == nil {
 		return append(dst, r.Tokens...), nil
 	}
+	if r.Made {
+		return append(dst, r.Tokens...), nil
+	}
 	if r.Tokens != nil {
 		return dst, millrace.Errorf(millrace.ErrBadSample, "tokenize record %d: it has tokens, not text", r.Number)
 	}
@@ -155,6 +160,22 @@ func (s Spec) filterFingerprint() millrace.Digest {
 	in := append([]byte("millrace filters 1"), transform[:]...)
 	for _, text := range s.Filters.Texts() {
 		in = appendText(in, text)
+	}
+	return digest128(in)
+}
+
+// cacheKey identifies everything that decides the documents of a shard: its digest, its file's state, the transform,
+// and the fields that filters read. Numbers of devices change at a restart of a host, so the key leaves them out.
+func (s Spec) cacheKey(shard millrace.Digest, file identity.File) millrace.Digest {
+	transform := s.fingerprint()
+	in := append([]byte("millrace documents 1"), shard[:]...)
+	in = append(in, transform[:]...)
+	for _, n := range []uint64{uint64(s.Limits.SampleBytes), file.Inode, uint64(file.Size), uint64(file.Modified),
+		uint64(file.Changed)} {
+		in = binary.LittleEndian.AppendUint64(in, n)
+	}
+	for _, other := range s.Field.Others {
+		in = appendText(in, other)
 	}
 	return digest128(in)
 }

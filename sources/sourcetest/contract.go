@@ -59,6 +59,7 @@ func (f Fixture) run(t *testing.T, mk New) {
 	f.concurrent(t, x, all)
 	f.stops(t, mk, x, all)
 	f.troubles(t, mk, blob, all)
+	f.cached(t, mk)
 	if err := errors.Join(s.Close(), x.Close()); err != nil {
 		t.Fatal(err)
 	}

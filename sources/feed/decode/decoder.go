@@ -265,7 +265,7 @@ func (d *Decoder) judge(tokens int) (err error) {
 	if d.judges == nil {
 		d.judges = set.Judge()
 	}
-	d.bits, err = d.judges.Refused(d.rec.Others, tokens, len(d.rec.Text))
+	d.bits, err = d.judges.Refused(d.rec.Others, tokens, int(d.rec.TextBytes()))
 	return err
 }
 

@@ -46,7 +46,7 @@ type Text struct {
 	others  [][]any          // of each record, if the source's filters ask for any
 	values  int64            // estimated bytes of others
 	slabs   [][]byte
-	tokens  bool // slabs hold tokens
+	tokens  bool // the format is one of tokens
 }
 
 // rawRecord is the place of a record's bytes in the slabs.
@@ -55,6 +55,7 @@ type rawRecord struct {
 	off    uint32
 	n      uint32
 	slab   uint32
+	madeOf uint32 // 1 + the bytes of the text of a record that was made before; 0: of the file
 }
 
 // Records returns the number of records.
@@ -91,7 +92,11 @@ func (t *Text) add(r *sources.Record, spare Slabs) {
 		last++
 	}
 	at := t.slabs[last]
-	t.records = append(t.records, rawRecord{offset: r.Offset, slab: uint32(last), off: uint32(len(at)), n: uint32(n)})
+	ref := rawRecord{offset: r.Offset, slab: uint32(last), off: uint32(len(at)), n: uint32(n)}
+	if r.Made {
+		ref.madeOf = uint32(r.MadeOf) + 1
+	}
+	t.records = append(t.records, ref)
 	at = append(at, r.Text...)
 	for _, token := range r.Tokens {
 		at = binary.LittleEndian.AppendUint32(at, token)
@@ -132,9 +137,12 @@ func (t *Text) record(number uint64, scratch []uint32) sources.Record {
 	if len(t.slabs) > 0 {
 		bytes = t.slabs[ref.slab][ref.off : ref.off+ref.n]
 	}
-	if !t.tokens {
+	if !t.tokens && ref.madeOf == 0 {
 		r.Text = bytes
 		return r
+	}
+	if ref.madeOf > 0 {
+		r.Made, r.MadeOf = true, int64(ref.madeOf)-1
 	}
 	for ; len(bytes) > 0; bytes = bytes[4:] {
 		scratch = append(scratch, binary.LittleEndian.Uint32(bytes))

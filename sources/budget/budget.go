@@ -12,8 +12,6 @@ type Budget struct {
 	mu     sync.Mutex
 	used   int64
 	quotas map[*Quota]struct{}
-
-	reservations // of all quotas
 }
 
 // Default is the limit in bytes of a budget that is not configured.
@@ -30,8 +28,6 @@ type Quota struct {
 	used   int64
 	short  bool   // Take was refused since the last WakeShort
 	wake   func() // lets the feed try again; called without the budget's lock
-
-	reserved // the feed's reservations
 }
 
 // Open adds a feed. wake is called without any lock of the budget, from calls of other feeds.
@@ -43,17 +39,15 @@ func (b *Budget) Open(wake func()) *Quota {
 	return q
 }
 
-// Close gives back the feed's bytes and reservations, and removes the feed. The caller holds no lock that a wake takes.
+// Close gives back the feed's bytes, and removes the feed. The caller holds no lock that a wake takes.
 func (q *Quota) Close() {
 	b := q.budget
 	b.mu.Lock()
 	b.used -= q.used
 	q.used = 0
-	b.remove(q)
 	delete(b.quotas, q)
 	b.mu.Unlock()
 	q.WakeShort()
-	q.PassOn()
 }
 
 // Share returns an equal share of the limit in bytes.

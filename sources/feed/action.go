@@ -16,9 +16,7 @@ type action interface {
 
 // signals collects the wake-ups that a change of state causes. The feed gives them when it unlocks its mutex.
 type signals struct {
-	idle     bool // decoders may find an action
-	news     bool // Next or Fetch may go on
-	short    bool // bytes were given back: feeds of the same budget may go on
-	returned int  // reservations to give back
-	declined bool // a reservation that was offered is not used
+	idle  bool // a decoder may find an action
+	news  bool // Next or Fetch may go on
+	short bool // bytes were given back: feeds of the same budget may go on
 }

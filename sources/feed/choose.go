@@ -4,6 +4,7 @@ import (
 	"millrace"
 	"millrace/sources"
 	"millrace/sources/feed/decode"
+	"millrace/sources/feed/pool"
 	"millrace/sources/order"
 )
 
@@ -157,10 +158,6 @@ func (c *chooser) advance(p *span, must bool) action {
 		if !c.memory.room(need, p, must) {
 			return nil
 		}
-		if !c.memory.reserve(p) {
-			c.memory.quota.Force(-need)
-			return nil
-		}
 		p.charge = need
 		return c.makeSpan(p, true)
 	}
@@ -171,9 +168,6 @@ func (c *chooser) advance(p *span, must bool) action {
 func (c *chooser) measure(p *span) action {
 	if p.block != nil && p.block.text == nil {
 		return c.blocks.readText(p, true, true)
-	}
-	if !c.memory.reserve(p) {
-		return nil
 	}
 	return c.makeSpan(p, false)
 }
@@ -214,4 +208,38 @@ func (c *chooser) extend(limit uint64) (action, error) {
 	c.cursor.frontier = p.hi
 	c.queue.push(p)
 	return c.maker.lookUp(p), nil
+}
+
+// urgency returns how urgent the feed's work is, in case there is any.
+func (c *chooser) urgency() pool.Urgency {
+	for _, p := range c.queue.requested {
+		if !p.held && !p.gone {
+			return pool.Urgency{Class: pool.Requested}
+		}
+	}
+	at := &c.cursor
+	known := at.frontier
+	if i := c.queue.firstUnknown(); i < len(c.queue.spans) {
+		known = c.queue.spans[i].lo
+	}
+	required := min(at.required(), at.stripe.Position(at.end))
+	if known < required {
+		return pool.Urgency{Class: pool.Wanted, Lag: lag(at.head, known, required)}
+	}
+	if len(c.maker.ready) > 0 {
+		return pool.Urgency{Class: pool.Begun}
+	}
+	held := at.frontier
+	if i := c.queue.firstUnheld(); i < len(c.queue.spans) {
+		held = c.queue.spans[i].lo
+	}
+	return pool.Urgency{Class: pool.Ahead, Lag: lag(at.head, held, required)}
+}
+
+// lag returns which part of the positions from head to want is still missing, if those below have are there.
+func lag(head, have, want uint64) uint32 {
+	if have >= want {
+		return 0
+	}
+	return uint32(min((want-have)/max((want-min(head, have))/pool.MaxLag, 1), pool.MaxLag))
 }

@@ -14,13 +14,16 @@ import (
 	"millrace/sources"
 	"millrace/sources/budget"
 	"millrace/sources/feed/decode"
+	"millrace/sources/feed/pool"
 	"millrace/sources/order"
 )
 
 // Config sets the means of a feed. It does not change the delivered content.
 type Config struct {
-	Budget   *budget.Budget // shared by the feeds of a process; default: one of its own of budget.Default bytes
-	Parallel int            // decoders; default GOMAXPROCS
+	Budget *budget.Budget // shared by the feeds of a process; default: one of its own of budget.Default bytes
+	Pool   *pool.Pool     // shared by the feeds of a process; default: one of its own, which Run runs
+	// Parallel is the number of decoders of a pool of its own; default GOMAXPROCS.
+	Parallel int
 	// Standby: until Run, the feed reads at random only the requested documents, and those of Warm.
 	Standby bool
 	// Progress is called for every record made, and for every MiB of a long one. Default: nothing.
@@ -36,20 +39,24 @@ var errStopped = errors.New("feed has stopped")
 // time as Run and as each other.
 //
 // One mutex guards all state that changes. Decoders read, decode and tokenise without it. Under it the feed takes only
-// the locks of the budget and of the source. Budget and source never call back under their locks.
+// the locks of the budget, the pool and the source. None of these calls back under its lock.
 type Feed struct {
 	src    *sources.Source
 	stripe order.Stripe
 	cfg    Config
 	text   *lastText // of random-access reads
 
-	mu    sync.Mutex
-	idle  *sync.Cond // decoders wait for an action
-	news  *sync.Cond // Next and Fetch wait for spans
-	ahead *chooser
-	from  Position // where the feed begins
-	shelf *shelf   // nil once spans serve everything
-	err   error    // why the feed ended
+	ownPool bool // Run runs the pool
+
+	mu     sync.Mutex
+	news   *sync.Cond // Next and Fetch wait for spans
+	ahead  *chooser
+	from   Position                // where the feed begins
+	shelf  *shelf                  // nil once spans serve everything
+	member *pool.Member            // nil before Run
+	run    context.Context         // of Run; it ends when the feed fails
+	fail   context.CancelCauseFunc // ends run
+	err    error                   // why the feed ended
 }
 
 // New returns the feed of one stripe that begins at a position. It starts nothing, and joins the budget in Run.
@@ -63,12 +70,16 @@ func New(s *sources.Source, from Position, stripe order.Stripe, cfg Config) *Fee
 	if cfg.Progress == nil {
 		cfg.Progress = func() {}
 	}
+	ownPool := cfg.Pool == nil
+	if ownPool {
+		cfg.Pool = pool.New(cfg.Parallel, func() *decode.Decoder { return decode.New(cfg.Progress, cfg.Fail) })
+	}
 	if cfg.Budget == nil {
 		cfg.Budget = budget.New(budget.Default)
 	}
-	f := &Feed{src: s, stripe: stripe, cfg: cfg, text: newLastText()}
-	f.idle, f.news = sync.NewCond(&f.mu), sync.NewCond(&f.mu)
-	f.ahead = newChooser(s, stripe, cfg.Parallel)
+	f := &Feed{src: s, stripe: stripe, cfg: cfg, text: newLastText(), ownPool: ownPool}
+	f.news = sync.NewCond(&f.mu)
+	f.ahead = newChooser(s, stripe, cfg.Pool.Size())
 	if cfg.Standby || s.Global() != nil { // the first requests do not wait for the spans around them
 		f.shelf = newShelf(from)
 	}
@@ -84,26 +95,32 @@ func (f *Feed) start(from Position) {
 
 // Run reads ahead until ctx ends or a read fails for good, and returns the reason. It is called once.
 func (f *Feed) Run(ctx context.Context) error {
-	quota := f.cfg.Budget.Open(f.nudge)
-	f.mu.Lock()
-	f.ahead.memory.quota = quota
-	err := f.checkStart()
-	f.unlock()
-	g, gctx := errgroup.WithContext(ctx)
-	stop := context.AfterFunc(gctx, f.nudge)
-	defer stop()
-	for range f.cfg.Parallel {
-		g.Go(func() error {
-			if err != nil {
-				return err
-			}
-			return f.serve(gctx)
-		})
+	own, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var group errgroup.Group
+	if f.ownPool {
+		poolCtx, end := context.WithCancel(context.WithoutCancel(ctx))
+		group.Go(func() error { return f.cfg.Pool.Run(poolCtx) })
+		defer func() {
+			end()
+			_ = group.Wait() // the pool was told to end
+		}()
 	}
-	err = g.Wait()
-	if ctx.Err() != nil {
-		err = context.Cause(ctx)
-	} else {
+	quota, member := f.cfg.Budget.Open(f.retry), f.cfg.Pool.Join(f)
+	f.mu.Lock()
+	f.ahead.memory.quota, f.member, f.run, f.fail = quota, member, own, cancel
+	f.ahead.due.idle = true
+	err := f.checkStart()
+	if err != nil {
+		cancel(err)
+	}
+	f.unlock()
+	stop := context.AfterFunc(own, f.nudge)
+	defer stop()
+	<-own.Done()
+	member.Leave()
+	err = context.Cause(own)
+	if ctx.Err() == nil {
 		err = fmt.Errorf("source %s: %w", f.src.Name(), err)
 	}
 	f.shut(err, ctx.Err() != nil)
@@ -136,50 +153,46 @@ func (f *Feed) shut(err error, stopped bool) {
 	}
 }
 
-// serve does one action after another.
-func (f *Feed) serve(ctx context.Context) error {
-	d := decode.New(f.src, f.cfg.Progress, f.cfg.Fail)
-	var act action
-	for {
-		var err error
-		if act == nil {
-			if act, err = f.await(ctx); err != nil {
-				return err
-			}
-		}
-		if err := act.work(ctx, d); err != nil {
-			return err
+// Step does the feed's most urgent action, and those that follow from it. The pool calls it.
+func (f *Feed) Step(d *decode.Decoder) {
+	f.mu.Lock()
+	act, err := f.choose()
+	for act != nil && err == nil {
+		f.unlock()
+		if err = act.work(f.run, d); err == nil {
+			f.mu.Lock()
+			act, err = act.settle()
+			continue
 		}
 		f.mu.Lock()
-		act, err = act.settle()
-		f.unlock()
-		if err != nil {
-			return err
-		}
 	}
+	if err != nil {
+		f.fail(err)
+	}
+	f.unlock()
 }
 
-// await returns the next action as soon as there is one.
-func (f *Feed) await(ctx context.Context) (action, error) {
-	f.mu.Lock()
-	defer f.unlock()
-	for {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		act, err := f.ahead.choose()
-		f.ahead.due.declined = f.ahead.memory.quota.Decline()
-		if act != nil || err != nil {
-			return act, err
-		}
-		f.sleep(f.idle)
+// choose returns the next action, or nil; the mutex is held. If there is one, another decoder may find one, too.
+func (f *Feed) choose() (action, error) {
+	if f.run.Err() != nil {
+		return nil, nil
 	}
+	act, err := f.ahead.choose()
+	f.ahead.due.idle = f.ahead.due.idle || act != nil
+	return act, err
 }
 
-// nudge wakes all waiting decoders and callers: room was given back, or a context ended.
+// nudge lets decoders and callers go on: a context ended.
 func (f *Feed) nudge() {
 	f.mu.Lock()
 	f.ahead.due.idle, f.ahead.due.news = true, true
+	f.unlock()
+}
+
+// retry lets decoders go on: the budget has room again.
+func (f *Feed) retry() {
+	f.mu.Lock()
+	f.ahead.due.idle = true
 	f.unlock()
 }
 
@@ -187,25 +200,19 @@ func (f *Feed) nudge() {
 // wake takes theirs.
 func (f *Feed) unlock() {
 	f.broadcast()
-	due, quota := f.ahead.due, f.ahead.memory.quota
+	short, quota := f.ahead.due.short, f.ahead.memory.quota
 	f.ahead.due = signals{}
 	f.mu.Unlock()
-	if due.short && quota != nil {
+	if short && quota != nil {
 		quota.WakeShort()
-	}
-	for range due.returned {
-		quota.Return()
-	}
-	if due.declined {
-		quota.PassOn()
 	}
 }
 
-// broadcast gives the signals that are due inside the feed; the mutex is held.
+// broadcast gives the signals that are due inside the feed and to its decoders; the mutex is held.
 func (f *Feed) broadcast() {
 	due := &f.ahead.due
-	if due.idle {
-		f.idle.Broadcast()
+	if due.idle && f.member != nil {
+		f.member.Offer(f.ahead.urgency())
 	}
 	if due.news {
 		f.news.Broadcast()
@@ -213,15 +220,15 @@ func (f *Feed) broadcast() {
 	due.idle, due.news = false, false
 }
 
-// sleep waits for a condition; the mutex is held. It returns at once if it had signals for other feeds.
-func (f *Feed) sleep(c *sync.Cond) {
+// sleep waits for news; the mutex is held. It returns at once if it had signals for other feeds.
+func (f *Feed) sleep() {
 	f.broadcast()
 	if f.ahead.due != (signals{}) {
 		f.unlock()
 		f.mu.Lock()
 		return
 	}
-	c.Wait()
+	f.news.Wait()
 }
 
 // wait blocks a caller of Next or Fetch until there is news; the mutex is held. The caller has armed nudge for ctx.
@@ -232,7 +239,7 @@ func (f *Feed) wait(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	f.sleep(f.news)
+	f.sleep()
 	return nil
 }
 

@@ -118,9 +118,9 @@ func (f *Feed) fetchRandom(ctx context.Context, s *shelf, reqs []Request, byOrdi
 		f.shelf = nil
 		f.unlock()
 	}
-	f.cfg.Budget.Hurry()
+	f.cfg.Pool.Hurry()
 	err := f.readRandom(ctx, s, missing, serving(reqs, emit))
-	f.cfg.Budget.Calm()
+	f.cfg.Pool.Calm()
 	bad, err = separate(bad, err)
 	return errors.Join(bad, err)
 }
@@ -201,7 +201,7 @@ func (f *Feed) pin(ctx context.Context, n millrace.Ordinal) (*span, error) {
 	hurried := false
 	defer func() {
 		if hurried {
-			f.cfg.Budget.Calm()
+			f.cfg.Pool.Calm()
 		}
 	}()
 	f.mu.Lock()
@@ -213,7 +213,7 @@ func (f *Feed) pin(ctx context.Context, n millrace.Ordinal) (*span, error) {
 		}
 		if !hurried {
 			hurried = true
-			f.cfg.Budget.Hurry()
+			f.cfg.Pool.Hurry()
 		}
 		if p != nil {
 			f.ahead.queue.request(p)

@@ -13,7 +13,7 @@ import (
 type maker struct {
 	src      *sources.Source
 	stripe   order.Stripe
-	parallel int // decoders
+	parallel int // decoders of the process
 	memory   *memory
 	sizes    *sizes
 	due      *signals
@@ -58,10 +58,6 @@ func (k *maker) endPart(p *span, part uint32, out decode.Outcome) {
 	k.due.short = true
 	if p.left--; p.left > 0 {
 		return
-	}
-	if p.reserved {
-		p.reserved = false
-		k.due.returned++
 	}
 	k.endSpan(p)
 }
@@ -206,7 +202,7 @@ type makePart struct {
 }
 
 func (a *makePart) work(ctx context.Context, d *decode.Decoder) (err error) {
-	d.Begin(a.span.part(a.part))
+	d.Begin(a.src, a.span.part(a.part))
 	if a.text != nil {
 		err = d.MakeText(a.text)
 	} else {

@@ -60,15 +60,6 @@ func (m *memory) evict(p *span, must bool) bool {
 	return false
 }
 
-// reserve asks for the reservation that a making needs. A span that a fetch waits for needs none.
-func (m *memory) reserve(p *span) bool {
-	if p.demand > 0 {
-		return true
-	}
-	p.reserved = m.quota.Reserve()
-	return p.reserved
-}
-
 // hold takes the tokens of a finished making and corrects its charge.
 func (m *memory) hold(p *span) {
 	p.held = true

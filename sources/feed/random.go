@@ -1,6 +1,7 @@
 package feed
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -119,7 +120,7 @@ func (r *randomRead) read(ctx context.Context, documents []wanted) error {
 	return nil
 }
 
-// readSlots reads records of seekable shards, as many side by side as the feed has decoders.
+// readSlots reads records of seekable shards. Goroutines of the pool help, as far as it has any to spare.
 func (r *randomRead) readSlots(ctx context.Context, documents []wanted, slots []decode.Slot) error {
 	entries := decode.InFileOrder(slots)
 	lengths, err := r.lookUpLengths(ctx, slots)
@@ -127,16 +128,32 @@ func (r *randomRead) readSlots(ctx context.Context, documents []wanted, slots []
 		return err
 	}
 	per := int(max(partBytes/4/max(r.recordBytes, 1), 1))
-	group, gctx := errgroup.WithContext(ctx)
-	group.SetLimit(r.cfg.Parallel)
-	for part := range slices.Chunk(entries, per) {
-		group.Go(func() error {
-			d := r.decoder(documents, slots, lengths)
-			defer d.Finish()
-			return d.ReadEntries(gctx, part)
-		})
+	inner, cancel := context.WithCancel(ctx)
+	defer cancel()
+	group, gctx := errgroup.WithContext(inner)
+	read := func(part []decode.Entry) error {
+		d := r.decoder(documents, slots, lengths)
+		defer r.finish(d)
+		return d.ReadEntries(gctx, part)
 	}
-	return group.Wait()
+	for part := range slices.Chunk(entries, per) {
+		if len(part) < len(entries) && r.cfg.Pool.TryHelp() {
+			group.Go(func() error {
+				defer r.cfg.Pool.EndHelp()
+				return read(part)
+			})
+		} else if err = read(part); err != nil {
+			cancel()
+			break
+		}
+	}
+	return cmp.Or(err, group.Wait())
+}
+
+// finish gives back a decoder after its part.
+func (r *randomRead) finish(d *decode.Decoder) {
+	d.Finish()
+	r.cfg.Pool.Return(d)
 }
 
 // lookUpLengths returns the lengths of records, as far as they are known.
@@ -161,8 +178,8 @@ func (r *randomRead) lookUpLengths(ctx context.Context, slots []decode.Slot) ([]
 // decoder returns a decoder that serves and keeps each document. A document whose length is not the known one is bad,
 // because it was offered with that length.
 func (r *randomRead) decoder(documents []wanted, slots []decode.Slot, lengths []uint32) *decode.Decoder {
-	d := decode.New(r.src, r.cfg.Progress, r.cfg.Fail)
-	d.Begin(decode.Part{
+	d := r.cfg.Pool.Borrow()
+	d.Begin(r.src, decode.Part{
 		Slots:   slots,
 		Lengths: lengths,
 		Serve: func(i uint32, tokens []uint32, bad *millrace.Quarantine) error {
@@ -241,7 +258,7 @@ func (r *randomRead) readBlock(ctx context.Context, b *block, documents []wanted
 		return err
 	}
 	d := r.decoder(documents, slots, lengths)
-	defer d.Finish()
+	defer r.finish(d)
 	return d.MakeText(text)
 }
 

@@ -30,14 +30,13 @@ const (
 // and Off while phase is making, and others read them only while held; (3) a span with pins is not dropped. The feed's
 // mutex guards all fields but the slots' contents. Decoders read the fields that do not change during a making.
 type span struct {
-	lo, hi   uint64
-	block    *block // nil in global order
-	phase    phase
-	known    bool // every length is known, so the span can be offered
-	held     bool // the tokens are in memory
-	keep     bool // the making in progress keeps tokens; otherwise it finds lengths only
-	gone     bool // released; freed when the last user is done
-	reserved bool // the making in progress has a reservation of the budget
+	lo, hi uint64
+	block  *block // nil in global order
+	phase  phase
+	known  bool // every length is known, so the span can be offered
+	held   bool // the tokens are in memory
+	keep   bool // the making in progress keeps tokens; otherwise it finds lengths only
+	gone   bool // released; freed when the last user is done
 
 	demand int   // fetches that wait for the tokens
 	pins   int   // fetches that read them

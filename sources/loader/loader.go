@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"maps"
 	"os"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -17,6 +18,8 @@ import (
 	"millrace/proto"
 	"millrace/sources"
 	"millrace/sources/budget"
+	"millrace/sources/feed/decode"
+	"millrace/sources/feed/pool"
 )
 
 // Config sets a loader's host and its run.
@@ -32,7 +35,7 @@ type Config struct {
 	Beat     *heartbeat.Page // nil: no supervisor watches
 	Leave    <-chan struct{} // closed to make the process hand over and leave; nil: never
 	Memory   int64           // bytes of payload held
-	Parallel int             // decoders of a feed; default GOMAXPROCS
+	Parallel int             // decoders; default GOMAXPROCS
 	Net      seam.Net
 	Clock    seam.Clock
 	Fail     *failpoint.Set
@@ -54,6 +57,7 @@ type Loader struct {
 	proto.UnimplementedLoaderServer
 	cfg      Config
 	budget   *budget.Budget
+	pool     *pool.Pool
 	mu       sync.Mutex
 	open     map[string]*sources.Source
 	gates    map[string]*sync.Mutex         // by source: held while it is opened
@@ -74,8 +78,12 @@ func New(cfg Config) *Loader {
 	if cfg.Role == nil {
 		cfg.Role = func(bool) {}
 	}
+	if cfg.Parallel <= 0 {
+		cfg.Parallel = runtime.GOMAXPROCS(0)
+	}
 	return &Loader{
 		shadow:   cfg.Standby,
+		pool:     pool.New(cfg.Parallel, func() *decode.Decoder { return decode.New(cfg.Beat.Progress, cfg.Fail) }),
 		cfg:      cfg,
 		budget:   budget.New(cfg.Memory),
 		open:     map[string]*sources.Source{},

@@ -45,7 +45,7 @@ func (l *Loader) openFiles(ctx context.Context, spec sources.Spec, known bool) (
 	}
 	troubled := false
 	for {
-		l.budget.Hurry() // a run begins when all sources are open
+		l.pool.Hurry() // a run begins when all sources are open
 		src, err := sources.Open(ctx, spec, sources.OpenOptions{
 			IndexFS:  indexFS(l.cfg.Fail),
 			Spare:    true,
@@ -56,7 +56,7 @@ func (l *Loader) openFiles(ctx context.Context, spec sources.Spec, known bool) (
 			Patient:  true,
 			Tried:    l.cfg.Beat.Progress,
 		})
-		l.budget.Calm()
+		l.pool.Calm()
 		if err == nil || !known || !sources.Passing(err) || ctx.Err() != nil {
 			if troubled {
 				l.trouble(spec.Name, "")

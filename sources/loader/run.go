@@ -34,6 +34,7 @@ func (l *Loader) Run(ctx context.Context) error {
 		server.Stop()
 		return nil
 	})
+	group.Go(func() error { return l.pool.Run(inner) })
 	group.Go(func() error { return l.report(inner) })
 	group.Go(func() error { return l.leave(inner) })
 	if l.cfg.Beat != nil {

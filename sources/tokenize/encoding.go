@@ -27,7 +27,7 @@ type Encoding struct {
 	size        int
 	bos, eos    mark
 	fingerprint [16]byte
-	lent        lender
+	lent        *lender
 }
 
 // mark is a token that begins or ends documents.

@@ -3,18 +3,35 @@ package tokenize
 import (
 	"runtime"
 	"sync"
+	"unsafe"
 )
 
-// lender keeps idle encoders. An encoder is expensive to make and gets faster with use. So a process keeps about one
-// for each processor, also if many goroutines encode now and then.
+// EncoderBytes is the memory of one encoder, without its scratch for texts.
+const EncoderBytes = int64(unsafe.Sizeof(Encoder{})) + longBytes + 4*longTokens
+
+// lender lends a bounded number of encoders. An encoder takes megabytes and gets faster with use, so a borrower waits
+// for a used one instead of making another. Whoever has an encoder needs nothing else to give it back.
 type lender struct {
-	mu   sync.Mutex
-	idle []*Encoder // the last used one at the end
+	mu       sync.Mutex
+	given    *sync.Cond
+	most     int        // encoders
+	borrowed int        // of them
+	idle     []*Encoder // the last used one at the end
+}
+
+func newLender(most int) *lender {
+	l := &lender{most: max(most, 1)}
+	l.given = sync.NewCond(&l.mu)
+	return l
 }
 
 func (l *lender) take(e *Encoding) *Encoder {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	for l.borrowed == l.most {
+		l.given.Wait()
+	}
+	l.borrowed++
 	if n := len(l.idle); n > 0 {
 		enc := l.idle[n-1]
 		l.idle = l.idle[:n-1]
@@ -23,21 +40,33 @@ func (l *lender) take(e *Encoding) *Encoder {
 	return e.NewEncoder()
 }
 
+// give takes an encoder back; nil stands for one that is lost.
 func (l *lender) give(enc *Encoder) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.idle) < runtime.GOMAXPROCS(0) {
+	l.borrowed--
+	if enc != nil {
 		l.idle = append(l.idle, enc)
 	}
+	l.given.Signal()
 }
 
-// Append is Encoder.Append with an encoder that it borrows. tell, unless nil, is called about once a MiB, to show
-// progress. It is safe for concurrent use.
+// LimitEncoders sets the number of encoders that Append shares, at least 1; by default GOMAXPROCS. The caller calls it
+// before the first Append.
+func (e *Encoding) LimitEncoders(most int) { e.lent = newLender(most) }
+
+func defaultLender() *lender { return newLender(runtime.GOMAXPROCS(0)) }
+
+// Append is Encoder.Append with an encoder that it borrows. It waits while all are in use. tell, unless nil, is called
+// about once a MiB, to show progress. It is safe for concurrent use.
 func (e *Encoding) Append(dst []uint32, text []byte, tell func()) []uint32 {
-	enc := e.lent.take(e)
+	lender := e.lent
+	enc := lender.take(e)
+	var whole *Encoder // a panic leaves the encoder in an unknown state
+	defer func() { lender.give(whole) }()
 	enc.merger.stride = stride{left: strideBytes, tell: tell}
 	dst = enc.Append(dst, text)
 	enc.merger.stride.tell = nil
-	e.lent.give(enc) // a panic leaves it out
+	whole = enc
 	return dst
 }

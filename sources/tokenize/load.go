@@ -244,6 +244,7 @@ func newEncoding(d *definition, v *vocab.Vocabulary) (*Encoding, error) {
 		bos:         mark{d.specials[d.bos], d.bos != ""},
 		eos:         mark{d.specials[d.eos], d.eos != ""},
 		fingerprint: sum,
+		lent:        defaultLender(),
 	}
 	for text, id := range d.specials {
 		e.specials[id] = text

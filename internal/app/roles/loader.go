@@ -44,6 +44,9 @@ func (r *role) load(ctx context.Context, standby bool) error {
 	if err != nil {
 		return err
 	}
+	if encoding != nil {
+		encoding.LimitEncoders(setup.Encoders(r.cfg))
+	}
 	address := rundir.Socket(r.RunDir, fmt.Sprintf("%s-%d", r.Name, os.Getpid()))
 	memory := setup.LoaderMemory(r.cfg)
 	LimitMemory(memory)
@@ -59,7 +62,8 @@ func (r *role) load(ctx context.Context, standby bool) error {
 			}
 			return setup.SourceSpec(r.cfg, src, encoding)
 		},
-		Memory: memory / 2, Net: seam.UnixNet{}, Clock: seam.System{}, Fail: r.fail, Events: r.events, Log: r.log,
+		Memory: memory / 2, Parallel: setup.Decoders(r.cfg),
+		Net: seam.UnixNet{}, Clock: seam.System{}, Fail: r.fail, Events: r.events, Log: r.log,
 		Ready: r.ready, Term: r.term,
 		Role: func(standby bool) {
 			if standby {

@@ -141,6 +141,16 @@ func Loaders(c *config.Config) int {
 	return max(1, min(len(c.Sources), runtime.NumCPU()))
 }
 
+// Encoders returns the number of encoders of one loader process, at least 1: its part of the processors.
+func Encoders(c *config.Config) int {
+	loaders := Loaders(c)
+	return (runtime.GOMAXPROCS(0) + loaders - 1) / loaders
+}
+
+// Decoders returns the number of decoding goroutines of one loader process. While half of them wait for a disk, the
+// others keep the encoders busy.
+func Decoders(c *config.Config) int { return 2 * Encoders(c) }
+
 // ShadowName returns the name of the i-th shadow.
 func ShadowName(i int) string { return fmt.Sprintf("shadow-%d", i) }
 

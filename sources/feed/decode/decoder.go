@@ -12,8 +12,8 @@ import (
 	"millrace/sources/kept"
 )
 
-// mostScratch bounds the tokens of scratch that a decoder keeps.
-const mostScratch = 4 << 20
+// mostScratch bounds the tokens of each scratch that a decoder keeps.
+const mostScratch = 256 << 10
 
 // Unknown is the length of a document that no length store has.
 const Unknown = ^uint32(0)
@@ -54,9 +54,9 @@ type Outcome struct {
 	Faults  map[uint32]millrace.Quarantine // by slot: bad although it was offered with a length
 }
 
-// Decoder makes the documents of one part after another. One goroutine uses it.
+// Decoder makes the documents of one part after another, of any source. One goroutine uses it.
 type Decoder struct {
-	src      *sources.Source
+	src      *sources.Source // of the part
 	progress func()
 	fail     *failpoint.Set
 
@@ -71,18 +71,20 @@ type Decoder struct {
 
 	// reused, so that a record costs no allocation
 	record sources.Record
+	tokens []uint32 // of a text's record
 	slots  []uint32
 	act    func() error
 	what   func() string
 
 	rec    *sources.Record // being tokenised
 	bits   uint64          // of the filters that refuse it
-	judges *filter.Judge
+	judges *filter.Judge   // of the filters of judged
+	judged *sources.Source
 }
 
 // New returns a decoder. The decoder calls progress after every record, and for every MiB of a long one.
-func New(src *sources.Source, progress func(), fail *failpoint.Set) *Decoder {
-	d := &Decoder{src: src, progress: progress, fail: fail, slots: make([]uint32, 1)}
+func New(progress func(), fail *failpoint.Set) *Decoder {
+	d := &Decoder{progress: progress, fail: fail, slots: make([]uint32, 1)}
 	d.act = func() (err error) {
 		d.fail.Hit("loader/decode/before")
 		d.buf, err = d.src.Document(d.buf, d.rec, d.progress)
@@ -96,9 +98,12 @@ func New(src *sources.Source, progress func(), fail *failpoint.Set) *Decoder {
 	return d
 }
 
-// Begin starts a part.
-func (d *Decoder) Begin(p Part) {
-	d.part, d.out = p, Outcome{}
+// Begin starts a part of a source.
+func (d *Decoder) Begin(src *sources.Source, p Part) {
+	if d.judged != src {
+		d.judged, d.judges = src, nil
+	}
+	d.src, d.part, d.out, d.shard = src, p, Outcome{}, 0
 	d.buf, d.lengths = d.buf[:0], d.lengths[:0]
 	d.check = d.src.DocumentCheck()
 }
@@ -107,12 +112,18 @@ func (d *Decoder) Begin(p Part) {
 func (d *Decoder) Finish() Outcome {
 	d.src.Remember(d.shard, d.lengths)
 	out := d.out
+	d.out = Outcome{}
 	if d.part.Keep {
 		out.Tokens = slices.Clone(d.buf)
 	}
 	if cap(d.buf) > mostScratch {
 		d.buf = nil
 	}
+	if cap(d.tokens) > mostScratch {
+		d.tokens = nil
+	}
+	d.part, d.record, d.rec, d.src = Part{}, sources.Record{}, nil, nil // an idle decoder keeps no document
+	d.check = sources.DocumentCheck{}
 	return out
 }
 
@@ -120,7 +131,10 @@ func (d *Decoder) Finish() Outcome {
 func (d *Decoder) MakeText(text *Text) error {
 	for i := range d.part.Slots {
 		s := &d.part.Slots[i]
-		d.record = text.record(s.Record, d.record.Tokens[:0])
+		d.record = text.record(s.Record, d.tokens[:0])
+		if d.record.Tokens != nil {
+			d.tokens = d.record.Tokens
+		}
 		d.slots[0] = uint32(i)
 		if err := d.place(s.Shard, &d.record, d.slots[:1]); err != nil {
 			return err

@@ -1396,15 +1396,11 @@ func (x *Bye) GetReason() string {
 
 type FetchRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Fence         *Fence                 `protobuf:"bytes,1,opt,name=fence,proto3" json:"fence,omitempty"` // term: the assignment's
-	Source        string                 `protobuf:"bytes,2,opt,name=source,proto3" json:"source,omitempty"`
-	Stripe        uint32                 `protobuf:"varint,3,opt,name=stripe,proto3" json:"stripe,omitempty"`
-	Step          uint64                 `protobuf:"varint,4,opt,name=step,proto3" json:"step,omitempty"` // for events and messages
-	Ordinal       []uint64               `protobuf:"varint,5,rep,packed,name=ordinal,proto3" json:"ordinal,omitempty"`
-	Offset        []uint32               `protobuf:"varint,6,rep,packed,name=offset,proto3" json:"offset,omitempty"`
-	Length        []uint32               `protobuf:"varint,7,rep,packed,name=length,proto3" json:"length,omitempty"` // the reply holds one more token if the document continues
-	Hedge         bool                   `protobuf:"varint,8,opt,name=hedge,proto3" json:"hedge,omitempty"`          // the primary is late with these segments and stays the primary
-	Again         bool                   `protobuf:"varint,9,opt,name=again,proto3" json:"again,omitempty"`          // decoding failed: read the records from the file again
+	Fence         *Fence                 `protobuf:"bytes,1,opt,name=fence,proto3" json:"fence,omitempty"`  // term: 0; each part has the term of its assignment
+	Step          uint64                 `protobuf:"varint,4,opt,name=step,proto3" json:"step,omitempty"`   // for events and messages
+	Hedge         bool                   `protobuf:"varint,8,opt,name=hedge,proto3" json:"hedge,omitempty"` // the primary is late with these segments and stays the primary
+	Again         bool                   `protobuf:"varint,9,opt,name=again,proto3" json:"again,omitempty"` // decoding failed: read the records from the file again
+	Part          []*FetchPart           `protobuf:"bytes,10,rep,name=part,proto3" json:"part,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1446,46 +1442,11 @@ func (x *FetchRequest) GetFence() *Fence {
 	return nil
 }
 
-func (x *FetchRequest) GetSource() string {
-	if x != nil {
-		return x.Source
-	}
-	return ""
-}
-
-func (x *FetchRequest) GetStripe() uint32 {
-	if x != nil {
-		return x.Stripe
-	}
-	return 0
-}
-
 func (x *FetchRequest) GetStep() uint64 {
 	if x != nil {
 		return x.Step
 	}
 	return 0
-}
-
-func (x *FetchRequest) GetOrdinal() []uint64 {
-	if x != nil {
-		return x.Ordinal
-	}
-	return nil
-}
-
-func (x *FetchRequest) GetOffset() []uint32 {
-	if x != nil {
-		return x.Offset
-	}
-	return nil
-}
-
-func (x *FetchRequest) GetLength() []uint32 {
-	if x != nil {
-		return x.Length
-	}
-	return nil
 }
 
 func (x *FetchRequest) GetHedge() bool {
@@ -1502,16 +1463,116 @@ func (x *FetchRequest) GetAgain() bool {
 	return false
 }
 
+func (x *FetchRequest) GetPart() []*FetchPart {
+	if x != nil {
+		return x.Part
+	}
+	return nil
+}
+
+// FetchPart has the segments of one stripe. The rows of a request are numbered from 0 over all its parts.
+type FetchPart struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Source        string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
+	Stripe        uint32                 `protobuf:"varint,2,opt,name=stripe,proto3" json:"stripe,omitempty"`
+	Term          uint64                 `protobuf:"varint,3,opt,name=term,proto3" json:"term,omitempty"` // the assignment's
+	Ordinal       []uint64               `protobuf:"varint,4,rep,packed,name=ordinal,proto3" json:"ordinal,omitempty"`
+	Offset        []uint32               `protobuf:"varint,5,rep,packed,name=offset,proto3" json:"offset,omitempty"`
+	Length        []uint32               `protobuf:"varint,6,rep,packed,name=length,proto3" json:"length,omitempty"` // a row has one more token if the document continues
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FetchPart) Reset() {
+	*x = FetchPart{}
+	mi := &file_roles_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FetchPart) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FetchPart) ProtoMessage() {}
+
+func (x *FetchPart) ProtoReflect() protoreflect.Message {
+	mi := &file_roles_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FetchPart.ProtoReflect.Descriptor instead.
+func (*FetchPart) Descriptor() ([]byte, []int) {
+	return file_roles_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *FetchPart) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *FetchPart) GetStripe() uint32 {
+	if x != nil {
+		return x.Stripe
+	}
+	return 0
+}
+
+func (x *FetchPart) GetTerm() uint64 {
+	if x != nil {
+		return x.Term
+	}
+	return 0
+}
+
+func (x *FetchPart) GetOrdinal() []uint64 {
+	if x != nil {
+		return x.Ordinal
+	}
+	return nil
+}
+
+func (x *FetchPart) GetOffset() []uint32 {
+	if x != nil {
+		return x.Offset
+	}
+	return nil
+}
+
+func (x *FetchPart) GetLength() []uint32 {
+	if x != nil {
+		return x.Length
+	}
+	return nil
+}
+
+// FetchReply has rows of any parts, in any order.
+// cut: the last row goes on in the next reply, which begins with its number again.
+// last: the loader has sent everything.
 type FetchReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Arrow         []byte                 `protobuf:"bytes,1,opt,name=arrow,proto3" json:"arrow,omitempty"`
+	Row           []uint32               `protobuf:"varint,2,rep,packed,name=row,proto3" json:"row,omitempty"`
+	Count         []uint32               `protobuf:"varint,3,rep,packed,name=count,proto3" json:"count,omitempty"` // tokens of each row in this reply
+	Tokens        []byte                 `protobuf:"bytes,4,opt,name=tokens,proto3" json:"tokens,omitempty"`       // of the rows, one after the other: 32 bits each, little-endian
+	Failed        []*PartFailed          `protobuf:"bytes,5,rep,name=failed,proto3" json:"failed,omitempty"`
+	Cut           bool                   `protobuf:"varint,6,opt,name=cut,proto3" json:"cut,omitempty"`
+	Last          bool                   `protobuf:"varint,7,opt,name=last,proto3" json:"last,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *FetchReply) Reset() {
 	*x = FetchReply{}
-	mi := &file_roles_proto_msgTypes[18]
+	mi := &file_roles_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1523,7 +1584,7 @@ func (x *FetchReply) String() string {
 func (*FetchReply) ProtoMessage() {}
 
 func (x *FetchReply) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[18]
+	mi := &file_roles_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1536,12 +1597,116 @@ func (x *FetchReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchReply.ProtoReflect.Descriptor instead.
 func (*FetchReply) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{18}
+	return file_roles_proto_rawDescGZIP(), []int{19}
 }
 
-func (x *FetchReply) GetArrow() []byte {
+func (x *FetchReply) GetRow() []uint32 {
 	if x != nil {
-		return x.Arrow
+		return x.Row
+	}
+	return nil
+}
+
+func (x *FetchReply) GetCount() []uint32 {
+	if x != nil {
+		return x.Count
+	}
+	return nil
+}
+
+func (x *FetchReply) GetTokens() []byte {
+	if x != nil {
+		return x.Tokens
+	}
+	return nil
+}
+
+func (x *FetchReply) GetFailed() []*PartFailed {
+	if x != nil {
+		return x.Failed
+	}
+	return nil
+}
+
+func (x *FetchReply) GetCut() bool {
+	if x != nil {
+		return x.Cut
+	}
+	return false
+}
+
+func (x *FetchReply) GetLast() bool {
+	if x != nil {
+		return x.Last
+	}
+	return false
+}
+
+// PartFailed is the reason why rows of a part are missing.
+type PartFailed struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Part          uint32                 `protobuf:"varint,1,opt,name=part,proto3" json:"part,omitempty"`
+	Code          uint32                 `protobuf:"varint,2,opt,name=code,proto3" json:"code,omitempty"` // as the status of a call
+	Text          string                 `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`
+	Samples       []*Quarantine          `protobuf:"bytes,4,rep,name=samples,proto3" json:"samples,omitempty"` // documents that could not be decoded
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PartFailed) Reset() {
+	*x = PartFailed{}
+	mi := &file_roles_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PartFailed) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PartFailed) ProtoMessage() {}
+
+func (x *PartFailed) ProtoReflect() protoreflect.Message {
+	mi := &file_roles_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PartFailed.ProtoReflect.Descriptor instead.
+func (*PartFailed) Descriptor() ([]byte, []int) {
+	return file_roles_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *PartFailed) GetPart() uint32 {
+	if x != nil {
+		return x.Part
+	}
+	return 0
+}
+
+func (x *PartFailed) GetCode() uint32 {
+	if x != nil {
+		return x.Code
+	}
+	return 0
+}
+
+func (x *PartFailed) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *PartFailed) GetSamples() []*Quarantine {
+	if x != nil {
+		return x.Samples
 	}
 	return nil
 }
@@ -1568,7 +1733,7 @@ type SidecarEvent struct {
 
 func (x *SidecarEvent) Reset() {
 	*x = SidecarEvent{}
-	mi := &file_roles_proto_msgTypes[19]
+	mi := &file_roles_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1580,7 +1745,7 @@ func (x *SidecarEvent) String() string {
 func (*SidecarEvent) ProtoMessage() {}
 
 func (x *SidecarEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[19]
+	mi := &file_roles_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1593,7 +1758,7 @@ func (x *SidecarEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SidecarEvent.ProtoReflect.Descriptor instead.
 func (*SidecarEvent) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{19}
+	return file_roles_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *SidecarEvent) GetFence() *Fence {
@@ -1779,7 +1944,7 @@ type SidecarHello struct {
 
 func (x *SidecarHello) Reset() {
 	*x = SidecarHello{}
-	mi := &file_roles_proto_msgTypes[20]
+	mi := &file_roles_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1791,7 +1956,7 @@ func (x *SidecarHello) String() string {
 func (*SidecarHello) ProtoMessage() {}
 
 func (x *SidecarHello) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[20]
+	mi := &file_roles_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1804,7 +1969,7 @@ func (x *SidecarHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SidecarHello.ProtoReflect.Descriptor instead.
 func (*SidecarHello) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{20}
+	return file_roles_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *SidecarHello) GetName() string {
@@ -1854,7 +2019,7 @@ type RankPosition struct {
 
 func (x *RankPosition) Reset() {
 	*x = RankPosition{}
-	mi := &file_roles_proto_msgTypes[21]
+	mi := &file_roles_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1866,7 +2031,7 @@ func (x *RankPosition) String() string {
 func (*RankPosition) ProtoMessage() {}
 
 func (x *RankPosition) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[21]
+	mi := &file_roles_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1879,7 +2044,7 @@ func (x *RankPosition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankPosition.ProtoReflect.Descriptor instead.
 func (*RankPosition) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{21}
+	return file_roles_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *RankPosition) GetRank() uint32 {
@@ -1927,7 +2092,7 @@ type Join struct {
 
 func (x *Join) Reset() {
 	*x = Join{}
-	mi := &file_roles_proto_msgTypes[22]
+	mi := &file_roles_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1939,7 +2104,7 @@ func (x *Join) String() string {
 func (*Join) ProtoMessage() {}
 
 func (x *Join) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[22]
+	mi := &file_roles_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1952,7 +2117,7 @@ func (x *Join) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Join.ProtoReflect.Descriptor instead.
 func (*Join) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{22}
+	return file_roles_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Join) GetRank() uint32 {
@@ -2025,7 +2190,7 @@ type Switched struct {
 
 func (x *Switched) Reset() {
 	*x = Switched{}
-	mi := &file_roles_proto_msgTypes[23]
+	mi := &file_roles_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2037,7 +2202,7 @@ func (x *Switched) String() string {
 func (*Switched) ProtoMessage() {}
 
 func (x *Switched) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[23]
+	mi := &file_roles_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2050,7 +2215,7 @@ func (x *Switched) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Switched.ProtoReflect.Descriptor instead.
 func (*Switched) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{23}
+	return file_roles_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Switched) GetSource() string {
@@ -2103,7 +2268,7 @@ type Bad struct {
 
 func (x *Bad) Reset() {
 	*x = Bad{}
-	mi := &file_roles_proto_msgTypes[24]
+	mi := &file_roles_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2115,7 +2280,7 @@ func (x *Bad) String() string {
 func (*Bad) ProtoMessage() {}
 
 func (x *Bad) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[24]
+	mi := &file_roles_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2128,7 +2293,7 @@ func (x *Bad) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Bad.ProtoReflect.Descriptor instead.
 func (*Bad) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{24}
+	return file_roles_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Bad) GetStep() uint64 {
@@ -2185,7 +2350,7 @@ type Commit struct {
 
 func (x *Commit) Reset() {
 	*x = Commit{}
-	mi := &file_roles_proto_msgTypes[25]
+	mi := &file_roles_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2197,7 +2362,7 @@ func (x *Commit) String() string {
 func (*Commit) ProtoMessage() {}
 
 func (x *Commit) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[25]
+	mi := &file_roles_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2210,7 +2375,7 @@ func (x *Commit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Commit.ProtoReflect.Descriptor instead.
 func (*Commit) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{25}
+	return file_roles_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Commit) GetRank() uint32 {
@@ -2244,7 +2409,7 @@ type Left struct {
 
 func (x *Left) Reset() {
 	*x = Left{}
-	mi := &file_roles_proto_msgTypes[26]
+	mi := &file_roles_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2256,7 +2421,7 @@ func (x *Left) String() string {
 func (*Left) ProtoMessage() {}
 
 func (x *Left) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[26]
+	mi := &file_roles_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2269,7 +2434,7 @@ func (x *Left) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Left.ProtoReflect.Descriptor instead.
 func (*Left) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{26}
+	return file_roles_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Left) GetRank() uint32 {
@@ -2294,7 +2459,7 @@ type Reported struct {
 
 func (x *Reported) Reset() {
 	*x = Reported{}
-	mi := &file_roles_proto_msgTypes[27]
+	mi := &file_roles_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2306,7 +2471,7 @@ func (x *Reported) String() string {
 func (*Reported) ProtoMessage() {}
 
 func (x *Reported) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[27]
+	mi := &file_roles_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2319,7 +2484,7 @@ func (x *Reported) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reported.ProtoReflect.Descriptor instead.
 func (*Reported) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{27}
+	return file_roles_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Reported) GetRank() uint32 {
@@ -2375,7 +2540,7 @@ type SourceLoss struct {
 
 func (x *SourceLoss) Reset() {
 	*x = SourceLoss{}
-	mi := &file_roles_proto_msgTypes[28]
+	mi := &file_roles_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2387,7 +2552,7 @@ func (x *SourceLoss) String() string {
 func (*SourceLoss) ProtoMessage() {}
 
 func (x *SourceLoss) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[28]
+	mi := &file_roles_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2400,7 +2565,7 @@ func (x *SourceLoss) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceLoss.ProtoReflect.Descriptor instead.
 func (*SourceLoss) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{28}
+	return file_roles_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *SourceLoss) GetSource() string {
@@ -2435,7 +2600,7 @@ type Present struct {
 
 func (x *Present) Reset() {
 	*x = Present{}
-	mi := &file_roles_proto_msgTypes[29]
+	mi := &file_roles_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2447,7 +2612,7 @@ func (x *Present) String() string {
 func (*Present) ProtoMessage() {}
 
 func (x *Present) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[29]
+	mi := &file_roles_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2460,7 +2625,7 @@ func (x *Present) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Present.ProtoReflect.Descriptor instead.
 func (*Present) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{29}
+	return file_roles_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Present) GetCall() uint64 {
@@ -2502,7 +2667,7 @@ type SidecarOrder struct {
 
 func (x *SidecarOrder) Reset() {
 	*x = SidecarOrder{}
-	mi := &file_roles_proto_msgTypes[30]
+	mi := &file_roles_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2514,7 +2679,7 @@ func (x *SidecarOrder) String() string {
 func (*SidecarOrder) ProtoMessage() {}
 
 func (x *SidecarOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[30]
+	mi := &file_roles_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2527,7 +2692,7 @@ func (x *SidecarOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SidecarOrder.ProtoReflect.Descriptor instead.
 func (*SidecarOrder) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{30}
+	return file_roles_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *SidecarOrder) GetFence() *Fence {
@@ -2755,7 +2920,7 @@ type Committed struct {
 
 func (x *Committed) Reset() {
 	*x = Committed{}
-	mi := &file_roles_proto_msgTypes[31]
+	mi := &file_roles_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2767,7 +2932,7 @@ func (x *Committed) String() string {
 func (*Committed) ProtoMessage() {}
 
 func (x *Committed) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[31]
+	mi := &file_roles_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2780,7 +2945,7 @@ func (x *Committed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Committed.ProtoReflect.Descriptor instead.
 func (*Committed) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{31}
+	return file_roles_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Committed) GetRank() uint32 {
@@ -2815,7 +2980,7 @@ type Welcome struct {
 
 func (x *Welcome) Reset() {
 	*x = Welcome{}
-	mi := &file_roles_proto_msgTypes[32]
+	mi := &file_roles_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2827,7 +2992,7 @@ func (x *Welcome) String() string {
 func (*Welcome) ProtoMessage() {}
 
 func (x *Welcome) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[32]
+	mi := &file_roles_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2840,7 +3005,7 @@ func (x *Welcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Welcome.ProtoReflect.Descriptor instead.
 func (*Welcome) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{32}
+	return file_roles_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Welcome) GetManifests() []*Manifest {
@@ -2867,7 +3032,7 @@ type Alerts struct {
 
 func (x *Alerts) Reset() {
 	*x = Alerts{}
-	mi := &file_roles_proto_msgTypes[33]
+	mi := &file_roles_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2879,7 +3044,7 @@ func (x *Alerts) String() string {
 func (*Alerts) ProtoMessage() {}
 
 func (x *Alerts) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[33]
+	mi := &file_roles_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2892,7 +3057,7 @@ func (x *Alerts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Alerts.ProtoReflect.Descriptor instead.
 func (*Alerts) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{33}
+	return file_roles_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Alerts) GetAlerts() []*Alert {
@@ -2914,7 +3079,7 @@ type Alert struct {
 
 func (x *Alert) Reset() {
 	*x = Alert{}
-	mi := &file_roles_proto_msgTypes[34]
+	mi := &file_roles_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2926,7 +3091,7 @@ func (x *Alert) String() string {
 func (*Alert) ProtoMessage() {}
 
 func (x *Alert) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[34]
+	mi := &file_roles_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2939,7 +3104,7 @@ func (x *Alert) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Alert.ProtoReflect.Descriptor instead.
 func (*Alert) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{34}
+	return file_roles_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Alert) GetKind() string {
@@ -2977,7 +3142,7 @@ type Begin struct {
 
 func (x *Begin) Reset() {
 	*x = Begin{}
-	mi := &file_roles_proto_msgTypes[35]
+	mi := &file_roles_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2989,7 +3154,7 @@ func (x *Begin) String() string {
 func (*Begin) ProtoMessage() {}
 
 func (x *Begin) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[35]
+	mi := &file_roles_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3002,7 +3167,7 @@ func (x *Begin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Begin.ProtoReflect.Descriptor instead.
 func (*Begin) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{35}
+	return file_roles_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Begin) GetRank() uint32 {
@@ -3058,7 +3223,7 @@ type Refusal struct {
 
 func (x *Refusal) Reset() {
 	*x = Refusal{}
-	mi := &file_roles_proto_msgTypes[36]
+	mi := &file_roles_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3070,7 +3235,7 @@ func (x *Refusal) String() string {
 func (*Refusal) ProtoMessage() {}
 
 func (x *Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[36]
+	mi := &file_roles_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3083,7 +3248,7 @@ func (x *Refusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
 func (*Refusal) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{36}
+	return file_roles_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Refusal) GetRank() uint32 {
@@ -3117,7 +3282,7 @@ type Loaders struct {
 
 func (x *Loaders) Reset() {
 	*x = Loaders{}
-	mi := &file_roles_proto_msgTypes[37]
+	mi := &file_roles_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3129,7 +3294,7 @@ func (x *Loaders) String() string {
 func (*Loaders) ProtoMessage() {}
 
 func (x *Loaders) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[37]
+	mi := &file_roles_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3142,7 +3307,7 @@ func (x *Loaders) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Loaders.ProtoReflect.Descriptor instead.
 func (*Loaders) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{37}
+	return file_roles_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Loaders) GetStripes() []*LoaderStripe {
@@ -3170,7 +3335,7 @@ type LoaderStripe struct {
 
 func (x *LoaderStripe) Reset() {
 	*x = LoaderStripe{}
-	mi := &file_roles_proto_msgTypes[38]
+	mi := &file_roles_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3182,7 +3347,7 @@ func (x *LoaderStripe) String() string {
 func (*LoaderStripe) ProtoMessage() {}
 
 func (x *LoaderStripe) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[38]
+	mi := &file_roles_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3195,7 +3360,7 @@ func (x *LoaderStripe) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoaderStripe.ProtoReflect.Descriptor instead.
 func (*LoaderStripe) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{38}
+	return file_roles_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *LoaderStripe) GetSource() string {
@@ -3266,7 +3431,7 @@ type Standby struct {
 
 func (x *Standby) Reset() {
 	*x = Standby{}
-	mi := &file_roles_proto_msgTypes[39]
+	mi := &file_roles_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3278,7 +3443,7 @@ func (x *Standby) String() string {
 func (*Standby) ProtoMessage() {}
 
 func (x *Standby) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[39]
+	mi := &file_roles_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3291,7 +3456,7 @@ func (x *Standby) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Standby.ProtoReflect.Descriptor instead.
 func (*Standby) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{39}
+	return file_roles_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Standby) GetTerm() uint64 {
@@ -3332,7 +3497,7 @@ type RollCall struct {
 
 func (x *RollCall) Reset() {
 	*x = RollCall{}
-	mi := &file_roles_proto_msgTypes[40]
+	mi := &file_roles_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3344,7 +3509,7 @@ func (x *RollCall) String() string {
 func (*RollCall) ProtoMessage() {}
 
 func (x *RollCall) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[40]
+	mi := &file_roles_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3357,7 +3522,7 @@ func (x *RollCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RollCall.ProtoReflect.Descriptor instead.
 func (*RollCall) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{40}
+	return file_roles_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *RollCall) GetCall() uint64 {
@@ -3377,7 +3542,7 @@ type Waiting struct {
 
 func (x *Waiting) Reset() {
 	*x = Waiting{}
-	mi := &file_roles_proto_msgTypes[41]
+	mi := &file_roles_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3389,7 +3554,7 @@ func (x *Waiting) String() string {
 func (*Waiting) ProtoMessage() {}
 
 func (x *Waiting) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[41]
+	mi := &file_roles_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3402,7 +3567,7 @@ func (x *Waiting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiting.ProtoReflect.Descriptor instead.
 func (*Waiting) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{41}
+	return file_roles_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Waiting) GetText() string {
@@ -3435,7 +3600,7 @@ type MixRequest struct {
 
 func (x *MixRequest) Reset() {
 	*x = MixRequest{}
-	mi := &file_roles_proto_msgTypes[42]
+	mi := &file_roles_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3447,7 +3612,7 @@ func (x *MixRequest) String() string {
 func (*MixRequest) ProtoMessage() {}
 
 func (x *MixRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[42]
+	mi := &file_roles_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3460,7 +3625,7 @@ func (x *MixRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MixRequest.ProtoReflect.Descriptor instead.
 func (*MixRequest) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{42}
+	return file_roles_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *MixRequest) GetHasFrom() bool {
@@ -3612,7 +3777,7 @@ type SetWeights struct {
 
 func (x *SetWeights) Reset() {
 	*x = SetWeights{}
-	mi := &file_roles_proto_msgTypes[43]
+	mi := &file_roles_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3624,7 +3789,7 @@ func (x *SetWeights) String() string {
 func (*SetWeights) ProtoMessage() {}
 
 func (x *SetWeights) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[43]
+	mi := &file_roles_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3637,7 +3802,7 @@ func (x *SetWeights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetWeights.ProtoReflect.Descriptor instead.
 func (*SetWeights) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{43}
+	return file_roles_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *SetWeights) GetWeights() []*SourceWeight {
@@ -3671,7 +3836,7 @@ type SourceWeight struct {
 
 func (x *SourceWeight) Reset() {
 	*x = SourceWeight{}
-	mi := &file_roles_proto_msgTypes[44]
+	mi := &file_roles_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3683,7 +3848,7 @@ func (x *SourceWeight) String() string {
 func (*SourceWeight) ProtoMessage() {}
 
 func (x *SourceWeight) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[44]
+	mi := &file_roles_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3696,7 +3861,7 @@ func (x *SourceWeight) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceWeight.ProtoReflect.Descriptor instead.
 func (*SourceWeight) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{44}
+	return file_roles_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *SourceWeight) GetSource() string {
@@ -3722,7 +3887,7 @@ type SetSchedule struct {
 
 func (x *SetSchedule) Reset() {
 	*x = SetSchedule{}
-	mi := &file_roles_proto_msgTypes[45]
+	mi := &file_roles_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3734,7 +3899,7 @@ func (x *SetSchedule) String() string {
 func (*SetSchedule) ProtoMessage() {}
 
 func (x *SetSchedule) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[45]
+	mi := &file_roles_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3747,7 +3912,7 @@ func (x *SetSchedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetSchedule.ProtoReflect.Descriptor instead.
 func (*SetSchedule) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{45}
+	return file_roles_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *SetSchedule) GetMilestones() []*WeightsAt {
@@ -3770,7 +3935,7 @@ type WeightsAt struct {
 
 func (x *WeightsAt) Reset() {
 	*x = WeightsAt{}
-	mi := &file_roles_proto_msgTypes[46]
+	mi := &file_roles_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3782,7 +3947,7 @@ func (x *WeightsAt) String() string {
 func (*WeightsAt) ProtoMessage() {}
 
 func (x *WeightsAt) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[46]
+	mi := &file_roles_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3795,7 +3960,7 @@ func (x *WeightsAt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WeightsAt.ProtoReflect.Descriptor instead.
 func (*WeightsAt) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{46}
+	return file_roles_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *WeightsAt) GetFrom() uint64 {
@@ -3843,7 +4008,7 @@ type AddSource struct {
 
 func (x *AddSource) Reset() {
 	*x = AddSource{}
-	mi := &file_roles_proto_msgTypes[47]
+	mi := &file_roles_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3855,7 +4020,7 @@ func (x *AddSource) String() string {
 func (*AddSource) ProtoMessage() {}
 
 func (x *AddSource) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[47]
+	mi := &file_roles_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3868,7 +4033,7 @@ func (x *AddSource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddSource.ProtoReflect.Descriptor instead.
 func (*AddSource) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{47}
+	return file_roles_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *AddSource) GetSource() string {
@@ -3894,7 +4059,7 @@ type MixReply struct {
 
 func (x *MixReply) Reset() {
 	*x = MixReply{}
-	mi := &file_roles_proto_msgTypes[48]
+	mi := &file_roles_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3906,7 +4071,7 @@ func (x *MixReply) String() string {
 func (*MixReply) ProtoMessage() {}
 
 func (x *MixReply) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[48]
+	mi := &file_roles_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3919,7 +4084,7 @@ func (x *MixReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MixReply.ProtoReflect.Descriptor instead.
 func (*MixReply) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{48}
+	return file_roles_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *MixReply) GetChange() *MixChange {
@@ -3944,7 +4109,7 @@ type MixChange struct {
 
 func (x *MixChange) Reset() {
 	*x = MixChange{}
-	mi := &file_roles_proto_msgTypes[49]
+	mi := &file_roles_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3956,7 +4121,7 @@ func (x *MixChange) String() string {
 func (*MixChange) ProtoMessage() {}
 
 func (x *MixChange) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[49]
+	mi := &file_roles_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3969,7 +4134,7 @@ func (x *MixChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MixChange.ProtoReflect.Descriptor instead.
 func (*MixChange) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{49}
+	return file_roles_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *MixChange) GetAtStep() uint64 {
@@ -4028,7 +4193,7 @@ type MixtureStatus struct {
 
 func (x *MixtureStatus) Reset() {
 	*x = MixtureStatus{}
-	mi := &file_roles_proto_msgTypes[50]
+	mi := &file_roles_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4040,7 +4205,7 @@ func (x *MixtureStatus) String() string {
 func (*MixtureStatus) ProtoMessage() {}
 
 func (x *MixtureStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[50]
+	mi := &file_roles_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4053,7 +4218,7 @@ func (x *MixtureStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MixtureStatus.ProtoReflect.Descriptor instead.
 func (*MixtureStatus) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{50}
+	return file_roles_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *MixtureStatus) GetWeights() []*SourceWeight {
@@ -4105,7 +4270,7 @@ type Calibration struct {
 
 func (x *Calibration) Reset() {
 	*x = Calibration{}
-	mi := &file_roles_proto_msgTypes[51]
+	mi := &file_roles_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4117,7 +4282,7 @@ func (x *Calibration) String() string {
 func (*Calibration) ProtoMessage() {}
 
 func (x *Calibration) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[51]
+	mi := &file_roles_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4130,7 +4295,7 @@ func (x *Calibration) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Calibration.ProtoReflect.Descriptor instead.
 func (*Calibration) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{51}
+	return file_roles_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Calibration) GetReports() uint64 {
@@ -4169,7 +4334,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_roles_proto_msgTypes[52]
+	mi := &file_roles_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4181,7 +4346,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[52]
+	mi := &file_roles_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4194,7 +4359,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{52}
+	return file_roles_proto_rawDescGZIP(), []int{54}
 }
 
 type StatusReply struct {
@@ -4221,7 +4386,7 @@ type StatusReply struct {
 
 func (x *StatusReply) Reset() {
 	*x = StatusReply{}
-	mi := &file_roles_proto_msgTypes[53]
+	mi := &file_roles_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4233,7 +4398,7 @@ func (x *StatusReply) String() string {
 func (*StatusReply) ProtoMessage() {}
 
 func (x *StatusReply) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[53]
+	mi := &file_roles_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4246,7 +4411,7 @@ func (x *StatusReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusReply.ProtoReflect.Descriptor instead.
 func (*StatusReply) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{53}
+	return file_roles_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *StatusReply) GetFence() *Fence {
@@ -4381,7 +4546,7 @@ type SourceStatus struct {
 
 func (x *SourceStatus) Reset() {
 	*x = SourceStatus{}
-	mi := &file_roles_proto_msgTypes[54]
+	mi := &file_roles_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4393,7 +4558,7 @@ func (x *SourceStatus) String() string {
 func (*SourceStatus) ProtoMessage() {}
 
 func (x *SourceStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[54]
+	mi := &file_roles_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4406,7 +4571,7 @@ func (x *SourceStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceStatus.ProtoReflect.Descriptor instead.
 func (*SourceStatus) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{54}
+	return file_roles_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *SourceStatus) GetTokens() uint64 {
@@ -4506,7 +4671,7 @@ type RoleStatus struct {
 
 func (x *RoleStatus) Reset() {
 	*x = RoleStatus{}
-	mi := &file_roles_proto_msgTypes[55]
+	mi := &file_roles_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4518,7 +4683,7 @@ func (x *RoleStatus) String() string {
 func (*RoleStatus) ProtoMessage() {}
 
 func (x *RoleStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[55]
+	mi := &file_roles_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4531,7 +4696,7 @@ func (x *RoleStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoleStatus.ProtoReflect.Descriptor instead.
 func (*RoleStatus) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{55}
+	return file_roles_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *RoleStatus) GetRole() string {
@@ -4582,7 +4747,7 @@ type LedgerRequest struct {
 
 func (x *LedgerRequest) Reset() {
 	*x = LedgerRequest{}
-	mi := &file_roles_proto_msgTypes[56]
+	mi := &file_roles_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4594,7 +4759,7 @@ func (x *LedgerRequest) String() string {
 func (*LedgerRequest) ProtoMessage() {}
 
 func (x *LedgerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[56]
+	mi := &file_roles_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4607,7 +4772,7 @@ func (x *LedgerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LedgerRequest.ProtoReflect.Descriptor instead.
 func (*LedgerRequest) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{56}
+	return file_roles_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *LedgerRequest) GetByStep() bool {
@@ -4659,7 +4824,7 @@ type LedgerReply struct {
 
 func (x *LedgerReply) Reset() {
 	*x = LedgerReply{}
-	mi := &file_roles_proto_msgTypes[57]
+	mi := &file_roles_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4671,7 +4836,7 @@ func (x *LedgerReply) String() string {
 func (*LedgerReply) ProtoMessage() {}
 
 func (x *LedgerReply) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[57]
+	mi := &file_roles_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4684,7 +4849,7 @@ func (x *LedgerReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LedgerReply.ProtoReflect.Descriptor instead.
 func (*LedgerReply) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{57}
+	return file_roles_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *LedgerReply) GetAttempt() uint32 {
@@ -4874,20 +5039,35 @@ const file_roles_proto_rawDesc = "" +
 	"\n" +
 	"seek_point\x18\x03 \x01(\v2\x16.millrace.v1.SeekPointR\tseekPoint\"\x1d\n" +
 	"\x03Bye\x12\x16\n" +
-	"\x06reason\x18\x01 \x01(\tR\x06reason\"\xf2\x01\n" +
+	"\x06reason\x18\x01 \x01(\tR\x06reason\"\xb6\x01\n" +
 	"\fFetchRequest\x12(\n" +
-	"\x05fence\x18\x01 \x01(\v2\x12.millrace.v1.FenceR\x05fence\x12\x16\n" +
-	"\x06source\x18\x02 \x01(\tR\x06source\x12\x16\n" +
-	"\x06stripe\x18\x03 \x01(\rR\x06stripe\x12\x12\n" +
-	"\x04step\x18\x04 \x01(\x04R\x04step\x12\x18\n" +
-	"\aordinal\x18\x05 \x03(\x04R\aordinal\x12\x16\n" +
-	"\x06offset\x18\x06 \x03(\rR\x06offset\x12\x16\n" +
-	"\x06length\x18\a \x03(\rR\x06length\x12\x14\n" +
+	"\x05fence\x18\x01 \x01(\v2\x12.millrace.v1.FenceR\x05fence\x12\x12\n" +
+	"\x04step\x18\x04 \x01(\x04R\x04step\x12\x14\n" +
 	"\x05hedge\x18\b \x01(\bR\x05hedge\x12\x14\n" +
-	"\x05again\x18\t \x01(\bR\x05again\"\"\n" +
+	"\x05again\x18\t \x01(\bR\x05again\x12*\n" +
+	"\x04part\x18\n" +
+	" \x03(\v2\x16.millrace.v1.FetchPartR\x04partJ\x04\b\x02\x10\x03J\x04\b\x03\x10\x04J\x04\b\x05\x10\b\"\x99\x01\n" +
+	"\tFetchPart\x12\x16\n" +
+	"\x06source\x18\x01 \x01(\tR\x06source\x12\x16\n" +
+	"\x06stripe\x18\x02 \x01(\rR\x06stripe\x12\x12\n" +
+	"\x04term\x18\x03 \x01(\x04R\x04term\x12\x18\n" +
+	"\aordinal\x18\x04 \x03(\x04R\aordinal\x12\x16\n" +
+	"\x06offset\x18\x05 \x03(\rR\x06offset\x12\x16\n" +
+	"\x06length\x18\x06 \x03(\rR\x06length\"\xa9\x01\n" +
 	"\n" +
-	"FetchReply\x12\x14\n" +
-	"\x05arrow\x18\x01 \x01(\fR\x05arrow\"\x8f\x04\n" +
+	"FetchReply\x12\x10\n" +
+	"\x03row\x18\x02 \x03(\rR\x03row\x12\x14\n" +
+	"\x05count\x18\x03 \x03(\rR\x05count\x12\x16\n" +
+	"\x06tokens\x18\x04 \x01(\fR\x06tokens\x12/\n" +
+	"\x06failed\x18\x05 \x03(\v2\x17.millrace.v1.PartFailedR\x06failed\x12\x10\n" +
+	"\x03cut\x18\x06 \x01(\bR\x03cut\x12\x12\n" +
+	"\x04last\x18\a \x01(\bR\x04lastJ\x04\b\x01\x10\x02\"{\n" +
+	"\n" +
+	"PartFailed\x12\x12\n" +
+	"\x04part\x18\x01 \x01(\rR\x04part\x12\x12\n" +
+	"\x04code\x18\x02 \x01(\rR\x04code\x12\x12\n" +
+	"\x04text\x18\x03 \x01(\tR\x04text\x121\n" +
+	"\asamples\x18\x04 \x03(\v2\x17.millrace.v1.QuarantineR\asamples\"\x8f\x04\n" +
 	"\fSidecarEvent\x12(\n" +
 	"\x05fence\x18\x01 \x01(\v2\x12.millrace.v1.FenceR\x05fence\x121\n" +
 	"\x05hello\x18\x02 \x01(\v2\x19.millrace.v1.SidecarHelloH\x00R\x05hello\x12'\n" +
@@ -5164,7 +5344,7 @@ func file_roles_proto_rawDescGZIP() []byte {
 	return file_roles_proto_rawDescData
 }
 
-var file_roles_proto_msgTypes = make([]protoimpl.MessageInfo, 59)
+var file_roles_proto_msgTypes = make([]protoimpl.MessageInfo, 61)
 var file_roles_proto_goTypes = []any{
 	(*LoaderEvent)(nil),   // 0: millrace.v1.LoaderEvent
 	(*LoaderHello)(nil),   // 1: millrace.v1.LoaderHello
@@ -5184,75 +5364,77 @@ var file_roles_proto_goTypes = []any{
 	(*Release)(nil),       // 15: millrace.v1.Release
 	(*Bye)(nil),           // 16: millrace.v1.Bye
 	(*FetchRequest)(nil),  // 17: millrace.v1.FetchRequest
-	(*FetchReply)(nil),    // 18: millrace.v1.FetchReply
-	(*SidecarEvent)(nil),  // 19: millrace.v1.SidecarEvent
-	(*SidecarHello)(nil),  // 20: millrace.v1.SidecarHello
-	(*RankPosition)(nil),  // 21: millrace.v1.RankPosition
-	(*Join)(nil),          // 22: millrace.v1.Join
-	(*Switched)(nil),      // 23: millrace.v1.Switched
-	(*Bad)(nil),           // 24: millrace.v1.Bad
-	(*Commit)(nil),        // 25: millrace.v1.Commit
-	(*Left)(nil),          // 26: millrace.v1.Left
-	(*Reported)(nil),      // 27: millrace.v1.Reported
-	(*SourceLoss)(nil),    // 28: millrace.v1.SourceLoss
-	(*Present)(nil),       // 29: millrace.v1.Present
-	(*SidecarOrder)(nil),  // 30: millrace.v1.SidecarOrder
-	(*Committed)(nil),     // 31: millrace.v1.Committed
-	(*Welcome)(nil),       // 32: millrace.v1.Welcome
-	(*Alerts)(nil),        // 33: millrace.v1.Alerts
-	(*Alert)(nil),         // 34: millrace.v1.Alert
-	(*Begin)(nil),         // 35: millrace.v1.Begin
-	(*Refusal)(nil),       // 36: millrace.v1.Refusal
-	(*Loaders)(nil),       // 37: millrace.v1.Loaders
-	(*LoaderStripe)(nil),  // 38: millrace.v1.LoaderStripe
-	(*Standby)(nil),       // 39: millrace.v1.Standby
-	(*RollCall)(nil),      // 40: millrace.v1.RollCall
-	(*Waiting)(nil),       // 41: millrace.v1.Waiting
-	(*MixRequest)(nil),    // 42: millrace.v1.MixRequest
-	(*SetWeights)(nil),    // 43: millrace.v1.SetWeights
-	(*SourceWeight)(nil),  // 44: millrace.v1.SourceWeight
-	(*SetSchedule)(nil),   // 45: millrace.v1.SetSchedule
-	(*WeightsAt)(nil),     // 46: millrace.v1.WeightsAt
-	(*AddSource)(nil),     // 47: millrace.v1.AddSource
-	(*MixReply)(nil),      // 48: millrace.v1.MixReply
-	(*MixChange)(nil),     // 49: millrace.v1.MixChange
-	(*MixtureStatus)(nil), // 50: millrace.v1.MixtureStatus
-	(*Calibration)(nil),   // 51: millrace.v1.Calibration
-	(*StatusRequest)(nil), // 52: millrace.v1.StatusRequest
-	(*StatusReply)(nil),   // 53: millrace.v1.StatusReply
-	(*SourceStatus)(nil),  // 54: millrace.v1.SourceStatus
-	(*RoleStatus)(nil),    // 55: millrace.v1.RoleStatus
-	(*LedgerRequest)(nil), // 56: millrace.v1.LedgerRequest
-	(*LedgerReply)(nil),   // 57: millrace.v1.LedgerReply
-	nil,                   // 58: millrace.v1.StatusReply.SourcesEntry
-	(*Fence)(nil),         // 59: millrace.v1.Fence
-	(*Manifest)(nil),      // 60: millrace.v1.Manifest
-	(*Quarantine)(nil),    // 61: millrace.v1.Quarantine
-	(*SeekPoint)(nil),     // 62: millrace.v1.SeekPoint
-	(*Saved)(nil),         // 63: millrace.v1.Saved
-	(*Plan)(nil),          // 64: millrace.v1.Plan
-	(*Ended)(nil),         // 65: millrace.v1.Ended
-	(*Masked)(nil),        // 66: millrace.v1.Masked
-	(*Mask)(nil),          // 67: millrace.v1.Mask
-	(*Skipped)(nil),       // 68: millrace.v1.Skipped
-	(*Costed)(nil),        // 69: millrace.v1.Costed
-	(*Assignments)(nil),   // 70: millrace.v1.Assignments
-	(*OrdinalRange)(nil),  // 71: millrace.v1.OrdinalRange
+	(*FetchPart)(nil),     // 18: millrace.v1.FetchPart
+	(*FetchReply)(nil),    // 19: millrace.v1.FetchReply
+	(*PartFailed)(nil),    // 20: millrace.v1.PartFailed
+	(*SidecarEvent)(nil),  // 21: millrace.v1.SidecarEvent
+	(*SidecarHello)(nil),  // 22: millrace.v1.SidecarHello
+	(*RankPosition)(nil),  // 23: millrace.v1.RankPosition
+	(*Join)(nil),          // 24: millrace.v1.Join
+	(*Switched)(nil),      // 25: millrace.v1.Switched
+	(*Bad)(nil),           // 26: millrace.v1.Bad
+	(*Commit)(nil),        // 27: millrace.v1.Commit
+	(*Left)(nil),          // 28: millrace.v1.Left
+	(*Reported)(nil),      // 29: millrace.v1.Reported
+	(*SourceLoss)(nil),    // 30: millrace.v1.SourceLoss
+	(*Present)(nil),       // 31: millrace.v1.Present
+	(*SidecarOrder)(nil),  // 32: millrace.v1.SidecarOrder
+	(*Committed)(nil),     // 33: millrace.v1.Committed
+	(*Welcome)(nil),       // 34: millrace.v1.Welcome
+	(*Alerts)(nil),        // 35: millrace.v1.Alerts
+	(*Alert)(nil),         // 36: millrace.v1.Alert
+	(*Begin)(nil),         // 37: millrace.v1.Begin
+	(*Refusal)(nil),       // 38: millrace.v1.Refusal
+	(*Loaders)(nil),       // 39: millrace.v1.Loaders
+	(*LoaderStripe)(nil),  // 40: millrace.v1.LoaderStripe
+	(*Standby)(nil),       // 41: millrace.v1.Standby
+	(*RollCall)(nil),      // 42: millrace.v1.RollCall
+	(*Waiting)(nil),       // 43: millrace.v1.Waiting
+	(*MixRequest)(nil),    // 44: millrace.v1.MixRequest
+	(*SetWeights)(nil),    // 45: millrace.v1.SetWeights
+	(*SourceWeight)(nil),  // 46: millrace.v1.SourceWeight
+	(*SetSchedule)(nil),   // 47: millrace.v1.SetSchedule
+	(*WeightsAt)(nil),     // 48: millrace.v1.WeightsAt
+	(*AddSource)(nil),     // 49: millrace.v1.AddSource
+	(*MixReply)(nil),      // 50: millrace.v1.MixReply
+	(*MixChange)(nil),     // 51: millrace.v1.MixChange
+	(*MixtureStatus)(nil), // 52: millrace.v1.MixtureStatus
+	(*Calibration)(nil),   // 53: millrace.v1.Calibration
+	(*StatusRequest)(nil), // 54: millrace.v1.StatusRequest
+	(*StatusReply)(nil),   // 55: millrace.v1.StatusReply
+	(*SourceStatus)(nil),  // 56: millrace.v1.SourceStatus
+	(*RoleStatus)(nil),    // 57: millrace.v1.RoleStatus
+	(*LedgerRequest)(nil), // 58: millrace.v1.LedgerRequest
+	(*LedgerReply)(nil),   // 59: millrace.v1.LedgerReply
+	nil,                   // 60: millrace.v1.StatusReply.SourcesEntry
+	(*Fence)(nil),         // 61: millrace.v1.Fence
+	(*Manifest)(nil),      // 62: millrace.v1.Manifest
+	(*Quarantine)(nil),    // 63: millrace.v1.Quarantine
+	(*SeekPoint)(nil),     // 64: millrace.v1.SeekPoint
+	(*Saved)(nil),         // 65: millrace.v1.Saved
+	(*Plan)(nil),          // 66: millrace.v1.Plan
+	(*Ended)(nil),         // 67: millrace.v1.Ended
+	(*Masked)(nil),        // 68: millrace.v1.Masked
+	(*Mask)(nil),          // 69: millrace.v1.Mask
+	(*Skipped)(nil),       // 70: millrace.v1.Skipped
+	(*Costed)(nil),        // 71: millrace.v1.Costed
+	(*Assignments)(nil),   // 72: millrace.v1.Assignments
+	(*OrdinalRange)(nil),  // 73: millrace.v1.OrdinalRange
 }
 var file_roles_proto_depIdxs = []int32{
-	59, // 0: millrace.v1.LoaderEvent.fence:type_name -> millrace.v1.Fence
+	61, // 0: millrace.v1.LoaderEvent.fence:type_name -> millrace.v1.Fence
 	1,  // 1: millrace.v1.LoaderEvent.hello:type_name -> millrace.v1.LoaderHello
 	3,  // 2: millrace.v1.LoaderEvent.opening:type_name -> millrace.v1.Opening
-	60, // 3: millrace.v1.LoaderEvent.manifest:type_name -> millrace.v1.Manifest
+	62, // 3: millrace.v1.LoaderEvent.manifest:type_name -> millrace.v1.Manifest
 	4,  // 4: millrace.v1.LoaderEvent.offers:type_name -> millrace.v1.Offers
 	8,  // 5: millrace.v1.LoaderEvent.fatal:type_name -> millrace.v1.Fatal
 	5,  // 6: millrace.v1.LoaderEvent.leaving:type_name -> millrace.v1.Leaving
 	6,  // 7: millrace.v1.LoaderEvent.trouble:type_name -> millrace.v1.Trouble
 	7,  // 8: millrace.v1.LoaderEvent.ready:type_name -> millrace.v1.Ready
 	2,  // 9: millrace.v1.LoaderHello.version:type_name -> millrace.v1.Version
-	61, // 10: millrace.v1.Offers.rejects:type_name -> millrace.v1.Quarantine
-	62, // 11: millrace.v1.Offers.seek_points:type_name -> millrace.v1.SeekPoint
-	59, // 12: millrace.v1.LoaderOrder.fence:type_name -> millrace.v1.Fence
+	63, // 10: millrace.v1.Offers.rejects:type_name -> millrace.v1.Quarantine
+	64, // 11: millrace.v1.Offers.seek_points:type_name -> millrace.v1.SeekPoint
+	61, // 12: millrace.v1.LoaderOrder.fence:type_name -> millrace.v1.Fence
 	10, // 13: millrace.v1.LoaderOrder.open:type_name -> millrace.v1.OpenSource
 	11, // 14: millrace.v1.LoaderOrder.read:type_name -> millrace.v1.ReadFrom
 	14, // 15: millrace.v1.LoaderOrder.want:type_name -> millrace.v1.Want
@@ -5260,85 +5442,88 @@ var file_roles_proto_depIdxs = []int32{
 	16, // 17: millrace.v1.LoaderOrder.bye:type_name -> millrace.v1.Bye
 	12, // 18: millrace.v1.LoaderOrder.promote:type_name -> millrace.v1.Promote
 	13, // 19: millrace.v1.LoaderOrder.drop:type_name -> millrace.v1.Drop
-	62, // 20: millrace.v1.ReadFrom.seek_point:type_name -> millrace.v1.SeekPoint
-	62, // 21: millrace.v1.Release.seek_point:type_name -> millrace.v1.SeekPoint
-	59, // 22: millrace.v1.FetchRequest.fence:type_name -> millrace.v1.Fence
-	59, // 23: millrace.v1.SidecarEvent.fence:type_name -> millrace.v1.Fence
-	20, // 24: millrace.v1.SidecarEvent.hello:type_name -> millrace.v1.SidecarHello
-	22, // 25: millrace.v1.SidecarEvent.join:type_name -> millrace.v1.Join
-	25, // 26: millrace.v1.SidecarEvent.commit:type_name -> millrace.v1.Commit
-	63, // 27: millrace.v1.SidecarEvent.saved:type_name -> millrace.v1.Saved
-	26, // 28: millrace.v1.SidecarEvent.left:type_name -> millrace.v1.Left
-	8,  // 29: millrace.v1.SidecarEvent.fatal:type_name -> millrace.v1.Fatal
-	23, // 30: millrace.v1.SidecarEvent.switched:type_name -> millrace.v1.Switched
-	24, // 31: millrace.v1.SidecarEvent.bad:type_name -> millrace.v1.Bad
-	29, // 32: millrace.v1.SidecarEvent.present:type_name -> millrace.v1.Present
-	27, // 33: millrace.v1.SidecarEvent.reported:type_name -> millrace.v1.Reported
-	21, // 34: millrace.v1.SidecarHello.ranks:type_name -> millrace.v1.RankPosition
-	2,  // 35: millrace.v1.SidecarHello.version:type_name -> millrace.v1.Version
-	61, // 36: millrace.v1.Bad.sample:type_name -> millrace.v1.Quarantine
-	28, // 37: millrace.v1.Reported.losses:type_name -> millrace.v1.SourceLoss
-	59, // 38: millrace.v1.SidecarOrder.fence:type_name -> millrace.v1.Fence
-	32, // 39: millrace.v1.SidecarOrder.welcome:type_name -> millrace.v1.Welcome
-	35, // 40: millrace.v1.SidecarOrder.begin:type_name -> millrace.v1.Begin
-	36, // 41: millrace.v1.SidecarOrder.refusal:type_name -> millrace.v1.Refusal
-	64, // 42: millrace.v1.SidecarOrder.plan:type_name -> millrace.v1.Plan
-	65, // 43: millrace.v1.SidecarOrder.ended:type_name -> millrace.v1.Ended
-	8,  // 44: millrace.v1.SidecarOrder.failed:type_name -> millrace.v1.Fatal
-	37, // 45: millrace.v1.SidecarOrder.loaders:type_name -> millrace.v1.Loaders
-	41, // 46: millrace.v1.SidecarOrder.waiting:type_name -> millrace.v1.Waiting
-	16, // 47: millrace.v1.SidecarOrder.bye:type_name -> millrace.v1.Bye
-	31, // 48: millrace.v1.SidecarOrder.committed:type_name -> millrace.v1.Committed
-	66, // 49: millrace.v1.SidecarOrder.masked:type_name -> millrace.v1.Masked
-	33, // 50: millrace.v1.SidecarOrder.alerts:type_name -> millrace.v1.Alerts
-	40, // 51: millrace.v1.SidecarOrder.roll_call:type_name -> millrace.v1.RollCall
-	60, // 52: millrace.v1.Welcome.manifests:type_name -> millrace.v1.Manifest
-	67, // 53: millrace.v1.Welcome.masks:type_name -> millrace.v1.Mask
-	34, // 54: millrace.v1.Alerts.alerts:type_name -> millrace.v1.Alert
-	38, // 55: millrace.v1.Loaders.stripes:type_name -> millrace.v1.LoaderStripe
-	39, // 56: millrace.v1.LoaderStripe.standby:type_name -> millrace.v1.Standby
-	43, // 57: millrace.v1.MixRequest.set:type_name -> millrace.v1.SetWeights
-	45, // 58: millrace.v1.MixRequest.schedule:type_name -> millrace.v1.SetSchedule
-	68, // 59: millrace.v1.MixRequest.skip:type_name -> millrace.v1.Skipped
-	47, // 60: millrace.v1.MixRequest.add:type_name -> millrace.v1.AddSource
-	69, // 61: millrace.v1.MixRequest.costs:type_name -> millrace.v1.Costed
-	44, // 62: millrace.v1.SetWeights.weights:type_name -> millrace.v1.SourceWeight
-	46, // 63: millrace.v1.SetSchedule.milestones:type_name -> millrace.v1.WeightsAt
-	44, // 64: millrace.v1.WeightsAt.weights:type_name -> millrace.v1.SourceWeight
-	49, // 65: millrace.v1.MixReply.change:type_name -> millrace.v1.MixChange
-	44, // 66: millrace.v1.MixtureStatus.weights:type_name -> millrace.v1.SourceWeight
-	49, // 67: millrace.v1.MixtureStatus.changes:type_name -> millrace.v1.MixChange
-	69, // 68: millrace.v1.MixtureStatus.costs:type_name -> millrace.v1.Costed
-	51, // 69: millrace.v1.MixtureStatus.calibration:type_name -> millrace.v1.Calibration
-	69, // 70: millrace.v1.Calibration.best:type_name -> millrace.v1.Costed
-	59, // 71: millrace.v1.StatusReply.fence:type_name -> millrace.v1.Fence
-	58, // 72: millrace.v1.StatusReply.sources:type_name -> millrace.v1.StatusReply.SourcesEntry
-	61, // 73: millrace.v1.StatusReply.recent:type_name -> millrace.v1.Quarantine
-	55, // 74: millrace.v1.StatusReply.roles:type_name -> millrace.v1.RoleStatus
-	34, // 75: millrace.v1.StatusReply.alerts:type_name -> millrace.v1.Alert
-	38, // 76: millrace.v1.StatusReply.stripes:type_name -> millrace.v1.LoaderStripe
-	50, // 77: millrace.v1.StatusReply.mixture:type_name -> millrace.v1.MixtureStatus
-	70, // 78: millrace.v1.LedgerReply.segments:type_name -> millrace.v1.Assignments
-	71, // 79: millrace.v1.LedgerReply.ranges:type_name -> millrace.v1.OrdinalRange
-	49, // 80: millrace.v1.LedgerReply.changes:type_name -> millrace.v1.MixChange
-	54, // 81: millrace.v1.StatusReply.SourcesEntry.value:type_name -> millrace.v1.SourceStatus
-	0,  // 82: millrace.v1.Orchestrator.Load:input_type -> millrace.v1.LoaderEvent
-	19, // 83: millrace.v1.Orchestrator.Serve:input_type -> millrace.v1.SidecarEvent
-	52, // 84: millrace.v1.Orchestrator.Status:input_type -> millrace.v1.StatusRequest
-	56, // 85: millrace.v1.Orchestrator.Ledger:input_type -> millrace.v1.LedgerRequest
-	42, // 86: millrace.v1.Orchestrator.Mix:input_type -> millrace.v1.MixRequest
-	17, // 87: millrace.v1.Loader.Fetch:input_type -> millrace.v1.FetchRequest
-	9,  // 88: millrace.v1.Orchestrator.Load:output_type -> millrace.v1.LoaderOrder
-	30, // 89: millrace.v1.Orchestrator.Serve:output_type -> millrace.v1.SidecarOrder
-	53, // 90: millrace.v1.Orchestrator.Status:output_type -> millrace.v1.StatusReply
-	57, // 91: millrace.v1.Orchestrator.Ledger:output_type -> millrace.v1.LedgerReply
-	48, // 92: millrace.v1.Orchestrator.Mix:output_type -> millrace.v1.MixReply
-	18, // 93: millrace.v1.Loader.Fetch:output_type -> millrace.v1.FetchReply
-	88, // [88:94] is the sub-list for method output_type
-	82, // [82:88] is the sub-list for method input_type
-	82, // [82:82] is the sub-list for extension type_name
-	82, // [82:82] is the sub-list for extension extendee
-	0,  // [0:82] is the sub-list for field type_name
+	64, // 20: millrace.v1.ReadFrom.seek_point:type_name -> millrace.v1.SeekPoint
+	64, // 21: millrace.v1.Release.seek_point:type_name -> millrace.v1.SeekPoint
+	61, // 22: millrace.v1.FetchRequest.fence:type_name -> millrace.v1.Fence
+	18, // 23: millrace.v1.FetchRequest.part:type_name -> millrace.v1.FetchPart
+	20, // 24: millrace.v1.FetchReply.failed:type_name -> millrace.v1.PartFailed
+	63, // 25: millrace.v1.PartFailed.samples:type_name -> millrace.v1.Quarantine
+	61, // 26: millrace.v1.SidecarEvent.fence:type_name -> millrace.v1.Fence
+	22, // 27: millrace.v1.SidecarEvent.hello:type_name -> millrace.v1.SidecarHello
+	24, // 28: millrace.v1.SidecarEvent.join:type_name -> millrace.v1.Join
+	27, // 29: millrace.v1.SidecarEvent.commit:type_name -> millrace.v1.Commit
+	65, // 30: millrace.v1.SidecarEvent.saved:type_name -> millrace.v1.Saved
+	28, // 31: millrace.v1.SidecarEvent.left:type_name -> millrace.v1.Left
+	8,  // 32: millrace.v1.SidecarEvent.fatal:type_name -> millrace.v1.Fatal
+	25, // 33: millrace.v1.SidecarEvent.switched:type_name -> millrace.v1.Switched
+	26, // 34: millrace.v1.SidecarEvent.bad:type_name -> millrace.v1.Bad
+	31, // 35: millrace.v1.SidecarEvent.present:type_name -> millrace.v1.Present
+	29, // 36: millrace.v1.SidecarEvent.reported:type_name -> millrace.v1.Reported
+	23, // 37: millrace.v1.SidecarHello.ranks:type_name -> millrace.v1.RankPosition
+	2,  // 38: millrace.v1.SidecarHello.version:type_name -> millrace.v1.Version
+	63, // 39: millrace.v1.Bad.sample:type_name -> millrace.v1.Quarantine
+	30, // 40: millrace.v1.Reported.losses:type_name -> millrace.v1.SourceLoss
+	61, // 41: millrace.v1.SidecarOrder.fence:type_name -> millrace.v1.Fence
+	34, // 42: millrace.v1.SidecarOrder.welcome:type_name -> millrace.v1.Welcome
+	37, // 43: millrace.v1.SidecarOrder.begin:type_name -> millrace.v1.Begin
+	38, // 44: millrace.v1.SidecarOrder.refusal:type_name -> millrace.v1.Refusal
+	66, // 45: millrace.v1.SidecarOrder.plan:type_name -> millrace.v1.Plan
+	67, // 46: millrace.v1.SidecarOrder.ended:type_name -> millrace.v1.Ended
+	8,  // 47: millrace.v1.SidecarOrder.failed:type_name -> millrace.v1.Fatal
+	39, // 48: millrace.v1.SidecarOrder.loaders:type_name -> millrace.v1.Loaders
+	43, // 49: millrace.v1.SidecarOrder.waiting:type_name -> millrace.v1.Waiting
+	16, // 50: millrace.v1.SidecarOrder.bye:type_name -> millrace.v1.Bye
+	33, // 51: millrace.v1.SidecarOrder.committed:type_name -> millrace.v1.Committed
+	68, // 52: millrace.v1.SidecarOrder.masked:type_name -> millrace.v1.Masked
+	35, // 53: millrace.v1.SidecarOrder.alerts:type_name -> millrace.v1.Alerts
+	42, // 54: millrace.v1.SidecarOrder.roll_call:type_name -> millrace.v1.RollCall
+	62, // 55: millrace.v1.Welcome.manifests:type_name -> millrace.v1.Manifest
+	69, // 56: millrace.v1.Welcome.masks:type_name -> millrace.v1.Mask
+	36, // 57: millrace.v1.Alerts.alerts:type_name -> millrace.v1.Alert
+	40, // 58: millrace.v1.Loaders.stripes:type_name -> millrace.v1.LoaderStripe
+	41, // 59: millrace.v1.LoaderStripe.standby:type_name -> millrace.v1.Standby
+	45, // 60: millrace.v1.MixRequest.set:type_name -> millrace.v1.SetWeights
+	47, // 61: millrace.v1.MixRequest.schedule:type_name -> millrace.v1.SetSchedule
+	70, // 62: millrace.v1.MixRequest.skip:type_name -> millrace.v1.Skipped
+	49, // 63: millrace.v1.MixRequest.add:type_name -> millrace.v1.AddSource
+	71, // 64: millrace.v1.MixRequest.costs:type_name -> millrace.v1.Costed
+	46, // 65: millrace.v1.SetWeights.weights:type_name -> millrace.v1.SourceWeight
+	48, // 66: millrace.v1.SetSchedule.milestones:type_name -> millrace.v1.WeightsAt
+	46, // 67: millrace.v1.WeightsAt.weights:type_name -> millrace.v1.SourceWeight
+	51, // 68: millrace.v1.MixReply.change:type_name -> millrace.v1.MixChange
+	46, // 69: millrace.v1.MixtureStatus.weights:type_name -> millrace.v1.SourceWeight
+	51, // 70: millrace.v1.MixtureStatus.changes:type_name -> millrace.v1.MixChange
+	71, // 71: millrace.v1.MixtureStatus.costs:type_name -> millrace.v1.Costed
+	53, // 72: millrace.v1.MixtureStatus.calibration:type_name -> millrace.v1.Calibration
+	71, // 73: millrace.v1.Calibration.best:type_name -> millrace.v1.Costed
+	61, // 74: millrace.v1.StatusReply.fence:type_name -> millrace.v1.Fence
+	60, // 75: millrace.v1.StatusReply.sources:type_name -> millrace.v1.StatusReply.SourcesEntry
+	63, // 76: millrace.v1.StatusReply.recent:type_name -> millrace.v1.Quarantine
+	57, // 77: millrace.v1.StatusReply.roles:type_name -> millrace.v1.RoleStatus
+	36, // 78: millrace.v1.StatusReply.alerts:type_name -> millrace.v1.Alert
+	40, // 79: millrace.v1.StatusReply.stripes:type_name -> millrace.v1.LoaderStripe
+	52, // 80: millrace.v1.StatusReply.mixture:type_name -> millrace.v1.MixtureStatus
+	72, // 81: millrace.v1.LedgerReply.segments:type_name -> millrace.v1.Assignments
+	73, // 82: millrace.v1.LedgerReply.ranges:type_name -> millrace.v1.OrdinalRange
+	51, // 83: millrace.v1.LedgerReply.changes:type_name -> millrace.v1.MixChange
+	56, // 84: millrace.v1.StatusReply.SourcesEntry.value:type_name -> millrace.v1.SourceStatus
+	0,  // 85: millrace.v1.Orchestrator.Load:input_type -> millrace.v1.LoaderEvent
+	21, // 86: millrace.v1.Orchestrator.Serve:input_type -> millrace.v1.SidecarEvent
+	54, // 87: millrace.v1.Orchestrator.Status:input_type -> millrace.v1.StatusRequest
+	58, // 88: millrace.v1.Orchestrator.Ledger:input_type -> millrace.v1.LedgerRequest
+	44, // 89: millrace.v1.Orchestrator.Mix:input_type -> millrace.v1.MixRequest
+	17, // 90: millrace.v1.Loader.Fetch:input_type -> millrace.v1.FetchRequest
+	9,  // 91: millrace.v1.Orchestrator.Load:output_type -> millrace.v1.LoaderOrder
+	32, // 92: millrace.v1.Orchestrator.Serve:output_type -> millrace.v1.SidecarOrder
+	55, // 93: millrace.v1.Orchestrator.Status:output_type -> millrace.v1.StatusReply
+	59, // 94: millrace.v1.Orchestrator.Ledger:output_type -> millrace.v1.LedgerReply
+	50, // 95: millrace.v1.Orchestrator.Mix:output_type -> millrace.v1.MixReply
+	19, // 96: millrace.v1.Loader.Fetch:output_type -> millrace.v1.FetchReply
+	91, // [91:97] is the sub-list for method output_type
+	85, // [85:91] is the sub-list for method input_type
+	85, // [85:85] is the sub-list for extension type_name
+	85, // [85:85] is the sub-list for extension extendee
+	0,  // [0:85] is the sub-list for field type_name
 }
 
 func init() { file_roles_proto_init() }
@@ -5366,7 +5551,7 @@ func file_roles_proto_init() {
 		(*LoaderOrder_Promote)(nil),
 		(*LoaderOrder_Drop)(nil),
 	}
-	file_roles_proto_msgTypes[19].OneofWrappers = []any{
+	file_roles_proto_msgTypes[21].OneofWrappers = []any{
 		(*SidecarEvent_Hello)(nil),
 		(*SidecarEvent_Join)(nil),
 		(*SidecarEvent_Commit)(nil),
@@ -5378,7 +5563,7 @@ func file_roles_proto_init() {
 		(*SidecarEvent_Present)(nil),
 		(*SidecarEvent_Reported)(nil),
 	}
-	file_roles_proto_msgTypes[30].OneofWrappers = []any{
+	file_roles_proto_msgTypes[32].OneofWrappers = []any{
 		(*SidecarOrder_Welcome)(nil),
 		(*SidecarOrder_Begin)(nil),
 		(*SidecarOrder_Refusal)(nil),
@@ -5393,7 +5578,7 @@ func file_roles_proto_init() {
 		(*SidecarOrder_Alerts)(nil),
 		(*SidecarOrder_RollCall)(nil),
 	}
-	file_roles_proto_msgTypes[42].OneofWrappers = []any{
+	file_roles_proto_msgTypes[44].OneofWrappers = []any{
 		(*MixRequest_Set)(nil),
 		(*MixRequest_Schedule)(nil),
 		(*MixRequest_Skip)(nil),
@@ -5408,7 +5593,7 @@ func file_roles_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_roles_proto_rawDesc), len(file_roles_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   59,
+			NumMessages:   61,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -290,8 +290,8 @@ const (
 //
 // Loader serves tokens to sidecars.
 type LoaderClient interface {
-	// Fetch streams the tokens of the requested segments as Arrow record batches (IPC): `index` uint32,
-	// `tokens` list<uint32>.
+	// Fetch streams the tokens of the requested segments of a step, from any number of stripes. A stripe that fails or
+	// waits does not delay the others.
 	Fetch(ctx context.Context, in *FetchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[FetchReply], error)
 }
 
@@ -328,8 +328,8 @@ type Loader_FetchClient = grpc.ServerStreamingClient[FetchReply]
 //
 // Loader serves tokens to sidecars.
 type LoaderServer interface {
-	// Fetch streams the tokens of the requested segments as Arrow record batches (IPC): `index` uint32,
-	// `tokens` list<uint32>.
+	// Fetch streams the tokens of the requested segments of a step, from any number of stripes. A stripe that fails or
+	// waits does not delay the others.
 	Fetch(*FetchRequest, grpc.ServerStreamingServer[FetchReply]) error
 	mustEmbedUnimplementedLoaderServer()
 }

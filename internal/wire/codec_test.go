@@ -14,13 +14,19 @@ import (
 func TestPayloadIsTheSameOnTheWire(t *testing.T) {
 	c := NewPayload()
 	for _, size := range []int{0, 1, 127, 128, 70_000} {
-		want := &proto.FetchReply{Arrow: bytes.Repeat([]byte{7}, size)}
+		want := &proto.FetchReply{
+			Row: []uint32{3, 400}, Count: []uint32{1, 2}, Tokens: bytes.Repeat([]byte{7}, size), Last: true,
+			Failed: []*proto.PartFailed{{Part: 2, Code: 9, Text: "fenced"}},
+		}
+		if size == 0 {
+			want.Tokens = nil
+		}
 		out, err := c.Marshal(want)
 		if err != nil {
 			t.Fatal(err)
 		}
 		var plain proto.FetchReply
-		if err := pb.Unmarshal(out.Materialize(), &plain); err != nil || !bytes.Equal(plain.Arrow, want.Arrow) {
+		if err := pb.Unmarshal(out.Materialize(), &plain); err != nil || !pb.Equal(&plain, want) {
 			t.Fatalf("%d bytes: %v", size, err)
 		}
 		raw, err := pb.Marshal(want)
@@ -30,12 +36,11 @@ func TestPayloadIsTheSameOnTheWire(t *testing.T) {
 		var got proto.FetchReply
 		cut := len(raw) / 2
 		parts := mem.BufferSlice{mem.SliceBuffer(raw[:cut]), mem.SliceBuffer(raw[cut:])}
-		if err := c.Unmarshal(parts, &got); err != nil ||
-			!bytes.Equal(got.Arrow, want.Arrow) {
+		if err := c.Unmarshal(parts, &got); err != nil || !pb.Equal(&got, want) {
 			t.Fatalf("%d bytes: %v", size, err)
 		}
 	}
-	if err := c.Unmarshal(mem.BufferSlice{mem.SliceBuffer{0x0a, 0xff}}, &proto.FetchReply{}); err == nil {
+	if err := c.Unmarshal(mem.BufferSlice{mem.SliceBuffer{0x22, 0xff}}, &proto.FetchReply{}); err == nil {
 		t.Error("a cut message was accepted")
 	}
 	status := &proto.StatusReply{Step: 41200}

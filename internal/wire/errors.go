@@ -24,17 +24,22 @@ var table = []struct {
 	{context.DeadlineExceeded, codes.DeadlineExceeded},
 }
 
+// code returns the code of an error's sentinel.
+func code(err error) codes.Code {
+	for _, row := range table {
+		if errors.Is(err, row.err) {
+			return row.code
+		}
+	}
+	return codes.Unknown
+}
+
 // ToStatus returns an error with the code of its sentinel; nil stays nil.
 func ToStatus(err error) error {
 	if err == nil {
 		return nil
 	}
-	for _, row := range table {
-		if errors.Is(err, row.err) {
-			return withSamples(status.New(row.code, err.Error()), err).Err()
-		}
-	}
-	return status.Error(codes.Unknown, err.Error())
+	return status.Error(code(err), err.Error())
 }
 
 // FromStatus marks a received error with the sentinel of its code.
@@ -43,13 +48,15 @@ func FromStatus(err error) error {
 	if err == nil || !ok {
 		return err
 	}
-	if samples := samplesOf(st); len(samples) > 0 {
-		return &BadSamples{Samples: samples, text: st.Message()}
-	}
+	return marked(st.Code(), st.Message(), err)
+}
+
+// marked returns an error with the sentinel of a code, or other if the code has none.
+func marked(c codes.Code, text string, other error) error {
 	for _, row := range table {
-		if st.Code() == row.code {
-			return millrace.Mark(errors.New(st.Message()), row.err)
+		if c == row.code {
+			return millrace.Mark(errors.New(text), row.err)
 		}
 	}
-	return err
+	return other
 }

@@ -1,8 +1,10 @@
 package wire
 
 import (
-	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/protoadapt"
+	"errors"
+	"strings"
+
+	"google.golang.org/grpc/codes"
 
 	"millrace"
 	"millrace/proto"
@@ -24,21 +26,35 @@ func (e *BadSamples) Error() string { return e.text }
 // Unwrap returns millrace.ErrBadSample.
 func (e *BadSamples) Unwrap() error { return millrace.ErrBadSample }
 
+// PartFailed returns the reason why a part of a fetch lacks rows.
+func PartFailed(part int, err error) *proto.PartFailed {
+	return &proto.PartFailed{
+		Part: uint32(part), Code: uint32(code(err)), Text: shorten(err.Error()), Samples: collect(nil, err),
+	}
+}
+
+// FromPartFailed returns the error of a part. If documents could not be decoded, it is a *BadSamples.
+func FromPartFailed(f *proto.PartFailed) error {
+	if len(f.Samples) > 0 {
+		return &BadSamples{Samples: f.Samples, text: f.Text}
+	}
+	return marked(codes.Code(f.Code), f.Text, errors.New(f.Text))
+}
+
+// longestText is the longest text of an error between roles, in bytes. The error of many documents has a line for each.
+const longestText = 8 << 10
+
+// shorten cuts a text that is too long for a message.
+func shorten(text string) string {
+	if len(text) <= longestText {
+		return text
+	}
+	return strings.ToValidUTF8(text[:longestText], "") + " …"
+}
+
 // sampled is an error about one document.
 type sampled interface {
 	Sample() (millrace.Ordinal, millrace.Quarantine)
-}
-
-// withSamples adds to a status the documents that an error and all its joined errors name.
-func withSamples(st *status.Status, err error) *status.Status {
-	var details []protoadapt.MessageV1
-	for _, q := range collect(nil, err) {
-		details = append(details, q)
-	}
-	if full, err := st.WithDetails(details...); err == nil {
-		return full
-	}
-	return st
 }
 
 func collect(to []*proto.Quarantine, err error) []*proto.Quarantine {
@@ -59,13 +75,4 @@ func collect(to []*proto.Quarantine, err error) []*proto.Quarantine {
 		return collect(to, e.Unwrap())
 	}
 	return to
-}
-
-func samplesOf(st *status.Status) (out []*proto.Quarantine) {
-	for _, d := range st.Details() {
-		if q, ok := d.(*proto.Quarantine); ok {
-			out = append(out, q)
-		}
-	}
-	return out
 }

@@ -108,7 +108,7 @@ func TestBadSamplesAreNamed(t *testing.T) {
 		many = errors.Join(many, fmt.Errorf("fetch: %w", &unread{i}))
 	}
 	var bad *BadSamples
-	if got := FromStatus(ToStatus(many)); !errors.As(got, &bad) || !errors.Is(got, millrace.ErrBadSample) ||
+	if got := FromPartFailed(PartFailed(3, many)); !errors.As(got, &bad) || !errors.Is(got, millrace.ErrBadSample) ||
 		len(bad.Samples) != maxSamples {
 		t.Fatalf("%d samples came", len(bad.Samples))
 	}
@@ -117,7 +117,7 @@ func TestBadSamplesAreNamed(t *testing.T) {
 			t.Fatalf("sample %d is %v", i, q)
 		}
 	}
-	if got := FromStatus(ToStatus(millrace.Errorf(millrace.ErrBadSample, "x"))); errors.As(got, &bad) ||
+	if got := FromPartFailed(PartFailed(0, millrace.Errorf(millrace.ErrBadSample, "x"))); errors.As(got, &bad) ||
 		!errors.Is(got, millrace.ErrBadSample) {
 		t.Fatalf("without a name it is %v", got)
 	}

@@ -32,18 +32,16 @@ func TestAConditionWakesThoseWhoWait(t *testing.T) {
 // TestTheEarliestStepIsExplained, then the next one, then the orchestrator's reason.
 func TestTheEarliestStepIsExplained(t *testing.T) {
 	w := &waits{clock: seam.System{}, doubt: make(chan struct{}, 1), fetches: map[*wait]struct{}{}}
-	late, early := w.newWait(7), w.newWait(3)
-	late.because("source web")
-	early.because("source code")
-	early.because("source books")
+	late := w.begin(7, func() string { return "source web" })
+	early := w.begin(3, func() string { return "source books" })
 	w.orchestratorSays("the disk is full")
 	for _, want := range []string{"step 3 waits for source books, since", "step 7 waits for source web, since"} {
 		if got := w.summary(); !strings.HasPrefix(got, want) || !strings.HasSuffix(got, "; the disk is full") {
 			t.Errorf("the summary is %q, want %q first", got, want)
 		}
-		early.clear()
+		w.end(early)
 	}
-	late.clear()
+	w.end(late)
 	if got := w.summary(); got != "the disk is full" {
 		t.Errorf("without fetches the summary is %q", got)
 	}

@@ -1,9 +1,11 @@
 package link
 
 import (
-	"context"
+	"cmp"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"time"
 
 	"millrace"
@@ -26,6 +28,7 @@ type directory struct {
 	sources []sidecar.SourceNames
 	stripes map[string]uint32 // of a source, once a directory has named one
 	routes  map[stripeKey]*route
+	paces   map[string]*pace // by the address of a loader that a route names
 }
 
 // adopt stores the sources of the run.
@@ -63,7 +66,7 @@ func (d *directory) load(list *proto.Loaders) error {
 		key := stripeKey{s.Source, s.Stripe}
 		named[key] = s
 		if d.routes[key] == nil {
-			d.routes[key] = &route{pace: newPace()}
+			d.routes[key] = &route{}
 		}
 		d.stripes[s.Source] = s.Stripes
 	}
@@ -82,44 +85,49 @@ func (d *directory) load(list *proto.Loaders) error {
 // connect opens connections to all named loaders. It closes the connections to all others, and their heartbeat pages
 // if no request is in flight. The caller holds the lock.
 func (d *directory) connect() {
-	addresses := []string{d.orchestrator}
+	paces := map[string]*pace{}
 	for _, r := range d.routes {
 		for _, m := range []*member{r.using, r.standby} {
-			if m != nil {
-				addresses = append(addresses, m.address)
+			if m != nil && paces[m.address] == nil {
+				paces[m.address] = cmp.Or(d.paces[m.address], newPace())
 			}
 		}
 	}
-	d.conns.keepOnly(addresses)
+	d.paces = paces
+	addresses := slices.Sorted(maps.Keys(paces))
+	d.conns.keepOnly(append(addresses, d.orchestrator))
 	d.watch.retain(addresses)
-	for _, address := range addresses[1:] {
+	for _, address := range addresses {
 		if conn, err := d.conns.dial(address); err == nil {
 			conn.Connect()
 		}
 	}
 }
 
-// stripesOf returns a source's name and its number of stripes. It blocks until a directory names one of the stripes,
-// and calls waiting before it blocks.
-func (d *directory) stripesOf(
-	ctx context.Context, source uint32, waiting func(name string),
-) (name string, stripes uint32, err error) {
+// stripesOf returns the number of stripes of a source, or 0 before a directory has named one of them.
+func (d *directory) stripesOf(source string) uint32 {
 	d.Lock()
-	known := len(d.sources)
-	if int(source) < known {
-		name = d.sources[source].Name
-		stripes = d.stripes[name]
+	defer d.Unlock()
+	return d.stripes[source]
+}
+
+// changes returns a channel that is closed when the directory changes.
+func (d *directory) changes() <-chan struct{} {
+	d.Lock()
+	defer d.Unlock()
+	return d.changed
+}
+
+// name sets the loaders and standbys of portions. A missing loader or standby is nil.
+func (d *directory) name(portions []*portion) {
+	d.Lock()
+	defer d.Unlock()
+	for _, p := range portions {
+		p.using, p.spare, p.saw = nil, nil, d.changed
+		if r := d.routes[p.key]; r != nil {
+			p.using, p.spare = r.using, r.spare()
+		}
 	}
-	d.Unlock()
-	if int(source) >= known {
-		return "", 0, millrace.Errorf(millrace.ErrMismatch, "a plan names source %d, the run has %d", source, known)
-	}
-	if stripes > 0 {
-		return name, stripes, nil
-	}
-	waiting(name)
-	err = d.until(ctx, func() bool { stripes = d.stripes[name]; return stripes > 0 })
-	return name, stripes, err
 }
 
 // shardName returns the name of a shard for messages, or "?" if the manifest lacks the shard.
@@ -130,17 +138,6 @@ func (d *directory) shardName(source, shard uint32) string {
 		return names[shard]
 	}
 	return "?"
-}
-
-// lookup returns the loader and the standby of a stripe, and a channel that is closed when the directory changes. A
-// missing loader or standby is nil.
-func (d *directory) lookup(key stripeKey) (using, spare *member, changed <-chan struct{}) {
-	d.Lock()
-	defer d.Unlock()
-	if r := d.routes[key]; r != nil {
-		return r.using, r.spare(), d.changed
-	}
-	return nil, nil, d.changed
 }
 
 // failOver switches a stripe from a loader to its standby and reports the switch to the orchestrator. It returns true
@@ -206,31 +203,31 @@ func (d *directory) noteReply(key stripeKey, m *member, step millrace.Step) {
 	}
 }
 
-// lateAfter returns the time after which a reply of a stripe's loader is late. It returns 0 before the loader has
+// lateAfter returns the time after which a reply of a loader process is late. It returns 0 before the process has
 // answered paceKnown requests.
-func (d *directory) lateAfter(key stripeKey) time.Duration {
+func (d *directory) lateAfter(address string) time.Duration {
 	d.Lock()
 	defer d.Unlock()
-	if r := d.routes[key]; r != nil {
-		return r.pace.late()
+	if p := d.paces[address]; p != nil {
+		return p.late()
 	}
 	return 0
 }
 
-// noteTime counts a request to a stripe's loader and records the time to its first reply.
-func (d *directory) noteTime(key stripeKey, took time.Duration) {
+// noteTime counts a request to a loader process and records the time to its first reply.
+func (d *directory) noteTime(address string, took time.Duration) {
 	d.Lock()
 	defer d.Unlock()
-	if r := d.routes[key]; r != nil {
-		r.pace.earn()
-		r.pace.note(took)
+	if p := d.paces[address]; p != nil {
+		p.earn()
+		p.note(took)
 	}
 }
 
-// payHedge takes the price of a hedge from the stripe's credits. It returns false if they are too few.
-func (d *directory) payHedge(key stripeKey) bool {
+// payHedge takes the price of a hedge from a loader's credits. It returns false if they are too few.
+func (d *directory) payHedge(address string) bool {
 	d.Lock()
 	defer d.Unlock()
-	r := d.routes[key]
-	return r != nil && r.pace.spend()
+	p := d.paces[address]
+	return p != nil && p.spend()
 }

@@ -91,7 +91,7 @@ func TestADeadPrimaryIsReplacedAtOnce(t *testing.T) {
 	if len(rest) != 1 || !slices.Equal(rest[0], asked[6:]) {
 		t.Fatalf("of %v the standby was asked for %v", asked, rest)
 	}
-	if r := second.reqs[0]; r.Fence.Term != 5 || r.Hedge || r.Again {
+	if r := second.reqs[0]; r.Term != 5 || r.Hedge || r.Again {
 		t.Errorf("the standby was asked %v", r)
 	}
 	if s := x.event().GetSwitched(); s.GetSource() != "web" || s.Term != 5 || s.Step != 0 ||
@@ -114,7 +114,7 @@ func TestADeadPrimaryIsReplacedAtOnce(t *testing.T) {
 	}
 	x.directory(pair(5, "l2", 7, "l3"))
 	eventually(t, func() bool {
-		_, spare, _ := w.link.dir.lookup(stripeKey{"web", 0})
+		_, spare := w.link.dir.lookup(stripeKey{"web", 0})
 		return spare != nil && spare.term == 7
 	})
 	w.orchestrate()
@@ -258,7 +258,7 @@ func TestASilentPrimaryWithoutStandbyIsWaitedFor(t *testing.T) {
 		t.Run(fmt.Sprint(wakes), func(t *testing.T) {
 			w, x, first, second, p := duo(t)
 			x.directory(pair(4, "l1", 0, ""))
-			eventually(t, func() bool { _, spare, _ := w.link.dir.lookup(stripeKey{"web", 0}); return spare == nil })
+			eventually(t, func() bool { _, spare := w.link.dir.lookup(stripeKey{"web", 0}); return spare == nil })
 			page, err := w.pages.Create("l1.beat")
 			if err != nil {
 				t.Fatal(err)
@@ -299,8 +299,11 @@ func hedging(t *testing.T) (w *world, first, second *store, p *millrace.Plan, re
 		w.fetches(webPlan(t, step))
 	}
 	w.link.dir.Lock()
-	known := pace{took: slices.Repeat([]time.Duration{50 * time.Millisecond}, paceWindow), credits: hedgeCost + 30}
-	w.link.dir.routes[stripeKey{"web", 0}].pace = known
+	known := &pace{credits: hedgeCost + 30}
+	for range paceWindow {
+		known.note(50 * time.Millisecond)
+	}
+	w.link.dir.paces["l1"] = known
 	w.link.dir.Unlock()
 	second.set(func() { second.reqs = nil })
 	release = make(chan struct{})
@@ -314,7 +317,7 @@ func TestALateReplyIsHedged(t *testing.T) {
 	w, first, second, p, release := hedging(t)
 	w.fetches(p)
 	req := second.reqs[0]
-	if !req.Hedge || req.Fence.Term != 5 || !slices.Equal(req.Ordinal, first.requests()[30][5:]) {
+	if !req.Hedge || req.Term != 5 || !slices.Equal(req.Ordinal, first.requests()[30][5:]) {
 		t.Errorf("the standby was asked %v", req)
 	}
 	w.fetches(webPlan(t, 31))
@@ -326,7 +329,7 @@ func TestALateReplyIsHedged(t *testing.T) {
 	if n := len(second.requests()); n != 2 {
 		t.Errorf("%d hedges in 33 requests", n)
 	}
-	if using, _, _ := w.link.dir.lookup(stripeKey{"web", 0}); using.name != "l1" {
+	if using, _ := w.link.dir.lookup(stripeKey{"web", 0}); using.name != "l1" {
 		t.Errorf("a late loader was replaced by %v", using)
 	}
 }
@@ -351,7 +354,7 @@ func TestAHedgeThatFailsChangesNothing(t *testing.T) {
 				t.Fatal(f.err)
 			}
 			verify(t, p, f.payload, false)
-			if using, _, _ := w.link.dir.lookup(stripeKey{"web", 0}); using.name != "l1" ||
+			if using, _ := w.link.dir.lookup(stripeKey{"web", 0}); using.name != "l1" ||
 				len(second.requests()) != 1 {
 				t.Errorf("%v is asked now; the standby was asked %d times", using, len(second.requests()))
 			}
@@ -399,11 +402,11 @@ func TestABadReadingIsRepeated(t *testing.T) {
 	bad := uint64(p.Assignments[7].Ordinal)
 	first.set(func() { first.bad = map[uint64]int{bad: 9} })
 	w.fetches(p)
-	if r := second.reqs[0]; !r.Again || r.Fence.Term != 5 || !slices.Equal(r.Ordinal, []uint64{bad}) {
+	if r := second.reqs[0]; !r.Again || r.Term != 5 || !slices.Equal(r.Ordinal, []uint64{bad}) {
 		t.Errorf("the standby was asked %v", r)
 	}
 	x.directory(pair(4, "l1", 0, ""))
-	eventually(t, func() bool { _, spare, _ := w.link.dir.lookup(stripeKey{"web", 0}); return spare == nil })
+	eventually(t, func() bool { _, spare := w.link.dir.lookup(stripeKey{"web", 0}); return spare == nil })
 	first.set(func() { first.bad = map[uint64]int{bad: 1} })
 	w.fetches(p)
 	if r := first.reqs[len(first.reqs)-1]; !r.Again || !slices.Equal(r.Ordinal, []uint64{bad}) {
@@ -491,7 +494,7 @@ func TestAHostsOwnFaultIsNoBadSample(t *testing.T) {
 	}
 	first.set(func() { first.fault = nil })
 	w.fetches(webPlan(t, 1))
-	if using, _, _ := w.link.dir.lookup(stripeKey{"web", 0}); using.name != "l1" {
+	if using, _ := w.link.dir.lookup(stripeKey{"web", 0}); using.name != "l1" {
 		t.Errorf("%v is asked now", using)
 	}
 	w.begin(x, 0, 1, 0) // no event came before the join
@@ -540,8 +543,8 @@ func TestAlertsArePassedOn(t *testing.T) {
 	}
 }
 
-// TestPaceIsOfTheStripesOwn: the stripe's own replies decide when a reply is late. Twenty requests pay for a hedge.
-func TestPaceIsOfTheStripesOwn(t *testing.T) {
+// TestPaceIsOfTheLoadersOwn: the loader's own replies decide when a reply is late. Twenty requests pay for a hedge.
+func TestPaceIsOfTheLoadersOwn(t *testing.T) {
 	p := newPace()
 	for range paceKnown - 1 {
 		p.note(time.Millisecond)

@@ -1,7 +1,6 @@
 package link
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,10 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/apache/arrow/go/v17/arrow"
-	"github.com/apache/arrow/go/v17/arrow/array"
-	"github.com/apache/arrow/go/v17/arrow/ipc"
-	"github.com/apache/arrow/go/v17/arrow/memory"
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -268,39 +263,6 @@ func token(source uint32, ordinal uint64, t uint32) uint32 {
 	return source<<28 ^ uint32(ordinal)<<12 ^ t
 }
 
-// row is one answered request.
-type row struct {
-	index  uint32
-	tokens []uint32
-}
-
-// encode writes rows with Arrow's own writer.
-func encode(rows ...row) []byte {
-	schema := arrow.NewSchema(
-		[]arrow.Field{
-			{Name: "index", Type: arrow.PrimitiveTypes.Uint32},
-			{Name: "tokens", Type: arrow.ListOfNonNullable(arrow.PrimitiveTypes.Uint32)},
-		},
-		nil,
-	)
-	b := array.NewRecordBuilder(memory.NewGoAllocator(), schema)
-	defer b.Release()
-	index, lists := b.Field(0).(*array.Uint32Builder), b.Field(1).(*array.ListBuilder)
-	for _, r := range rows {
-		index.Append(r.index)
-		lists.Append(true)
-		lists.ValueBuilder().(*array.Uint32Builder).AppendValues(r.tokens, nil)
-	}
-	record := b.NewRecord()
-	defer record.Release()
-	var out bytes.Buffer
-	w := ipc.NewWriter(&out, ipc.WithSchema(schema))
-	if err := errors.Join(w.Write(record), w.Close()); err != nil {
-		panic(err)
-	}
-	return out.Bytes()
-}
-
 // store is a scripted loader. Each of its replies has one row.
 type store struct {
 	proto.UnimplementedLoaderServer
@@ -309,13 +271,14 @@ type store struct {
 	term   uint64
 
 	mu    sync.Mutex
-	asked [][]uint64                // ordinals of each request
-	reqs  []*proto.FetchRequest     // the requests, in the order of asked
-	bad   map[uint64]int            // number of readings of an ordinal that fail
-	other map[uint64]bool           // ordinals with other tokens than in the other stores
-	fault func(answered int) error  // returns the error of a request after so many rows; nil: no error
-	spoil func(raw []byte) []byte   // damages a reply
-	more  func(ordinal uint64) bool // whether a document continues after its segment
+	calls atomic.Int64                                // requests
+	asked [][]uint64                                  // ordinals of each part of a request
+	reqs  []asked                                     // the parts, in the order of asked
+	bad   map[uint64]int                              // number of readings of an ordinal that fail
+	other map[uint64]bool                             // ordinals with other tokens than in the other stores
+	fault func(answered int) error                    // the error of a part after so many rows; nil: no error
+	spoil func(r *proto.FetchReply) *proto.FetchReply // damages a reply
+	more  func(ordinal uint64) bool                   // whether a document continues after its segment
 }
 
 func newStore(w *world, address string, source uint32, term uint64) *store {
@@ -340,46 +303,76 @@ func (s *store) requests() [][]uint64 {
 
 // Fetch implements proto.LoaderServer.
 func (s *store) Fetch(req *proto.FetchRequest, stream proto.Loader_FetchServer) error {
+	s.calls.Add(1)
+	first := uint32(0)
+	for k := range req.Part {
+		err := s.serve(req, k, first, stream)
+		if status.Code(err) == codes.Unavailable {
+			return err
+		}
+		if err != nil {
+			failed := []*proto.PartFailed{wire.PartFailed(k, err)}
+			if err := stream.Send(&proto.FetchReply{Failed: failed}); err != nil {
+				return err
+			}
+		}
+		first += uint32(len(req.Part[k].Ordinal))
+	}
+	return stream.Send(&proto.FetchReply{Last: true})
+}
+
+// serve sends the rows of one part.
+func (s *store) serve(req *proto.FetchRequest, k int, first uint32, stream proto.Loader_FetchServer) error {
+	part := req.Part[k]
 	s.mu.Lock()
-	s.asked, s.reqs = append(s.asked, req.Ordinal), append(s.reqs, req)
+	s.asked, s.reqs = append(s.asked, part.Ordinal), append(s.reqs, asked{req.Hedge, req.Again, part})
 	fault, spoil, term, more := s.fault, s.spoil, s.term, s.more
 	s.mu.Unlock()
-	if req.GetFence().GetTerm() != term {
-		return wire.ToStatus(millrace.ErrFenced)
+	if part.Term != term {
+		return millrace.ErrFenced
 	}
 	var bad error
-	for i, ordinal := range req.Ordinal {
+	for i, ordinal := range part.Ordinal {
 		if s.fails(ordinal) {
 			bad = errors.Join(bad, &unreadable{ordinal})
 			continue
 		}
 		if fault != nil {
-			if err := fault(i); status.Code(err) == codes.Unavailable {
+			if err := fault(i); err != nil {
 				return err
-			} else if err != nil {
-				return wire.ToStatus(err)
 			}
 		}
-		n := req.Length[i]
+		n := part.Length[i]
 		if more != nil && more(ordinal) {
 			n++
 		}
-		r := row{index: uint32(i)}
+		var tokens []uint32
 		for t := range n {
-			r.tokens = append(r.tokens, token(s.source, ordinal, req.Offset[i]+t))
+			tokens = append(tokens, token(s.source, ordinal, part.Offset[i]+t))
 			if s.other[ordinal] {
-				r.tokens[t]++
+				tokens[t]++
 			}
 		}
-		raw := encode(r)
+		r := rowOf(first+uint32(i), tokens...)
 		if spoil != nil {
-			raw = spoil(raw)
+			r = spoil(r)
 		}
-		if err := stream.Send(&proto.FetchReply{Arrow: raw}); err != nil {
+		if err := stream.Send(r); err != nil {
 			return err
 		}
 	}
-	return wire.ToStatus(bad)
+	return bad
+}
+
+// rowOf is a reply with one row.
+func rowOf(row uint32, tokens ...uint32) *proto.FetchReply {
+	return &proto.FetchReply{Row: []uint32{row}, Count: []uint32{uint32(len(tokens))}, Tokens: bytesOf(tokens)}
+}
+
+// asked is a part of a request that came.
+type asked struct {
+	Hedge, Again bool
+	*proto.FetchPart
 }
 
 // fails counts a reading of an ordinal and reports whether it fails.

@@ -1,105 +1,77 @@
 package link
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
+	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"slices"
-
-	"golang.org/x/sync/errgroup"
+	"strings"
 
 	"millrace"
-	"millrace/sidecar/link/reply"
+	"millrace/internal/failpoint"
+	"millrace/internal/seam"
 )
 
-// fetcher fetches the tokens of whole steps.
-type fetcher struct {
-	*suppliers
-	dump string // directory for different copies of a row
-	log  *slog.Logger
+// suppliers are the parts of a Link that fetch rows. All fetches share them.
+type suppliers struct {
+	clock seam.Clock
+	fail  *failpoint.Set
+	up    *uplink
+	dir   *directory
+	conns *connections
+	watch *watcher
+	masks *masks
+	waits *waits
+	dump  dump
 }
 
 // fetch gets the tokens of a step for some data-parallel ranks, from all sources and stripes at once. Its error is the
 // context's or final: another try would end with the same error.
-func (f *fetcher) fetch(ctx context.Context, plan *millrace.Plan, ranks []millrace.Rank) (*payload, error) {
-	decoder, err := reply.NewDecoder()
-	if err != nil {
-		return nil, err
-	}
-	p := &payload{
-		decoder: decoder,
-		plan:    plan,
-		tokens:  make([][]uint32, len(plan.Assignments)),
-		starts:  map[[2]uint32]int{},
-	}
-	wanted := map[uint32][]int{}
+func (s *suppliers) fetch(ctx context.Context, plan *millrace.Plan, ranks []millrace.Rank) (*payload, error) {
+	p := &payload{plan: plan, tokens: make([][]uint32, len(plan.Assignments)), starts: map[[2]uint32]int{}}
+	sources := s.dir.sourceNames()
+	wanted := make([][]int, len(sources))
 	for i := len(plan.Assignments) - 1; i >= 0; i-- {
 		a := &plan.Assignments[i]
 		p.starts[[2]uint32{uint32(a.Rank), a.Microbatch}] = i
-		if slices.Contains(ranks, a.Rank) {
-			wanted[a.Source] = append(wanted[a.Source], i)
-		}
-	}
-	group, gctx := errgroup.WithContext(ctx)
-	for source, indices := range wanted {
-		slices.SortFunc(indices, func(i, j int) int {
-			a, b := &plan.Assignments[i], &plan.Assignments[j]
-			if a.Ordinal != b.Ordinal {
-				if a.Ordinal < b.Ordinal {
-					return -1
-				}
-				return 1
-			}
-			return int(a.Offset) - int(b.Offset)
-		})
-		group.Go(func() error { return f.fetchSource(gctx, p, source, indices) })
-	}
-	if err := group.Wait(); err != nil {
-		return nil, err
-	}
-	f.settle(p, wanted)
-	return p, nil
-}
-
-// fetchSource gets one source's segments from all its stripes at once. A stripe that waits does not delay the others. A
-// final error of one stripe stops all.
-func (f *fetcher) fetchSource(ctx context.Context, p *payload, source uint32, indices []int) error {
-	reason := f.waits.newWait(p.plan.Step)
-	name, stripes, err := f.dir.stripesOf(ctx, source, func(name string) {
-		reason.because("a loader of source " + name + ": none has come yet")
-	})
-	reason.clear()
-	if err != nil {
-		return err
-	}
-	group, ctx := errgroup.WithContext(ctx)
-	for stripe := range stripes {
-		mine := slices.DeleteFunc(slices.Clone(indices), func(i int) bool {
-			return p.plan.Assignments[i].Ordinal.Stripe(uint64(stripes)) != uint64(stripe)
-		})
-		if len(mine) == 0 {
+		if !slices.Contains(ranks, a.Rank) {
 			continue
 		}
-		n := &need{
-			suppliers: f.suppliers, key: stripeKey{name, stripe}, reason: f.waits.newWait(p.plan.Step),
-			rows: &rows{
-				payload: p, source: name, indices: mine, dump: f.dump, log: f.log,
-				bad: map[uint64]finding{}, from: map[int]string{},
-			},
+		if int(a.Source) >= len(sources) {
+			return nil, millrace.Errorf(millrace.ErrMismatch, "a plan names source %d, the run has %d", a.Source,
+				len(sources))
 		}
-		group.Go(func() error { return n.gather(ctx) })
+		wanted[a.Source] = append(wanted[a.Source], i)
 	}
-	return group.Wait()
+	for _, indices := range wanted {
+		slices.SortFunc(indices, func(i, j int) int {
+			a, b := &plan.Assignments[i], &plan.Assignments[j]
+			return cmp.Or(cmp.Compare(a.Ordinal, b.Ordinal), cmp.Compare(a.Offset, b.Offset))
+		})
+	}
+	if err := s.gather(ctx, p, wanted); err != nil {
+		return nil, err
+	}
+	s.settle(p, wanted)
+	return p, nil
 }
 
 // settle marks the masked segments and drops their tokens. A mask holds on every host, even if this host could read the
 // segment.
-func (f *fetcher) settle(p *payload, wanted map[uint32][]int) {
-	sources := f.dir.sourceNames()
-	f.masks.Lock()
-	defer f.masks.Unlock()
+func (s *suppliers) settle(p *payload, wanted [][]int) {
+	sources := s.dir.sourceNames()
+	s.masks.Lock()
+	defer s.masks.Unlock()
+	if len(s.masks.masked) == 0 {
+		return
+	}
 	for source, indices := range wanted {
 		for _, i := range indices {
-			if !f.masks.hides(sources[source].Name, &p.plan.Assignments[i]) {
+			if !s.masks.hides(sources[source].Name, &p.plan.Assignments[i]) {
 				continue
 			}
 			if p.masked == nil {
@@ -108,4 +80,82 @@ func (f *fetcher) settle(p *payload, wanted map[uint32][]int) {
 			p.masked[i], p.tokens[i] = true, nil
 		}
 	}
+}
+
+// payload holds the tokens of one step for some ranks, by index into the plan's assignments. During the fetch it
+// belongs to the gathering.
+type payload struct {
+	plan   *millrace.Plan
+	tokens [][]uint32        // nil: the row is missing
+	masked []bool            // by assignment; nil: none is
+	starts map[[2]uint32]int // (rank, microbatch): index of its first assignment
+}
+
+// Tokens implements sidecar.Payload.
+func (p *payload) Tokens(rank millrace.Rank, microbatch uint32) ([][]uint32, error) {
+	part := p.plan.Part(rank, microbatch)
+	at := p.starts[[2]uint32{uint32(rank), microbatch}]
+	if at+len(part) > len(p.tokens) {
+		return nil, fmt.Errorf("payload of step %d has been released", p.plan.Step)
+	}
+	return p.tokens[at : at+len(part)], nil
+}
+
+// Masked implements sidecar.Payload.
+func (p *payload) Masked(rank millrace.Rank, microbatch uint32) []bool {
+	if p.masked == nil {
+		return nil
+	}
+	part := p.plan.Part(rank, microbatch)
+	at := p.starts[[2]uint32{uint32(rank), microbatch}]
+	return p.masked[at : at+len(part)]
+}
+
+// Release implements sidecar.Payload.
+func (p *payload) Release() { p.tokens = nil }
+
+// planned returns the number of tokens of an assignment's row.
+func planned(a *millrace.Assignment) int {
+	if a.More {
+		return int(a.Length) + 1
+	}
+	return int(a.Length)
+}
+
+// copies is the file that differ writes.
+type copies struct {
+	Source  string              `json:"source"`
+	Attempt uint32              `json:"attempt"`
+	Step    uint64              `json:"step"`
+	Ordinal uint64              `json:"ordinal"`
+	Offset  uint32              `json:"offset"`
+	Tokens  map[string][]uint32 `json:"tokens"` // by loader
+}
+
+// dump writes files for diagnosis.
+type dump struct {
+	dir string // empty: it writes none
+	log *slog.Logger
+}
+
+// differ writes two different copies of a row to a file. It returns the error that ends the run.
+func (d dump) differ(p *millrace.Plan, i int, source, first string, was []uint32, second string, is []uint32) error {
+	a, where := &p.Assignments[i], "no file"
+	if d.dir != "" {
+		name := strings.ReplaceAll(source, string(filepath.Separator), "_")
+		where = filepath.Join(d.dir, fmt.Sprintf("differs-%s-%d-%d.json", name, a.Ordinal, a.Offset))
+		text, err := json.Marshal(copies{
+			Source: source, Attempt: uint32(p.Attempt), Step: uint64(p.Step),
+			Ordinal: uint64(a.Ordinal), Offset: a.Offset, Tokens: map[string][]uint32{first: was, second: is},
+		})
+		if err == nil {
+			err = os.WriteFile(where, text, 0o644)
+		}
+		if err != nil {
+			d.log.Error("write two different copies of a segment", "file", where, "error", err)
+		}
+	}
+	return millrace.Errorf(millrace.ErrMismatch,
+		"source %s, ordinal %d, offset %d: %s and %s sent different tokens, which must never happen; report it with %s",
+		source, a.Ordinal, a.Offset, first, second, where)
 }

@@ -1,17 +1,19 @@
 package link
 
 import (
-	"bytes"
 	"errors"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
+
+	"google.golang.org/grpc/mem"
+	pb "google.golang.org/protobuf/proto"
 
 	"millrace"
 	"millrace/internal/wire"
 	"millrace/proto"
 	"millrace/sidecar"
-	"millrace/sidecar/link/reply"
 )
 
 func (x *session) directory(stripes ...*proto.LoaderStripe) {
@@ -103,6 +105,13 @@ func TestFetchGathersSourcesAndStripes(t *testing.T) {
 	if slices.Contains(code.requests()[0], 999) {
 		t.Error("another host's segment was fetched")
 	}
+}
+
+// lookup returns the loader and the standby of a stripe.
+func (d *directory) lookup(key stripeKey) (using, spare *member) {
+	p := &portion{key: key}
+	d.name([]*portion{p})
+	return p.using, p.spare
 }
 
 // served counts the stripes of a source that have a loader.
@@ -205,7 +214,7 @@ func TestAFinalErrorEndsTheRun(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		fault func(int) error
-		spoil func([]byte) []byte
+		spoil func(*proto.FetchReply) *proto.FetchReply
 		want  error
 		says  string
 	}{
@@ -217,15 +226,15 @@ func TestAFinalErrorEndsTheRun(t *testing.T) {
 		},
 		{
 			name: "damaged payload", want: millrace.ErrMismatch, says: "payload of step 0 from l1",
-			spoil: func(raw []byte) []byte { return raw[:len(raw)-40] },
+			spoil: func(r *proto.FetchReply) *proto.FetchReply { r.Tokens = r.Tokens[:len(r.Tokens)-1]; return r },
 		},
 		{
 			name: "other lengths", want: millrace.ErrMismatch, says: "33 tokens came",
-			spoil: func([]byte) []byte { return encode(row{0, make([]uint32, 33)}) },
+			spoil: func(*proto.FetchReply) *proto.FetchReply { return rowOf(0, make([]uint32, 33)...) },
 		},
 		{
 			name: "other rows", want: millrace.ErrMismatch, says: "row 77",
-			spoil: func([]byte) []byte { return encode(row{77, []uint32{1}}) },
+			spoil: func(*proto.FetchReply) *proto.FetchReply { return rowOf(77, 1) },
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -269,73 +278,92 @@ func TestAPlanOfAnUnknownSourceIsAnError(t *testing.T) {
 	}
 }
 
-// three returns a plan of three rows and the reply to it.
-func three() (*millrace.Plan, []byte) {
+// three returns a call for three rows of one portion, and the reply to it.
+func three() (*call, *millrace.Plan, *proto.FetchReply) {
 	p := &millrace.Plan{}
-	for _, n := range []uint32{3, 1, 2} {
+	c := &call{cut: -1, req: &proto.FetchRequest{}}
+	c.begin(&portion{}, &member{})
+	for i, n := range []uint32{3, 1, 2} {
 		p.Assignments = append(p.Assignments, millrace.Assignment{Segment: millrace.Segment{Length: n, More: n == 2}})
+		c.add(i, &p.Assignments[i], rowBytes(&p.Assignments[i]))
 	}
-	return p, encode(row{0, []uint32{1, 2, 3}}, row{2, []uint32{7, 8, 9}}, row{1, []uint32{4}})
+	c.tokens = make([]uint32, c.size)
+	tokens := bytesOf([]uint32{1, 2, 3, 7, 8, 9, 4})
+	return c, p, &proto.FetchReply{Row: []uint32{0, 2, 1}, Count: []uint32{3, 3, 1}, Tokens: tokens}
 }
 
-// keep files a row without checks.
-func (p *payload) keep(i int, tokens []uint32) error { p.tokens[i] = tokens; return nil }
-
-// TestDamagedPayloadNeverPanics, cut at any place or with any byte changed.
-func TestDamagedPayloadNeverPanics(t *testing.T) {
-	plan, raw := three()
-	decoder, err := reply.NewDecoder()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for cut := range raw {
-		p := &payload{decoder: decoder, plan: plan, tokens: make([][]uint32, 3)}
-		if err := p.take(raw[:cut], []int{0, 1, 2}, p.keep); err != nil && !isFinal(err) {
-			t.Fatalf("cut at %d: %v would be tried for ever", cut, err)
-		}
-	}
-	for at := range raw {
-		for _, flip := range []byte{1, 0x40, 0x80, 0xff} {
-			spoiled := slices.Clone(raw)
-			spoiled[at] ^= flip
-			try(t, plan, spoiled)
-		}
-	}
-	p := &payload{decoder: decoder, plan: plan, tokens: make([][]uint32, 3)}
-	if err := p.take(raw, []int{0, 1, 2}, p.keep); err != nil || !slices.Equal(p.tokens[2], []uint32{7, 8, 9}) ||
-		!slices.Equal(p.tokens[1], []uint32{4}) {
-		t.Fatalf("%v: %v", err, p.tokens)
-	}
-}
-
-// try decodes a reply that may be damaged. The result is an error, or rows of the planned lengths.
-func try(t *testing.T, plan *millrace.Plan, raw []byte) {
+// try takes a reply that may be damaged. The result is an error, or rows of the planned lengths.
+func try(t *testing.T, replies ...*proto.FetchReply) (rows [3][]uint32, err error) {
 	t.Helper()
-	decoder, err := reply.NewDecoder()
-	if err != nil {
-		t.Fatal(err)
+	c, plan, _ := three()
+	for _, r := range replies {
+		err = c.take(plan, r, func(x *part, i int, tokens []uint32) error { rows[i] = tokens; return nil })
+		if err != nil {
+			break
+		}
 	}
-	p := &payload{decoder: decoder, plan: plan, tokens: make([][]uint32, len(plan.Assignments))}
-	if err := p.take(raw, []int{0, 1, 2}, p.keep); err != nil && !errors.Is(err, millrace.ErrMismatch) {
+	if err != nil && !errors.Is(err, millrace.ErrMismatch) {
 		t.Fatalf("%v is no mismatch", err)
 	}
-	for i, tokens := range p.tokens {
-		want := int(plan.Assignments[i].Length)
-		if plan.Assignments[i].More {
-			want++
+	for i, tokens := range rows {
+		if tokens != nil && len(tokens) != planned(&plan.Assignments[i]) {
+			t.Fatalf("row %d has %d tokens", i, len(tokens))
 		}
-		if tokens != nil && len(tokens) != want {
-			t.Fatalf("row %d has %d tokens, want %d", i, len(tokens), want)
+	}
+	return rows, err
+}
+
+func TestRowsComeAsSent(t *testing.T) {
+	_, _, whole := three()
+	want := [3][]uint32{{1, 2, 3}, {4}, {7, 8, 9}}
+	if rows, err := try(t, whole); err != nil || !reflect.DeepEqual(rows, want) {
+		t.Fatalf("%v: %v", err, rows)
+	}
+	head := &proto.FetchReply{Row: []uint32{0, 2}, Count: []uint32{3, 2}, Tokens: whole.Tokens[:20], Cut: true}
+	rest := &proto.FetchReply{Row: []uint32{2, 1}, Count: []uint32{1, 1}, Tokens: whole.Tokens[20:], Last: true}
+	if rows, err := try(t, head, rest); err != nil || !reflect.DeepEqual(rows, want) {
+		t.Fatalf("cut in two: %v: %v", err, rows)
+	}
+}
+
+// TestWrongRowsAreRefused: each damage ends the run.
+func TestWrongRowsAreRefused(t *testing.T) {
+	_, _, whole := three()
+	head := &proto.FetchReply{Row: []uint32{2}, Count: []uint32{2}, Tokens: whole.Tokens[:8], Cut: true}
+	for says, replies := range map[string][]*proto.FetchReply{
+		"row 0 came twice":      {rowOf(0, 1, 2, 3), rowOf(0, 1, 2, 3)},
+		"row 3 of 3":            {rowOf(3, 1)},
+		"2 tokens came":         {rowOf(0, 1, 2)},
+		"2 tokens came for":     {rowOf(1, 1, 2)},
+		"row 1 of 3":            {head, rowOf(1, 4)},
+		"bytes after the last":  {{Row: []uint32{1}, Count: []uint32{1}, Tokens: whole.Tokens}},
+		"4 tokens came":         {head, rowOf(2, 7, 8)},
+		"1 rows, 2 counts":      {{Row: []uint32{1}, Count: []uint32{1, 1}}},
+		"3 tokens of row 0 in ": {{Row: []uint32{0}, Count: []uint32{3}, Tokens: whole.Tokens[:8]}},
+	} {
+		if _, err := try(t, replies...); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("got %v, want %q", err, says)
 		}
 	}
 }
 
 func FuzzTake(f *testing.F) {
-	plan, raw := three()
-	f.Add(raw)
-	f.Add(raw[:len(raw)/2])
-	f.Add(encode())
-	f.Add(bytes.Repeat([]byte{0xff}, 64))
-	f.Add([]byte{0xff, 0xff, 0xff, 0xff, 8, 0, 0, 0, 0xff, 0xff, 0xff, 0x7f, 0, 0, 0, 0})
-	f.Fuzz(func(t *testing.T, raw []byte) { try(t, plan, raw) })
+	_, _, whole := three()
+	raw, err := pb.Marshal(whole)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(raw, raw)
+	f.Add(raw[:len(raw)/2], []byte{})
+	f.Fuzz(func(t *testing.T, first, second []byte) {
+		codec := wire.NewPayload()
+		var replies []*proto.FetchReply
+		for _, raw := range [][]byte{first, second} {
+			r := &proto.FetchReply{}
+			if codec.Unmarshal(mem.BufferSlice{mem.SliceBuffer(raw)}, r) == nil {
+				replies = append(replies, r)
+			}
+		}
+		_, _ = try(t, replies...)
+	})
 }

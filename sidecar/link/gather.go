@@ -3,117 +3,377 @@ package link
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"millrace"
 	"millrace/internal/wire"
 	"millrace/proto"
+	"millrace/sidecar"
 )
 
-// errNobody is the error if the directory names no loader of the stripe.
-var errNobody = errors.New("none is there")
+// gathering gets the rows of one step. One loop owns its state. It asks each loader once for all portions that the
+// loader serves, split by size. A portion whose loader dies or fails is asked of another one; the others go on.
+type gathering struct {
+	*suppliers
+	payload *payload
+	sources []sidecar.SourceNames
+	from    []*member // by assignment: the loader whose row counts
 
-// gather asks loaders until all rows are here or masked. It goes on when loaders are replaced.
-func (n *need) gather(ctx context.Context) error {
-	defer n.reason.clear()
+	unrouted map[uint32][]int // by source without a known stripe: the assignments
+	portions []*portion
+	ready    []*portion // in state ready
+	left     int        // portions that are not done
+	masking  int        // portions in state masking
+	resting  int        // portions in state resting
+	calls    []*call    // not finished
+
+	group   errgroup.Group
+	ctx     context.Context
+	heard   chan heardOf
+	changed <-chan struct{} // closed when the directory changes
+	masked  <-chan struct{} // closed when a mask is added
+	timer   <-chan time.Time
+	timerAt time.Time
+
+	told atomic.Pointer[outlook] // for explain
+}
+
+// gather returns when all rows are here or masked. It goes on when loaders are replaced.
+func (s *suppliers) gather(ctx context.Context, p *payload, wanted [][]int) error {
+	g := &gathering{
+		suppliers: s, payload: p, sources: s.dir.sourceNames(), from: make([]*member, len(p.tokens)),
+		unrouted: map[uint32][]int{}, heard: make(chan heardOf, 16),
+	}
+	for source, indices := range wanted {
+		if len(indices) > 0 {
+			g.unrouted[uint32(source)] = indices
+		}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	g.ctx = ctx
+	defer func() {
+		cancel()
+		for _, c := range g.calls {
+			g.detach(c)
+		}
+		_ = g.group.Wait()
+	}()
+	w := s.waits.begin(p.plan.Step, g.explain)
+	defer s.waits.end(w)
+	g.route()
 	for {
-		t := n.missing(n.masks)
-		if len(t.due()) == 0 {
+		if err := g.advance(); err != nil {
+			return err
+		}
+		if g.left == 0 && len(g.unrouted) == 0 {
 			return nil
 		}
-		if len(t.plain)+len(t.again) == 0 {
-			if err := n.haveMasked(ctx, t.lost); err != nil {
-				return err
-			}
-			continue
-		}
-		using, spare, changed := n.dir.lookup(n.key)
-		err := errNobody
-		switch {
-		case using == nil:
-		case len(t.plain) > 0:
-			err = n.ask(ctx, using, t.plain)
-		default:
-			err = n.reread(ctx, using, spare, t.again)
-		}
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if err := n.react(ctx, using, spare, changed, err); err != nil {
+		if err := g.await(); err != nil {
 			return err
 		}
 	}
 }
 
-// react handles the end of a request to a loader (asked; nil: there was none) with err. It returns a final error. It
-// replaces a lost loader by its standby, or waits for a new loader. A loader may answer with a fault of its own, for
-// example that its host cannot read. Then react asks the standby too. The standby stays the standby, because every host
-// may have the fault.
-func (n *need) react(ctx context.Context, asked, spare *member, changed <-chan struct{}, err error) error {
-	var bad *wire.BadSamples
-	switch {
-	case err == nil, errors.Is(err, errOther):
-		return nil
-	case errors.As(err, &bad) && n.convict(bad.Samples):
-		return nil
-	case isFinal(err):
-		return err
-	}
-	// A standby that took over here serves no stripe if it was fenced before the orchestrator noted the switch.
-	isOrphan := errors.Is(err, millrace.ErrFenced) && n.dir.hasSwitched(n.key)
-	if asked != nil && (isLost(err) || isOrphan) && n.dir.failOver(n.key, asked, n.payload.plan.Step, err.Error()) {
-		return nil
-	}
-	if asked != nil && spare != nil && !isLost(err) && !errors.Is(err, millrace.ErrFenced) {
-		before := len(n.missing(n.masks).due())
-		if err := n.hedge(ctx, spare); isFinal(err) && !errors.As(err, &bad) {
-			return err
-		}
-		if len(n.missing(n.masks).due()) < before {
-			return nil
-		}
-	}
-	name := ""
-	if asked != nil {
-		name = asked.name + ": "
-	}
-	n.because("a loader of source %s (shard %s): %s%v; it is being restarted", name, err)
+// await blocks until something happens, and handles it.
+func (g *gathering) await() error {
+	g.arm()
 	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-changed:
-	case <-n.clock.After(retryAfter):
+	case h := <-g.heard:
+		return g.handle(h)
+	case <-g.changed:
+		g.route()
+		return g.redirect()
+	case <-g.masked:
+		g.unmask()
+	case <-g.timer:
+		g.timer = nil
+		return g.wake(g.clock.Now())
+	case <-g.ctx.Done():
+		return g.ctx.Err()
 	}
 	return nil
 }
 
-// haveMasked asks the orchestrator to mask rows that two readings could not decode, and waits until they are masked.
-func (n *need) haveMasked(ctx context.Context, which []int) error {
-	found := map[int]*proto.Quarantine{}
-	for _, i := range which {
-		found[i] = n.bad[uint64(n.payload.plan.Assignments[i].Ordinal)].sample
-	}
-	n.because("the orchestrator to mask unreadable segments of source %s (shard %s)")
-	n.masks.accuse(n.payload.plan, n.source, found)
-	return n.masks.until(ctx, func() bool {
-		for _, i := range which {
-			if !n.masks.hides(n.source, &n.payload.plan.Assignments[i]) {
-				return false
-			}
+// route makes the portions of the sources whose stripes the directory knows.
+func (g *gathering) route() {
+	g.changed = g.dir.changes()
+	defer g.tell()
+	for source, indices := range g.unrouted {
+		name := g.sources[source].Name
+		stripes := g.dir.stripesOf(name)
+		if stripes == 0 {
+			continue
 		}
-		return true
-	})
+		delete(g.unrouted, source)
+		of := make([]*portion, stripes)
+		for _, i := range indices {
+			k := g.payload.plan.Assignments[i].Ordinal.Stripe(uint64(stripes))
+			if of[k] == nil {
+				of[k] = &portion{key: stripeKey{name, uint32(k)}}
+			}
+			of[k].indices = append(of[k].indices, i)
+		}
+		of = slices.DeleteFunc(of, func(p *portion) bool { return p == nil })
+		g.portions, g.ready, g.left = append(g.portions, of...), append(g.ready, of...), g.left+len(of)
+	}
 }
 
-// reread asks for a second reading. It asks the standby first, because the fault may be in the loader.
-func (n *need) reread(ctx context.Context, using, spare *member, which []int) error {
-	n.fail.Hit("sidecar/again/before")
-	defer n.fail.Hit("sidecar/again/after")
-	if spare != nil {
-		n.because("a second reading of source %s (shard %s) by %s", spare.name)
-		if err := n.request(ctx, spare, which, manner{again: true, isHedge: true}, nil); err == nil || isFinal(err) {
+// handle handles a message of a call.
+func (g *gathering) handle(h heardOf) error {
+	c := h.call
+	switch {
+	case c.isFinished:
+		return nil // cancelled, or its stream ends after the last reply
+	case h.silent:
+		return g.suspect(c)
+	case h.reply != nil:
+		return g.take(c, h.reply)
+	}
+	g.finish(c)
+	for _, x := range c.parts {
+		err := h.err
+		if errors.Is(err, io.EOF) {
+			err = x.leftOut(g.payload)
+		}
+		if err := g.ended(x, err); err != nil {
 			return err
 		}
 	}
-	n.because("a second reading of source %s (shard %s) by %s", using.name)
-	return n.request(ctx, using, which, manner{again: true}, nil)
+	return nil
+}
+
+// take files the rows of a reply, and handles its failed parts.
+func (g *gathering) take(c *call, r *proto.FetchReply) error {
+	g.fail.Hit("sidecar/reply/before")
+	now, step := g.clock.Now(), g.payload.plan.Step
+	if c.purpose == ask {
+		if !c.isAnswered {
+			c.isAnswered = true
+			g.dir.noteTime(c.to.address, now.Sub(c.began))
+		}
+		g.expect(c, now)
+	}
+	if err := c.take(g.payload.plan, r, g.file); err != nil {
+		return fmt.Errorf("payload of step %d from %s: %w", step, c.to.name, err)
+	}
+	g.fail.Hit("sidecar/reply/after")
+	for _, f := range r.Failed {
+		if uint64(f.Part) >= uint64(len(c.parts)) {
+			return millrace.Errorf(millrace.ErrMismatch, "payload of step %d from %s: part %d of %d", step, c.to.name,
+				f.Part, len(c.parts))
+		}
+		if err := g.ended(c.parts[f.Part], wire.FromPartFailed(f)); err != nil {
+			return err
+		}
+	}
+	if !r.Last {
+		return nil
+	}
+	return g.handle(heardOf{call: c, err: io.EOF})
+}
+
+// file stores one row. If a later copy differs from the first, the error ends the run.
+func (g *gathering) file(x *part, i int, tokens []uint32) error {
+	p := x.of
+	if x.over {
+		return nil // another loader is asked, or the row is not needed
+	}
+	if !x.heard && !x.call.purpose.isHedge() {
+		x.heard = true
+		g.dir.noteReply(p.key, x.member, g.payload.plan.Step)
+	}
+	first := g.payload.tokens[i]
+	if first != nil {
+		if slices.Equal(first, tokens) {
+			return nil
+		}
+		return g.dump.differ(g.payload.plan, i, p.key.source, g.from[i].name, first, x.member.name, tokens)
+	}
+	g.payload.tokens[i], g.from[i] = tokens, x.member
+	if p.due--; p.due == 0 {
+		p.tried = false
+		g.release(p)
+		g.makeReady(p)
+	}
+	return nil
+}
+
+// makeReady makes the next action of a portion due.
+func (g *gathering) makeReady(p *portion) {
+	switch p.state {
+	case ready, done:
+		return
+	case masking:
+		g.masking--
+	case resting:
+		g.resting--
+	}
+	p.state = ready
+	g.ready = append(g.ready, p)
+}
+
+// release ends the wait of a portion for all its requests. A request that no portion waits for is cancelled.
+func (g *gathering) release(p *portion) {
+	for _, x := range p.main {
+		g.leave(x)
+	}
+	for _, x := range p.late {
+		g.leave(x)
+	}
+	p.late, p.main = nil, nil
+}
+
+// leave ends the wait of a portion for one request.
+func (g *gathering) leave(x *part) {
+	if x.over {
+		return
+	}
+	x.over = true
+	c := x.call
+	if c.open--; c.open == 0 && c.awaited > 0 {
+		c.cancel()
+		g.finish(c)
+	}
+}
+
+// finish takes a call out of use. Its stream may still be open.
+func (g *gathering) finish(c *call) {
+	if c.isFinished {
+		return
+	}
+	c.isFinished = true
+	g.detach(c)
+	g.calls = slices.DeleteFunc(g.calls, func(other *call) bool { return other == c })
+	switch c.purpose {
+	case hedge, help:
+		g.fail.Hit("sidecar/hedge/after")
+	case second, again:
+		g.fail.Hit("sidecar/again/after")
+	}
+}
+
+// detach ends the watch of a call's loader.
+func (g *gathering) detach(c *call) {
+	g.watch.detach(c.watched)
+	c.watched = nil
+}
+
+// redirect follows a change of the directory.
+func (g *gathering) redirect() error {
+	g.dir.name(g.portions)
+	for _, p := range g.portions {
+		if p.state == resting {
+			g.makeReady(p)
+		}
+		if p.state != asking || p.main[0].call.purpose != ask {
+			continue
+		}
+		if p.using != p.main[0].member { // another loader is asked now
+			g.release(p)
+			g.makeReady(p)
+			continue
+		}
+		for _, x := range p.main {
+			if x.call.suspected != "" && p.spare != nil {
+				if err := g.ended(x, &judgedDead{x.call.suspected}); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// suspect follows the watcher's verdict on the loader of a call. Portions with a standby ask it. The others wait on.
+func (g *gathering) suspect(c *call) error {
+	c.suspected = g.watch.judged(c.watched)
+	g.dir.name(partsOf(c.parts))
+	for _, x := range slices.Clone(c.parts) {
+		if x.over {
+			continue
+		}
+		if x.of.spare == nil {
+			g.because(x.of, x.which, reason{
+				format: "a loader of source %s (shard %s): %s is %s", isTrouble: true,
+				more: []any{x.member.name, c.suspected},
+			})
+			continue
+		}
+		if err := g.ended(x, &judgedDead{c.suspected}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func partsOf(parts []*part) (out []*portion) {
+	for _, x := range parts {
+		out = append(out, x.of)
+	}
+	return out
+}
+
+// unmask continues with the portions whose rows are masked now.
+func (g *gathering) unmask() {
+	g.masks.Lock()
+	defer g.masks.Unlock()
+	g.masked = nil
+	for _, p := range g.portions {
+		if p.state == masking && !slices.ContainsFunc(p.lost, func(i int) bool {
+			return !g.masks.hides(p.key.source, &g.payload.plan.Assignments[i])
+		}) {
+			g.makeReady(p)
+		}
+	}
+	if g.masking > 0 {
+		g.masked = g.masks.changed
+	}
+}
+
+// arm sets the timer to the next time at which a reply is late or a try is due.
+func (g *gathering) arm() {
+	var next time.Time
+	earliest := func(t time.Time) {
+		if !t.IsZero() && (next.IsZero() || t.Before(next)) {
+			next = t
+		}
+	}
+	for _, c := range g.calls {
+		earliest(c.lateAt)
+	}
+	if g.resting > 0 {
+		for _, p := range g.portions {
+			if p.state == resting {
+				earliest(p.retry)
+			}
+		}
+	}
+	if next.IsZero() || g.timer != nil && !next.Before(g.timerAt) {
+		return // a timer that fires too early is set again
+	}
+	g.timer, g.timerAt = g.clock.After(max(next.Sub(g.clock.Now()), 1)), next
+}
+
+// wake handles late replies and due tries.
+func (g *gathering) wake(now time.Time) error {
+	for _, c := range slices.Clone(g.calls) {
+		if !c.lateAt.IsZero() && !now.Before(c.lateAt) {
+			c.lateAt = time.Time{}
+			g.askStandbys(c)
+		}
+	}
+	if g.resting > 0 {
+		for _, p := range g.portions {
+			if p.state == resting && !now.Before(p.retry) {
+				g.makeReady(p)
+			}
+		}
+	}
+	return nil
 }

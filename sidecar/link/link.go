@@ -8,13 +8,14 @@
 //   - directory and connections have the loaders; watcher judges their heartbeats.
 //   - masks and alerts hold the masks and alerts of the run.
 //   - waits holds the reasons of delays.
-//   - fetcher gets the tokens of a step.
+//   - suppliers fetch the tokens of steps; a gathering does it for one step.
 package link
 
 import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
@@ -63,7 +64,7 @@ type Link struct {
 	alerts   *alerts
 	dir      *directory
 	progress *progress
-	fetcher  *fetcher
+	fetcher  *suppliers
 }
 
 // New returns a link that is not connected before Run.
@@ -87,16 +88,17 @@ func New(cfg Config) *Link {
 	l.dir = &directory{
 		orchestrator: cfg.Orchestrator, fail: cfg.Fail, log: cfg.Log, up: l.up, conns: l.conns, watch: l.watch,
 		condition: newCondition(), stripes: map[string]uint32{}, routes: map[stripeKey]*route{},
+		paces: map[string]*pace{},
 	}
 	l.progress = &progress{
 		hosted: cfg.Ranks, fail: cfg.Fail, events: cfg.Events, up: l.up, condition: newCondition(),
 		plans: map[millrace.Step]*sidecar.StepPlan{},
 		calls: map[uint64]*pendingJoin{}, ranks: map[millrace.Rank]*position{},
 	}
-	l.fetcher = &fetcher{dump: cfg.Dump, log: cfg.Log, suppliers: &suppliers{
+	l.fetcher = &suppliers{
 		clock: cfg.Clock, fail: cfg.Fail, up: l.up, dir: l.dir, conns: l.conns, watch: l.watch,
-		masks: l.masks, waits: l.waits,
-	}}
+		masks: l.masks, waits: l.waits, dump: dump{cfg.Dump, cfg.Log},
+	}
 	return l
 }
 
@@ -289,4 +291,46 @@ func (l *Link) Fetch(ctx context.Context, plan *millrace.Plan, ranks []millrace.
 	}
 	l.cfg.Fail.Hit("sidecar/fetch/after")
 	return p, nil
+}
+
+// A condition is the lock of one type's state, with a way to wait for a change of that state.
+//
+// Locks nest in one direction: uplink, connections and watcher may be called with another lock held. Beside these, no
+// call holds two locks.
+type condition struct {
+	sync.Mutex
+	changed chan struct{} // closed and replaced at each change
+}
+
+func newCondition() condition { return condition{changed: make(chan struct{})} }
+
+// update changes the state under the lock and wakes all waiting calls.
+func (c *condition) update(change func()) {
+	c.Lock()
+	defer c.Unlock()
+	change()
+	c.wake()
+}
+
+// wake wakes all waiting calls. The caller holds the lock.
+func (c *condition) wake() {
+	close(c.changed)
+	c.changed = make(chan struct{})
+}
+
+// until blocks until isReached returns true or ctx ends. It calls isReached with the lock held.
+func (c *condition) until(ctx context.Context, isReached func() bool) error {
+	for {
+		c.Lock()
+		reached, changed := isReached(), c.changed
+		c.Unlock()
+		if reached {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }

@@ -26,7 +26,6 @@ type route struct {
 	standby  *member         // answers requests at any time, under a higher term; nil: there is none
 	switched *proto.Switched // reported to every orchestrator until its directory agrees
 	heard    uint64          // the highest term under which using has sent a row
-	pace     pace
 }
 
 // names returns the names of the loader and of the standby, for the event log.
@@ -79,7 +78,7 @@ func (r *route) follow(s *proto.LoaderStripe) {
 	}
 }
 
-// These values decide when a reply is late, and how many hedges a stripe's requests pay for.
+// These values decide when a reply is late, and how many hedges a loader's requests pay for.
 const (
 	paceWindow  = 64 // remembered replies
 	paceKnown   = 16 // before so many replies, none is late
@@ -89,14 +88,15 @@ const (
 	mostCredits = 5 * hedgeCost
 )
 
-// pace has the times to the first reply of a stripe's last requests, and the credits that pay for hedges.
+// pace has the times to the first reply of a loader's last requests, and the credits that pay for hedges.
 type pace struct {
 	took    []time.Duration // a ring of the newest, at most paceWindow
 	next    int
+	limit   time.Duration // the result of late
 	credits int
 }
 
-func newPace() pace { return pace{credits: hedgeCost} }
+func newPace() *pace { return &pace{credits: hedgeCost} }
 
 // note records the time to the first reply of a request.
 func (p *pace) note(d time.Duration) {
@@ -106,17 +106,15 @@ func (p *pace) note(d time.Duration) {
 		p.took[p.next] = d
 	}
 	p.next = (p.next + 1) % paceWindow
+	if len(p.took) >= paceKnown {
+		sorted := slices.Sorted(slices.Values(p.took))
+		p.limit = max(leastLate, timesLate*sorted[len(sorted)-2])
+	}
 }
 
 // late returns the time after which a reply is late: a multiple of the second longest time, which is about the 98th
 // percentile of the window. It returns 0 before paceKnown replies.
-func (p *pace) late() time.Duration {
-	if len(p.took) < paceKnown {
-		return 0
-	}
-	sorted := slices.Sorted(slices.Values(p.took))
-	return max(leastLate, timesLate*sorted[len(sorted)-2])
-}
+func (p *pace) late() time.Duration { return p.limit }
 
 // earn counts a request.
 func (p *pace) earn() { p.credits = min(p.credits+1, mostCredits) }

@@ -29,32 +29,27 @@ type waits struct {
 	mute         time.Time // the time of the first status call without answer; zero: the orchestrator answers
 }
 
-// wait is the reason of one fetch. The lock of its waits guards it.
+// wait is one fetch.
 type wait struct {
-	list  *waits
-	step  millrace.Step
-	since time.Time
-	text  string
+	step    millrace.Step
+	since   time.Time
+	explain func() string // returns the reason; safe for concurrent use
 }
 
-func (w *waits) newWait(step millrace.Step) *wait { return &wait{list: w, step: step} }
-
-// because sets the reason. The wait begins with the first reason after clear.
-func (x *wait) because(text string) {
-	x.list.mu.Lock()
-	defer x.list.mu.Unlock()
-	if _, waits := x.list.fetches[x]; !waits {
-		x.since = x.list.clock.Now()
-		x.list.fetches[x] = struct{}{}
-	}
-	x.text = text
+// begin notes that a fetch waits. The caller ends the wait with end.
+func (w *waits) begin(step millrace.Step, explain func() string) *wait {
+	x := &wait{step, w.clock.Now(), explain}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.fetches[x] = struct{}{}
+	return x
 }
 
-// clear ends the wait.
-func (x *wait) clear() {
-	x.list.mu.Lock()
-	defer x.list.mu.Unlock()
-	delete(x.list.fetches, x)
+// end ends the wait of a fetch.
+func (w *waits) end(x *wait) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.fetches, x)
 }
 
 // orchestratorSays sets the orchestrator's reason. "": the orchestrator waits for nothing.
@@ -71,25 +66,25 @@ func (w *waits) summary() string {
 	default: // probe is asking already
 	}
 	w.mu.Lock()
-	defer w.mu.Unlock()
 	var first *wait
 	for x := range w.fetches {
 		if first == nil || x.step < first.step || x.step == first.step && x.since.Before(first.since) {
 			first = x
 		}
 	}
+	mute, orchestrator, now := w.mute, w.orchestrator, w.clock.Now()
+	w.mu.Unlock()
 	var texts []string
-	now := w.clock.Now()
 	if first != nil {
-		texts = append(texts,
-			fmt.Sprintf("step %d waits for %s, since %.1f s", first.step, first.text, now.Sub(first.since).Seconds()))
+		text, since := first.explain(), now.Sub(first.since)
+		texts = append(texts, fmt.Sprintf("step %d waits for %s, since %.1f s", first.step, text, since.Seconds()))
 	}
-	if !w.mute.IsZero() {
+	if !mute.IsZero() {
 		texts = append(texts,
-			fmt.Sprintf("the orchestrator has not answered for %.1f s: is it stopped?", now.Sub(w.mute).Seconds()))
+			fmt.Sprintf("the orchestrator has not answered for %.1f s: is it stopped?", now.Sub(mute).Seconds()))
 	}
-	if w.orchestrator != "" {
-		texts = append(texts, w.orchestrator)
+	if orchestrator != "" {
+		texts = append(texts, orchestrator)
 	}
 	return strings.Join(texts, "; ")
 }

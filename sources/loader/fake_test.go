@@ -18,10 +18,12 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	pb "google.golang.org/protobuf/proto"
 
 	"millrace"
 	"millrace/internal/seam"
 	"millrace/internal/verify/sim/memnet"
+	"millrace/internal/wire"
 	"millrace/proto"
 	"millrace/sources"
 	"millrace/sources/order"
@@ -382,14 +384,42 @@ func (x *session) offers(term uint64, n int) (out []offered, end bool) {
 	return out, end
 }
 
-// fetched is the answer to a constructor: rows by index, and the number of replies.
+// fetched is the answer to a constructor: rows by number, and the replies.
 type fetched struct {
 	rows    map[uint32][]uint32
 	replies int
-	largest int // tokens of the largest reply of several rows
+	largest int           // bytes of the largest reply
+	failed  map[int]error // by part
+	last    bool
 }
 
-// fetch sends the request of a constructor.
+// take adds a reply.
+func (f *fetched) take(t *testing.T, r *proto.FetchReply, cut *uint32) {
+	t.Helper()
+	if f.last {
+		t.Fatal("a reply came after the last")
+	}
+	f.replies++
+	f.largest, f.last = max(f.largest, pb.Size(r)), r.Last
+	rest := r.Tokens
+	for k, row := range r.Row {
+		if f.rows[row] != nil && (*cut != row || k > 0) {
+			t.Fatalf("row %d came twice", row)
+		}
+		tokens := make([]uint32, r.Count[k])
+		copy(bytesOf(tokens), rest)
+		rest = rest[4*len(tokens):]
+		f.rows[row] = append(append([]uint32{}, f.rows[row]...), tokens...)
+	}
+	if *cut = ^uint32(0); r.Cut {
+		*cut = r.Row[len(r.Row)-1]
+	}
+	for _, x := range r.Failed {
+		f.failed[int(x.Part)] = wire.FromPartFailed(x)
+	}
+}
+
+// fetch sends the request of a constructor. The error is the stream's or that of the first part.
 func (w *world) fetch(req *proto.FetchRequest) (fetched, error) {
 	w.t.Helper()
 	conn, err := grpc.NewClient(
@@ -405,7 +435,7 @@ func (w *world) fetch(req *proto.FetchRequest) (fetched, error) {
 	defer conn.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	out := fetched{rows: map[uint32][]uint32{}}
+	out, cut := fetched{rows: map[uint32][]uint32{}, failed: map[int]error{}}, ^uint32(0)
 	stream, err := proto.NewLoaderClient(conn).Fetch(ctx, req)
 	if err != nil {
 		return out, err
@@ -413,11 +443,14 @@ func (w *world) fetch(req *proto.FetchRequest) (fetched, error) {
 	for {
 		reply, err := stream.Recv()
 		if err == io.EOF {
-			return out, nil
+			if !out.last {
+				w.t.Error("the stream ended without a last reply")
+			}
+			return out, out.failed[0]
 		}
 		if err != nil {
 			return out, err
 		}
-		out.take(w.t, reply.Arrow)
+		out.take(w.t, reply, &cut)
 	}
 }

@@ -1,7 +1,6 @@
 package loader
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/apache/arrow/go/v17/arrow/array"
-	"github.com/apache/arrow/go/v17/arrow/ipc"
 	pbuf "google.golang.org/protobuf/proto"
 
 	"millrace"
@@ -22,34 +19,6 @@ import (
 	"millrace/sources/feed"
 	"millrace/sources/order"
 )
-
-// take reads one reply with an Arrow reader.
-func (f *fetched) take(t *testing.T, raw []byte) {
-	t.Helper()
-	r, err := ipc.NewReader(bytes.NewReader(raw))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Release()
-	f.replies++
-	for r.Next() {
-		rows, lists := r.Record().Column(0).(*array.Uint32), r.Record().Column(1).(*array.List)
-		values := lists.ListValues().(*array.Uint32).Uint32Values()
-		for i := range rows.Len() {
-			from, to := lists.ValueOffsets(i)
-			if _, twice := f.rows[rows.Value(i)]; twice {
-				t.Fatalf("row %d came twice", rows.Value(i))
-			}
-			f.rows[rows.Value(i)] = slices.Clone(values[from:to])
-		}
-		if rows.Len() > 1 {
-			f.largest = max(f.largest, len(values))
-		}
-	}
-	if r.Err() != nil {
-		t.Fatal(r.Err())
-	}
-}
 
 // lengths returns n records of varied lengths.
 func lengths(n int) (out []string) {
@@ -102,7 +71,12 @@ func (w *world) direct(stripe order.Stripe, reqs []feed.Request) (offers []offer
 }
 
 func request(term uint64, reqs []feed.Request) *proto.FetchRequest {
-	m := &proto.FetchRequest{Fence: &proto.Fence{Stream: "train", Term: term}, Source: "web"}
+	return &proto.FetchRequest{Fence: &proto.Fence{Stream: "train"}, Part: []*proto.FetchPart{partOf(0, term, reqs)}}
+}
+
+// partOf asks one stripe of source web.
+func partOf(stripe uint32, term uint64, reqs []feed.Request) *proto.FetchPart {
+	m := &proto.FetchPart{Source: "web", Stripe: stripe, Term: term}
 	for _, r := range reqs {
 		m.Ordinal = append(m.Ordinal, uint64(r.Ordinal))
 		m.Offset, m.Length = append(m.Offset, r.Offset), append(m.Length, r.Length)
@@ -158,7 +132,7 @@ func TestALoaderOffersAndServesItsFeed(t *testing.T) {
 	}
 }
 
-// TestRepliesAreBounded: a reply has rows up to a bound; a longer row comes alone.
+// TestRepliesAreBounded: no reply comes near the 4 MiB of gRPC, however many and however long the rows are.
 func TestRepliesAreBounded(t *testing.T) {
 	lines := []string{"700000"}
 	for range 60 {
@@ -179,8 +153,8 @@ func TestRepliesAreBounded(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(f.rows, tokens) {
 		t.Fatalf("%v: %d rows of %d", err, len(f.rows), len(tokens))
 	}
-	if f.largest > replyTokens || f.replies < 4 || f.replies > 6 {
-		t.Errorf("%d replies, the largest of several rows has %d tokens", f.replies, f.largest)
+	if f.largest > 5*replyTokens || f.replies < 5 || f.replies > 9 {
+		t.Errorf("%d replies, the largest has %d bytes", f.replies, f.largest)
 	}
 }
 
@@ -193,9 +167,9 @@ func TestWrongFetchesAreRefused(t *testing.T) {
 	got, _ := x.offers(5, 61)
 	late := slices.IndexFunc(got, func(o offered) bool { return o.record == 60 })
 	good := []feed.Request{{Ordinal: 30, Length: 1}}
-	otherStripe := func(r *proto.FetchRequest) { r.Stripe = 1 }
-	otherSource := func(r *proto.FetchRequest) { r.Source = "code" }
-	noOffsets := func(r *proto.FetchRequest) { r.Offset = nil }
+	otherStripe := func(r *proto.FetchRequest) { r.Part[0].Stripe = 1 }
+	otherSource := func(r *proto.FetchRequest) { r.Part[0].Source = "code" }
+	noOffsets := func(r *proto.FetchRequest) { r.Part[0].Offset = nil }
 	long := []feed.Request{{Ordinal: 30, Length: 5000}}
 	beyond := []feed.Request{{Ordinal: 61, Length: 1}}
 	bad := []feed.Request{{Ordinal: millrace.Ordinal(late), Length: 7}}
@@ -393,5 +367,44 @@ func TestALoaderThatIsReplacedLeaves(t *testing.T) {
 	eventually(t, func() bool { _, open := <-x.events; return !open })
 	if err := w.left(); err != nil {
 		t.Fatalf("it ended with %v", err)
+	}
+}
+
+// TestAPartThatFailsDoesNotStopTheOthers: the reply has the rows of the other stripes, and the reason of each failed
+// part.
+func TestAPartThatFailsDoesNotStopTheOthers(t *testing.T) {
+	w := newWorld(t, lengths(400)...)
+	x := w.start()
+	x.open()
+	of := func(k uint32) order.Stripe { return order.Stripe{Index: k, Of: 3} }
+	req := &proto.FetchRequest{}
+	want := map[uint32][]uint32{}
+	for k := range uint32(3) {
+		x.read(of(k), 5+uint64(k), 0, 1000)
+		offers, _ := w.direct(of(k), nil)
+		x.offers(5+uint64(k), len(offers))
+		reqs := requestsFrom(offers, 0)
+		_, tokens := w.direct(of(k), reqs)
+		term := 5 + uint64(k)
+		if k == 1 {
+			term = 99
+		}
+		rows := 0
+		for _, part := range req.Part {
+			rows += len(part.Ordinal)
+		}
+		for i, row := range tokens {
+			if k != 1 {
+				want[uint32(rows)+i] = row
+			}
+		}
+		req.Part = append(req.Part, partOf(k, term, reqs))
+	}
+	f, err := w.fetch(req)
+	if err != nil || !reflect.DeepEqual(f.rows, want) {
+		t.Errorf("%v: %d rows, want %d equal ones", err, len(f.rows), len(want))
+	}
+	if len(f.failed) != 1 || !errors.Is(f.failed[1], millrace.ErrFenced) {
+		t.Errorf("failed: %v", f.failed)
 	}
 }

@@ -124,7 +124,7 @@ func TestStripesOfOneSourceAreReadSideBySide(t *testing.T) {
 	theirs, _ := w.direct(two, nil)
 	reqs := requestsFrom(theirs, 300)
 	req := request(6, reqs)
-	req.Stripe = 1
+	req.Part[0].Stripe = 1
 	if f, err := w.fetch(req); err != nil || len(f.rows) != len(reqs) {
 		t.Errorf("stripe 1: %v, %d rows", err, len(f.rows))
 	}

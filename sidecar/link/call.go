@@ -1,0 +1,237 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sort"
+	"time"
+	"unsafe"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"millrace"
+	"millrace/internal/wire"
+	"millrace/proto"
+)
+
+// These bound a request, so that neither it nor its rows grow with the step. gRPC refuses messages of 4 MiB.
+const (
+	callBytes  = 512 << 10 // encoded
+	callTokens = 1 << 20   // a longer row has a request of its own
+)
+
+// purpose is the purpose of a request.
+type purpose uint8
+
+const (
+	ask    purpose = iota
+	hedge          // the loader is late: ask the standby as well
+	help           // the loader has a fault of its own: ask the standby
+	second         // ask the standby to read and decode the documents again
+	again          // ask the loader for that
+)
+
+// isHedge reports whether the request goes to a standby.
+func (p purpose) isHedge() bool { return p == hedge || p == help || p == second }
+
+// isAgain reports whether the loader has to read and decode the documents a second time.
+func (p purpose) isAgain() bool { return p == second || p == again }
+
+// call is one request to a loader, for rows of any number of portions. The gathering's loop owns it.
+type call struct {
+	to      *member // of one of its parts; the process is the same for all
+	purpose purpose
+	parts   []*part
+	req     *proto.FetchRequest
+	bytes   int      // of req, at most
+	index   []int    // by row: the assignment
+	at      []int    // by row: where its tokens begin in tokens; -1: the row has come
+	tokens  []uint32 // room for all rows
+	size    int      // tokens that the rows need
+
+	cut     int // the row that the next reply continues; -1: none
+	filled  int // tokens of cut that have come
+	awaited int // rows that have not come from this loader
+	open    int // parts that are not over
+
+	cancel     context.CancelFunc
+	watched    *watched
+	began      time.Time
+	isAnswered bool
+	isFinished bool      // the loader has sent everything, or the request is cancelled
+	suspected  string    // the watcher's verdict
+	lateAt     time.Time // when the next reply is late; zero: never
+}
+
+// part is the share of a portion in a call.
+type part struct {
+	of     *portion
+	call   *call
+	member *member
+	which  []int // assignments
+	first  int   // number of its first row
+	over   bool  // the portion does not wait for it any more
+	heard  bool  // rows have come
+}
+
+// fits reports whether a call has room for one more row of a part. A call always has room for its first row.
+func (c *call) fits(bytes, tokens int) bool {
+	return len(c.index) == 0 || c.bytes+bytes <= callBytes && c.size+tokens <= callTokens
+}
+
+// add adds a row to the last part.
+func (c *call) add(i int, a *millrace.Assignment, bytes int) {
+	x, to := c.parts[len(c.parts)-1], c.req.Part[len(c.parts)-1]
+	x.which = append(x.which, i)
+	to.Ordinal = append(to.Ordinal, uint64(a.Ordinal))
+	to.Offset = append(to.Offset, a.Offset)
+	to.Length = append(to.Length, a.Length)
+	c.index, c.at = append(c.index, i), append(c.at, c.size)
+	c.size += int(a.Length) + 1 // a loader may have one token more than planned
+	c.bytes += bytes
+	c.awaited++
+}
+
+// begin adds a part.
+func (c *call) begin(p *portion, m *member) *part {
+	x := &part{of: p, call: c, member: m, first: len(c.index)}
+	c.parts = append(c.parts, x)
+	c.req.Part = append(c.req.Part, &proto.FetchPart{Source: p.key.source, Stripe: p.key.stripe, Term: m.term})
+	c.bytes += partBytes(p)
+	c.open++
+	return x
+}
+
+// partBytes bounds the encoded size of a part without rows.
+func partBytes(p *portion) int { return len(p.key.source) + 48 }
+
+// rowBytes returns the encoded size of a row.
+func rowBytes(a *millrace.Assignment) int {
+	return protowire.SizeVarint(uint64(a.Ordinal)) + protowire.SizeVarint(uint64(a.Offset)) +
+		protowire.SizeVarint(uint64(a.Length))
+}
+
+// partOf returns the part of a row.
+func (c *call) partOf(row int) *part {
+	return c.parts[sort.Search(len(c.parts), func(k int) bool { return c.parts[k].first > row })-1]
+}
+
+// take gives each complete row of a reply to keep, which may retain the tokens. It refuses a row that was not requested
+// and a row of another length. Such an error is final.
+func (c *call) take(plan *millrace.Plan, r *proto.FetchReply, keep func(x *part, i int, tokens []uint32) error) error {
+	if len(r.Row) != len(r.Count) || len(r.Tokens)%4 != 0 {
+		return millrace.Errorf(millrace.ErrMismatch, "%d rows, %d counts and %d bytes", len(r.Row), len(r.Count),
+			len(r.Tokens))
+	}
+	rest := r.Tokens
+	for k, row := range r.Row {
+		if uint64(row) >= uint64(len(c.index)) || c.cut >= 0 && int(row) != c.cut {
+			return millrace.Errorf(millrace.ErrMismatch, "row %d of %d", row, len(c.index))
+		}
+		a, n := &plan.Assignments[c.index[row]], 4*uint64(r.Count[k])
+		if n > uint64(len(rest)) {
+			return millrace.Errorf(millrace.ErrMismatch, "%d tokens of row %d in %d bytes", r.Count[k], row, len(rest))
+		}
+		want, got := planned(a), c.filled+int(r.Count[k])
+		isCut := r.Cut && k == len(r.Row)-1
+		if got > want || got < want && !isCut {
+			return millrace.Errorf(millrace.ErrMismatch,
+				"%d tokens came for source %d, ordinal %d, offset %d; the plan has %d", got, a.Source, a.Ordinal,
+				a.Offset, want)
+		}
+		begin := c.at[row]
+		if begin < 0 {
+			return millrace.Errorf(millrace.ErrMismatch, "row %d came twice", row)
+		}
+		copy(bytesOf(c.tokens[begin+c.filled:begin+want]), rest[:n])
+		rest = rest[n:]
+		if c.cut, c.filled = -1, 0; isCut {
+			c.cut, c.filled = int(row), got
+			continue
+		}
+		c.at[row] = -1
+		c.awaited--
+		if err := keep(c.partOf(int(row)), c.index[row], c.tokens[begin:begin+want:begin+want]); err != nil {
+			return err
+		}
+	}
+	if len(rest) > 0 {
+		return millrace.Errorf(millrace.ErrMismatch, "%d bytes after the last row", len(rest))
+	}
+	return nil
+}
+
+// bytesOf returns the memory of tokens. The machine is little-endian, as the messages are.
+func bytesOf(tokens []uint32) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(tokens))), 4*len(tokens))
+}
+
+// heardOf is a message of a call: a reply, the end of its stream, or the watcher's verdict.
+type heardOf struct {
+	call   *call
+	reply  *proto.FetchReply
+	err    error // of the stream; io.EOF: it is complete
+	silent bool
+}
+
+// receive asks the loader and posts its replies, then the end of the stream. It returns early if ctx ends.
+func (g *gathering) receive(ctx context.Context, c *call) {
+	post := func(h heardOf) bool {
+		select {
+		case g.heard <- h:
+			return true
+		case <-ctx.Done():
+			return false
+		}
+	}
+	stream, err := g.openStream(ctx, c)
+	for err == nil {
+		var r *proto.FetchReply
+		if r, err = stream.Recv(); err == nil && !post(heardOf{call: c, reply: r}) {
+			return
+		}
+	}
+	if status.Code(err) == codes.ResourceExhausted {
+		err = millrace.Errorf(millrace.ErrInvalid,
+			"step %d, request of %d segments to %s: a message is larger than the receiver takes; report it: %v",
+			c.req.Step, len(c.index), c.to.name, err)
+	} else if !errors.Is(err, io.EOF) {
+		err = wire.FromStatus(err)
+	}
+	post(heardOf{call: c, err: err})
+}
+
+// listen posts the watcher's verdict on the loader of a call.
+func (g *gathering) listen(ctx context.Context, c *call, silent <-chan struct{}) {
+	select {
+	case <-silent:
+	case <-ctx.Done():
+		return
+	}
+	select {
+	case g.heard <- heardOf{call: c, silent: true}:
+	case <-ctx.Done():
+	}
+}
+
+func (g *gathering) openStream(ctx context.Context, c *call) (proto.Loader_FetchClient, error) {
+	conn, err := g.conns.dial(c.to.address)
+	if err != nil {
+		return nil, err
+	}
+	return proto.NewLoaderClient(conn).Fetch(ctx, c.req)
+}
+
+// leftOut returns the error of a loader that has sent everything, but not a part.
+func (x *part) leftOut(p *payload) error {
+	for _, i := range x.which {
+		if p.tokens[i] == nil {
+			return fmt.Errorf("it left out a requested row (ordinal %d)", p.plan.Assignments[i].Ordinal)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,111 @@
+package loader
+
+import (
+	"sync"
+	"time"
+	"unsafe"
+
+	"millrace/internal/seam"
+	"millrace/internal/wire"
+	"millrace/proto"
+)
+
+const (
+	replyTokens = 256 << 10        // of one reply, at most: 1 MiB of payload
+	firstTokens = 16 << 10         // room of a new message; it grows
+	replyRows   = 64 << 10         // of one reply, at most: 640 KiB of numbers and counts
+	replyHeld   = time.Millisecond // the longest that a row waits for others that are still being made
+)
+
+// reply gathers the rows of all parts of a request into messages. It is safe for concurrent use.
+type reply struct {
+	first []uint32 // by part: the number of its first row
+	clock seam.Clock
+	send  func(*proto.FetchReply) error
+
+	mu   sync.Mutex
+	sent time.Time         // of the last message, or of the start
+	next *proto.FetchReply // being gathered; a sent message has its own memory
+	left uint64            // tokens of the request that have not come, at most
+}
+
+func newReply(req *proto.FetchRequest, clock seam.Clock, send func(*proto.FetchReply) error) *reply {
+	r := &reply{
+		first: make([]uint32, len(req.Part)), clock: clock, send: send, sent: clock.Now(), next: &proto.FetchReply{},
+	}
+	rows := uint32(0)
+	for k, part := range req.Part {
+		r.first[k] = rows
+		rows += uint32(len(part.Ordinal))
+		for _, n := range part.Length {
+			r.left += uint64(n) + 1 // a row may have one token more
+		}
+	}
+	return r
+}
+
+// add adds a row of a part. It copies the tokens.
+func (r *reply) add(part, i int, tokens []uint32) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	row := r.first[part] + uint32(i)
+	if held := len(r.next.Tokens) / 4; held > 0 && held+len(tokens) > replyTokens {
+		if err := r.flush(); err != nil {
+			return err
+		}
+	}
+	for len(tokens) > replyTokens {
+		r.put(row, tokens[:replyTokens])
+		r.next.Cut = true
+		if err := r.flush(); err != nil {
+			return err
+		}
+		tokens = tokens[replyTokens:]
+	}
+	r.put(row, tokens)
+	if len(r.next.Row) < replyRows && r.clock.Now().Sub(r.sent) < replyHeld {
+		return nil
+	}
+	return r.flush() // the next row may take as long
+}
+
+// put adds tokens of a row to the message; mu is held.
+func (r *reply) put(row uint32, tokens []uint32) {
+	m := r.next
+	if m.Tokens == nil {
+		m.Tokens = make([]byte, 0, 4*min(r.left, firstTokens))
+	}
+	m.Row, m.Count = append(m.Row, row), append(m.Count, uint32(len(tokens)))
+	m.Tokens = append(m.Tokens, bytesOf(tokens)...)
+	r.left -= min(r.left, uint64(len(tokens)))
+}
+
+// fail adds the reason why rows of a part are missing, and sends it at once.
+func (r *reply) fail(part int, err error) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.next.Failed = append(r.next.Failed, wire.PartFailed(part, err))
+	return r.flush()
+}
+
+// finish sends the rest.
+func (r *reply) finish() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.next.Last = true
+	return r.flush()
+}
+
+// flush sends the message; mu is held.
+func (r *reply) flush() error {
+	m := r.next
+	r.next = &proto.FetchReply{}
+	err := r.send(m)
+	r.sent = r.clock.Now()
+	return err
+}
+
+// bytesOf returns the memory of tokens. The machine is little-endian, as the messages are.
+func bytesOf(tokens []uint32) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(tokens))), 4*len(tokens))
+}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import hashlib
+import itertools
 import json
 import os
 import subprocess
@@ -241,10 +242,46 @@ def test_auto_uses_torch_if_it_is_imported(house, monkeypatch):
     monkeypatch.setitem(
         sys.modules, "torch", types.SimpleNamespace(from_numpy=lambda a: wrapped.append(a) or memoryview(a))
     )
-    assert isinstance(next(auto)["tokens"], memoryview) and len(wrapped) == 5
+    batch = next(auto)
+    assert isinstance(batch["tokens"], memoryview) and len(wrapped) == 1
+    assert all(isinstance(tensor, memoryview) for tensor in batch.values()) and len(wrapped) == 5
     auto.close()
     plain = millrace.connect(house.path(), tensors="numpy", start="latest")
     assert isinstance(next(plain)["tokens"], np.ndarray)
+
+
+def test_tensors_are_made_once_in_order(house):
+    """A batch makes a tensor when it is asked for, and returns the same one from then on."""
+    house.start(*SHAPE)
+    first, second = itertools.islice(millrace.connect(house.path(), tensors="numpy"), 2)
+    mask = first["loss_mask"]
+    assert list(first) == list(second) == list(dict(second)) and len(first) == 5
+    assert first["loss_mask"] is mask and dict(first)["loss_mask"] is mask
+    with pytest.raises(KeyError, match="images"):
+        first["images"]
+    assert first.get("images") is None and "images" not in first
+
+
+def test_a_batch_costs_few_calls(house):
+    """The trainer's CPU time for a batch that is ready follows the number of calls, which load does not change."""
+    house.start("--microbatches", "16", "--rows", "2", "--length", "64")
+    loader = millrace.connect(house.path(), tensors="numpy")
+    batch = next(loader)
+    calls = []
+
+    def count(frame, event, of):
+        calls.append(getattr(of, "__name__", frame.f_code.co_name) if event in ("call", "c_call") else None)
+
+    for _ in range(9):
+        sys.setprofile(count)
+        fresh = next(loader)
+        array = fresh["tokens"]
+        batch = fresh  # releases the batch before
+        sys.setprofile(None)
+        made = [name for name in calls if name is not None]
+        assert array.size == 128 and batch.microbatch > 0
+        assert len(made) <= 50 and made.count("recvmsg_into") == made.count("send") == 1, repr(made)
+        calls.clear()
 
 
 def test_errors_of_the_start(house, at_once):

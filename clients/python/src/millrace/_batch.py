@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import weakref
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple, Union
+from typing import Any, Callable, Collection, Dict, Iterable, Iterator, List, Mapping, Optional, Protocol, Tuple, Union
 
 import numpy as np
 
@@ -13,6 +13,18 @@ from ._metadata import Metadata, Shapes
 from ._segments import Segment, Slice
 
 Tensors = Union[Mapping[str, Any], Iterable[Tuple[str, Any]]]
+
+
+class Source(Protocol):
+    """The frame of a batch, or a copy of it."""
+
+    def names(self) -> Collection[str]: ...
+
+    def tensor(self, name: str) -> Any:
+        """Return a view. Raises KeyError for another name."""
+
+    def metadata(self) -> Metadata: ...
+
 
 LOST = (
     "this Batch has no {name}: a framework has rebuilt it from a plain mapping, without its metadata. Read {name} from "
@@ -41,18 +53,37 @@ class Batch(Mapping[str, Any]):
     framework rebuilds a batch from a plain mapping, and all tensors belong to one living batch, the new batch has its
     metadata. Otherwise reading the metadata raises AttributeError."""
 
-    __slots__ = ("_tensors", "_metadata", "__weakref__")
+    # A batch of the loader makes its tensors and its metadata from its frame when they are asked for.
+    __slots__ = ("_made", "_frame", "_known_metadata", "__weakref__")
 
     def __init__(self, tensors: Tensors = ()) -> None:
-        self._tensors: Dict[str, Any] = dict(tensors)
-        self._metadata: Optional[Metadata] = tensors._metadata if isinstance(tensors, Batch) else None
-        if self._metadata is None:
-            self._metadata = _find_metadata(self._tensors)
+        self._made: Dict[str, Any] = dict(tensors)
+        self._frame: Optional[Source] = None
+        self._known_metadata: Optional[Metadata] = (
+            tensors._metadata if isinstance(tensors, Batch) else _find_metadata(self._made)
+        )
+
+    @property
+    def _tensors(self) -> Dict[str, Any]:
+        if self._frame is not None and len(self._made) < len(self._frame.names()):
+            self._made = {name: self[name] for name in self._frame.names()}
+        return self._made
+
+    @property
+    def _metadata(self) -> Optional[Metadata]:
+        if self._known_metadata is None and self._frame is not None:
+            self._known_metadata = self._frame.metadata()
+        return self._known_metadata
 
     # The mapping.
 
     def __getitem__(self, name: str) -> Any:
-        return self._tensors[name]
+        tensor = self._made.get(name)
+        if tensor is None:
+            if self._frame is None:
+                raise KeyError(name)
+            tensor = self._made[name] = self._frame.tensor(name)
+        return tensor
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._tensors)
@@ -181,33 +212,60 @@ class Batch(Mapping[str, Any]):
         return _make, (self._tensors, self._metadata)
 
 
-def make_batch(tensors: Dict[str, Any], metadata: Metadata) -> Batch:
-    """Make the batch that the loader returns. The batch keeps `tensors`."""
-    return _make(tensors, metadata)
-
-
-def _make(tensors: Dict[str, Any], metadata: Optional[Metadata]) -> Batch:
-    batch = Batch.__new__(Batch)
-    batch._tensors, batch._metadata = tensors, metadata
-    if metadata is not None:
-        for value in tensors.values():
-            address = _address(value)
-            if address is not None:
-                _alive[address] = batch
-            break  # one tensor is enough to find the batch
+def make_batch(frame: Source, address: Optional[int]) -> Batch:
+    """Make the batch that the loader returns. `address` is that of the frame's first tensor; None for a copy."""
+    batch = _new(Batch)
+    batch._made, batch._frame, batch._known_metadata = {}, frame, None
+    if address is None:
+        _note(batch)
+        return batch
+    if len(_in_frames) >= MOST_FRAMES:
+        for old in [at for at, alive in _in_frames.items() if alive() is None]:
+            del _in_frames[old]
+    _in_frames[address] = _ref(batch)
     return batch
 
 
+def _make(tensors: Dict[str, Any], metadata: Optional[Metadata]) -> Batch:
+    batch = _new(Batch)
+    batch._made, batch._frame, batch._known_metadata = tensors, None, metadata
+    if metadata is not None:
+        _note(batch)
+    return batch
+
+
+def _note(batch: Batch) -> None:
+    """Note a batch under the address of its first tensor. One tensor is enough to find the batch."""
+    for value in batch._tensors.values():
+        address = _address(value)
+        if address is not None:
+            _alive[address] = batch
+        break
+
+
+_new = Batch.__new__
+_ref = weakref.ref
+
 # Living batches with metadata, by the address of their first tensor. A living batch keeps its memory: a tensor with the
-# same address and shape has the same data.
+# same address and shape has the same data. The loader's own batches use the addresses of frames again and again, so
+# that a plain dict with a few entries of dead batches serves them.
 _alive: "weakref.WeakValueDictionary[int, Batch]" = weakref.WeakValueDictionary()
+_in_frames: "Dict[int, weakref.ref[Batch]]" = {}
+MOST_FRAMES = 256  # entries, until the dead ones are removed
+
+
+def _living(address: Optional[int]) -> Optional[Batch]:
+    if address is None:
+        return None
+    alive = _in_frames.get(address)
+    return (alive() if alive is not None else None) or _alive.get(address)
 
 
 def _find_metadata(tensors: Mapping[str, Any]) -> Optional[Metadata]:
     """Find the metadata of the one living batch that all the tensors belong to. Their names may differ."""
     places = [(_address(value), _shape(value)) for value in tensors.values()]
     for address, _ in places:
-        batch = _alive.get(address) if address is not None else None
+        batch = _living(address)
         if batch is not None:
             known = {(_address(value), _shape(value)) for value in batch._tensors.values()}
             return batch._metadata if known.issuperset(places) else None

@@ -9,8 +9,9 @@ import mmap
 import os
 import socket
 import struct
+import sys
 import weakref
-from typing import Any, Deque, Dict, Optional, Set, Tuple
+from typing import Any, Callable, Deque, Dict, Optional, Tuple
 
 import numpy as np
 
@@ -27,8 +28,9 @@ _ANCILLARY = socket.CMSG_SPACE(array.array("i").itemsize)
 _RECEIVE = socket.MSG_CMSG_CLOEXEC
 _RELEASE = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
 
-Lease = Tuple[int, int, int]  # ring, frame, generation
-Message = Tuple[wire.Header, memoryview]
+_UINT8 = np.dtype(np.uint8)
+
+Message = Tuple[wire.Header, bytes]
 
 
 class Ring:
@@ -38,7 +40,20 @@ class Ring:
         self.number = number
         self.frames = frames
         self.memory = mmap.mmap(fd, size, flags=mmap.MAP_SHARED | MAP_POPULATE)
-        self.leased: Set[Lease] = set()
+        self.address = int(np.frombuffer(self.memory, np.uint8, 1).__array_interface__["data"][0])
+        self.leased: Dict[int, Lease] = {}  # by frame
+
+
+class Lease(weakref.ref):  # type: ignore[type-arg]
+    """A frame's use, as a weak reference to the array over its bytes. The frame is released when the array's last view
+    is gone. `weakref.finalize` does the same, at several times the cost."""
+
+    __slots__ = ("connection", "ring", "frame", "generation")
+
+    connection: "Connection"
+    ring: Ring
+    frame: int
+    generation: int
 
 
 class Connection:
@@ -52,6 +67,7 @@ class Connection:
         self.deaf = False  # the sidecar takes no more messages; its earlier messages can still be read
         self._rest: Deque[Message] = collections.deque()  # unread messages of a stream that has ended, in order
         self._buffer = bytearray(wire.HEADER.size + wire.MAX_BODY)
+        self._buffers = (self._buffer,)
         self._view = memoryview(self._buffer)
         self.sock = dial(path)
         self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER)
@@ -102,22 +118,21 @@ class Connection:
         """Read the rest of a stream that has ended. Return whether the sidecar sent LEAVING."""
         try:
             while (message := self._receive()) is not None:
-                header, body = message
-                self._rest.append((header, memoryview(bytes(body))))
-                self.left = self.left or header.kind == wire.LEAVING
+                self._rest.append(message)
+                self.left = self.left or message[0].kind == wire.LEAVING
         except Lost:
             pass
         return self.left
 
     def receive(self) -> Optional[Message]:
-        """Return the next message, or None if none came in time. Its body is valid until the next call."""
+        """Return the next message, or None if none came in time."""
         return self._rest.popleft() if self._rest else self._receive()
 
     def _receive(self) -> Optional[Message]:
-        whole = bytearray()
+        whole = b""
         while True:
             try:
-                n, ancillary, _, _ = self.sock.recvmsg_into((self._buffer,), _ANCILLARY, _RECEIVE)
+                n, ancillary, _, _ = self.sock.recvmsg_into(self._buffers, _ANCILLARY, _RECEIVE)
             except BlockingIOError:
                 if whole:
                     continue
@@ -126,8 +141,8 @@ class Connection:
                 raise Lost(f"receive: {e}") from e
             if n < wire.HEADER.size:
                 raise Lost("the sidecar hung up")
-            header = wire.Header._make(wire.HEADER.unpack_from(self._buffer))
-            body = self._view[wire.HEADER.size : n]
+            header = wire.read_header(self._buffer)
+            body = bytes(self._view[wire.HEADER.size : n])
             if header.magic != wire.MAGIC or header.version != wire.VERSION:
                 raise RunError(
                     f"the sidecar speaks protocol {header.version}, this client {wire.VERSION}: "
@@ -137,13 +152,13 @@ class Connection:
                 whole += body
                 if header.flags & wire.MORE:
                     continue
-                body = memoryview(whole)
+                body = whole
             if header.kind == wire.RING:
                 self._map(header, body, ancillary)
                 continue
             return header, body
 
-    def _map(self, header: wire.Header, body: memoryview, ancillary: Any) -> None:
+    def _map(self, header: wire.Header, body: bytes, ancillary: Any) -> None:
         fds = array.array("i")
         for level, kind, content in ancillary:
             if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
@@ -158,17 +173,17 @@ class Connection:
         finally:
             os.close(fds[0])
 
-    def lease(self, header: wire.Header, offset: int, length: int) -> "np.ndarray[Any, Any]":
-        """Return the frame's bytes as an array (uint8). The frame is released when the array's last view is gone."""
+    def lease(self, header: wire.Header, offset: int, length: int) -> "Tuple[np.ndarray[Any, Any], Ring]":
+        """Return the frame's bytes as an array (uint8), and its ring."""
         ring = self.ring
         if ring is None or ring.number != header.ring:
             raise Lost("a batch came in a ring that was not announced")
-        root = np.frombuffer(ring.memory, np.uint8, length, offset)
-        lease = (header.ring, header.frame, header.generation)
-        ring.leased.add(lease)
-        # Not at exit: the sidecar takes all frames back when this process ends.
-        weakref.finalize(root, give_back, self, ring, lease).atexit = False
-        return root
+        # The base is no array, so NumPy lets views of `root` keep `root`, not the array below it.
+        root: np.ndarray[Any, Any] = np.ndarray((length,), _UINT8, ring.memory, offset)
+        lease = Lease(root, give_back)
+        lease.connection, lease.ring, lease.frame, lease.generation = self, ring, header.frame, header.generation
+        ring.leased[lease.frame] = lease
+        return root, ring
 
     def flush(self) -> None:
         """Send the releases that the socket did not take before."""
@@ -185,8 +200,7 @@ class Connection:
                 raise Lost(f"send: {e}") from e
 
     def _release(self, lease: Lease) -> None:
-        ring, frame, generation = lease
-        self.sock.send(wire.pack(wire.RELEASE, ring=ring, frame=frame, generation=generation), _RELEASE)
+        self.sock.send(wire.release(lease.ring.number, lease.frame, lease.generation), _RELEASE)
 
     def close(self) -> None:
         """End the connection, also for forked children that share the socket. Arrays stay valid."""
@@ -198,12 +212,16 @@ class Connection:
         self.sock.close()
 
 
-def give_back(connection: Connection, ring: Ring, lease: Lease) -> None:
+def give_back(
+    lease: Lease, getpid: Callable[[], int] = os.getpid, ending: Callable[[], bool] = sys.is_finalizing
+) -> None:
     """Release a frame. This function runs inside the garbage collector and on any thread: it takes no lock and never
-    blocks or raises. In a forked child it does nothing, because the frame belongs to the parent."""
-    if os.getpid() != connection.pid:
+    blocks or raises. In a forked child it does nothing, because the frame belongs to the parent. When the interpreter
+    ends it does nothing, because the sidecar takes all frames back; the globals of this module may be gone by then."""
+    connection = lease.connection
+    if ending() or getpid() != connection.pid:
         return
-    ring.leased.discard(lease)
+    lease.ring.leased.pop(lease.frame, None)
     try:
         connection._release(lease)
     except OSError:

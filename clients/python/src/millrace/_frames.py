@@ -5,19 +5,78 @@ from __future__ import annotations
 import gc
 import sys
 import warnings
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, Collection, Optional, Tuple
 
 import numpy as np
 
 from . import _wire as wire
 from ._batch import Batch, make_batch
-from ._connection import Connection
-from ._errors import Lost
+from ._connection import Connection, Ring
 from ._metadata import Metadata
 from ._pytrees import register_trees
 from ._state import State
 
-Table = List[Tuple[str, "np.dtype[Any]", Tuple[int, ...], int]]  # name, dtype, shape, offset in the frame
+_TABLE = wire.BATCH_FIXED.size  # where the tensor table begins in the body
+
+
+class Layout:
+    """The tensors of a batch: a parsed tensor table. The steps of a stage have equal tables."""
+
+    def __init__(self, text: bytes) -> None:
+        self.text = text
+        # by name: shape, dtype, and offset in the frame
+        self.table: Dict[str, Tuple[Tuple[int, ...], np.dtype[Any], int]] = {}
+        for name, dtype, dims, _, *rest in wire.TENSOR.iter_unpack(text):
+            kind = np.dtype(dtype.rstrip(b"\0").decode())
+            self.table[name.rstrip(b"\0").decode()] = (tuple(rest[:dims]), kind, rest[4])
+        self.shapes = {name: (shape, dtype) for name, (shape, dtype, _) in self.table.items()}
+        self.first = next((at for _, _, at in self.table.values()), 0)  # offset of the first tensor
+
+
+class Frame:
+    """The memory of one batch, and the content of its BATCH message. It makes tensors and metadata on demand: a trainer
+    pays for the parts that it uses."""
+
+    __slots__ = ("_root", "_layout", "_from_numpy", "_header", "_body", "_state", "_source")
+
+    def __init__(
+        self, root: "np.ndarray[Any, Any]", layout: Layout, from_numpy: Optional[Callable[[Any], Any]],
+        header: wire.Header, body: bytes, state: State, source: Optional[int],
+    ) -> None:  # fmt: skip
+        self._root = root
+        self._layout = layout
+        self._from_numpy = from_numpy
+        self._header = header
+        self._body = body
+        self._state = state
+        self._source = source
+
+    def names(self) -> Collection[str]:
+        return () if self._header.flags & wire.ABSENT else self._layout.table
+
+    def tensor(self, name: str) -> Any:
+        """Return a view of the frame. Raises KeyError for a name that the batch does not have."""
+        if self._header.flags & wire.ABSENT:
+            raise KeyError(name)
+        shape, dtype, at = self._layout.table[name]
+        array: np.ndarray[Any, Any] = np.ndarray(shape, dtype, self._root, at)
+        return array if self._from_numpy is None else self._from_numpy(array)
+
+    def metadata(self) -> Metadata:
+        header, body = self._header, self._body
+        _, _, lineage_at, lineage_length, *_ = wire.BATCH_FIXED.unpack_from(body)
+        loss, step_loss = wire.BATCH_LOSS.unpack_from(body, _TABLE + len(self._layout.text))
+        return Metadata(
+            step=header.step,
+            microbatch=header.microbatch,
+            num_microbatches=header.microbatches,
+            loss_tokens=loss,
+            step_loss_tokens=step_loss,
+            shapes=self._layout.shapes,
+            broadcast_source=self._source if header.flags & wire.ABSENT else None,
+            state=self._state,
+            lineage=self._root[lineage_at : lineage_at + lineage_length],
+        )
 
 
 class Frames:
@@ -26,68 +85,49 @@ class Frames:
     def __init__(self, tensors: str) -> None:
         self.batches = self.bytes = self.copied = 0
         self._tensors = tensors
-        self._text = b""  # the last parsed tensor table; the steps of a stage have equal tables
-        self._table: Table = []
-        self._shapes: Dict[str, Tuple[Tuple[int, ...], "np.dtype[Any]"]] = {}
+        self._layout = Layout(b"")
         self._collect = Backoff()
         self._warned = False
 
     def read(
-        self, conn: Connection, header: wire.Header, body: memoryview, before: State, source: Optional[int]
+        self, conn: Connection, header: wire.Header, body: bytes, before: State, source: Optional[int]
     ) -> Tuple[Batch, State]:
         """Return a microbatch and the state after it. `before` is the state after the previous batch. `source` is the
         rank that broadcasts the tensors, if this rank has none."""
-        offset, length, *fixed, placement, count, _ = wire.BATCH_FIXED.unpack_from(body)
-        lineage_at, lineage_length, state_at, state_length = fixed
-        root = self._root(conn, header, offset, length)
-        ends = wire.BATCH_FIXED.size + count * wire.TENSOR.size
-        self._parse(body[wire.BATCH_FIXED.size : ends])
-        absent = bool(header.flags & wire.ABSENT)
-        state = _after(header, before.text, root[state_at : state_at + state_length].tobytes(), placement)
-        loss, step_loss = wire.BATCH_LOSS.unpack_from(body, ends)
-        metadata = Metadata(
-            step=header.step,
-            microbatch=header.microbatch,
-            num_microbatches=header.microbatches,
-            loss_tokens=loss,
-            step_loss_tokens=step_loss,
-            shapes=self._shapes,
-            broadcast_source=source if absent else None,
-            state=state,
-            lineage=root[lineage_at : lineage_at + lineage_length],
-        )
+        offset, length, _, _, state_at, state_length, placement, count, _ = wire.BATCH_FIXED.unpack_from(body)
+        root, ring = conn.lease(header, offset, length)
+        layout = self._layout
+        if len(layout.text) != count * wire.TENSOR.size or not body.startswith(layout.text, _TABLE):
+            layout = self._layout = Layout(body[_TABLE : _TABLE + count * wire.TENSOR.size])
+        address: Optional[int] = ring.address + offset + layout.first
+        if len(ring.leased) >= ring.frames and self._is_short(ring):
+            root, address = self._copy(root, ring), None
+        if header.microbatch + 1 < header.microbatches:
+            state = State(before.text, (header.microbatch + 1, placement.hex()))
+        else:  # the last batch of a step brings the state after the step
+            state = State(root[state_at : state_at + state_length].tobytes() or before.text, None)
         register_trees()
-        batch = make_batch({} if absent else self._views(root), metadata)
+        batch = make_batch(Frame(root, layout, self._torch(), header, body, state, source), address)
         self.batches += 1
         self.bytes += length
         return batch, state
 
-    def _parse(self, text: memoryview) -> None:
-        if text != self._text:
-            self._text = bytes(text)
-            self._table = parse_table(self._text)
-            self._shapes = {name: (shape, dtype) for name, dtype, shape, _ in self._table}
-
-    def _views(self, root: "np.ndarray[Any, Any]") -> Dict[str, Any]:
-        arrays = {name: np.ndarray(shape, dtype, root, at) for name, dtype, shape, at in self._table}
+    def _torch(self) -> Optional[Callable[[Any], Any]]:
+        """Return the function that makes torch tensors of arrays; None if arrays are wanted."""
         if self._tensors == "torch" or self._tensors == "auto" and "torch" in sys.modules:
-            from_numpy = sys.modules["torch"].from_numpy
-            return {name: from_numpy(a) for name, a in arrays.items()}
-        return arrays
+            return sys.modules["torch"].from_numpy  # type: ignore[no-any-return]
+        return None
 
-    def _root(self, conn: Connection, header: wire.Header, offset: int, length: int) -> "np.ndarray[Any, Any]":
-        """Return the frame's bytes, or a copy of them if the trainer holds all other frames of the ring."""
-        root = conn.lease(header, offset, length)
-        ring = conn.ring
-        if ring is None:
-            raise Lost("a batch came before its ring")
-        if len(ring.leased) < ring.frames:
-            return root
+    def _is_short(self, ring: Ring) -> bool:
+        """Return whether the trainer holds all other frames of the ring."""
         if self._collect.is_due():  # unreachable cycles may hold batches
             gc.collect()
             if len(ring.leased) < ring.frames:
                 self._collect.reset()
-                return root
+                return False
+        return True
+
+    def _copy(self, root: "np.ndarray[Any, Any]", ring: Ring) -> "np.ndarray[Any, Any]":
         if not self._warned:
             self._warned = True
             warnings.warn(
@@ -116,19 +156,3 @@ class Backoff:
             return False
         self._next = min(self._next * 2, self._next + 4096)
         return True
-
-
-def _after(header: wire.Header, before: bytes, after: bytes, placement: bytes) -> State:
-    """Return the state after a batch. The last batch of a step brings the state after the step."""
-    if header.microbatch + 1 < header.microbatches:
-        return State(before, (header.microbatch + 1, placement.hex()))
-    return State(after or before, None)
-
-
-def parse_table(table: bytes) -> Table:
-    """Parse the tensor table of a BATCH message."""
-    out: Table = []
-    for name, dtype, dims, _, *rest in wire.TENSOR.iter_unpack(table):
-        shape = tuple(rest[:dims])
-        out.append((name.rstrip(b"\0").decode(), np.dtype(dtype.rstrip(b"\0").decode()), shape, rest[4]))
-    return out

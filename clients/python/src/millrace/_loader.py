@@ -86,10 +86,11 @@ class DataLoader:
         return self
 
     def __next__(self) -> Batch:
-        self._guard()
-        if not self._checked:
+        stream = self._stream
+        if stream is None or stream.closed or not self._checked or self._pid != os.getpid():
+            self._guard()
             self._check()
-        stream = self._open_stream()
+            stream = self._open_stream()
         before = stream.place
         try:
             with self._lock:

@@ -29,18 +29,22 @@ class Limits(NamedTuple):
 
 
 class Patience:
-    """One wait. `goal()` names its goal. `arrived`: the run was there before. `complete`: this rank has its last
-    batch."""
+    """One wait since `began`, on the monotonic clock. `goal()` names its goal. `arrived`: the run was there before.
+    `complete`: this rank has its last batch. Most waits end at once, so that a new Patience sets as little as
+    possible."""
 
-    def __init__(self, path: str, limits: Limits, goal: Callable[[], str], arrived: bool, complete: bool) -> None:
+    left = False  # the sidecar has sent LEAVING: another one comes
+    _ask, _pause = ASK_FIRST, PAUSE_FIRST
+    _alone: Optional[float] = None  # the time at which `up` was found missing
+    _lost = 0
+    said = False  # the beginning of the wait was logged
+
+    def __init__(
+        self, path: str, limits: Limits, goal: Callable[[], str], began: float, arrived: bool, complete: bool
+    ) -> None:
         self.arrived = arrived
-        self.left = False  # the sidecar has sent LEAVING: another one comes
         self._path, self._limits, self._goal, self._complete = path, limits, goal, complete
-        self._began = time.monotonic()
-        self._say, self._ask, self._pause = SAY_FIRST, ASK_FIRST, PAUSE_FIRST
-        self._alone: Optional[float] = None  # the time at which `up` was found missing
-        self._lost = 0
-        self._said = False
+        self._began, self._say = began, SAY_FIRST
 
     def lost(self, why: Lost) -> None:
         """Note that a connection broke. After the first loss, return at once; after each later one, pause first."""
@@ -60,13 +64,12 @@ class Patience:
             conn.send(wire.pack(wire.WAIT))
 
     def say(self, status: str) -> None:
-        self._said = True
+        self.said = True
         log.warning("waiting for %s for %.0f s: %s", self._goal(), time.monotonic() - self._began, status)
 
     def over(self) -> None:
-        """Log the end of the wait if its beginning was logged."""
-        if self._said:
-            log.warning("waiting is over after %.1f s", time.monotonic() - self._began)
+        """Log the end of the wait."""
+        log.warning("waiting is over after %.1f s", time.monotonic() - self._began)
 
     def pause(self) -> None:
         """Wait a little for the socket. Raise Abandoned if no `up` can bring it, and StartError if the run does not

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, Dict, Iterable, Set, Tuple
+from typing import Any, Dict, Iterable, List, Tuple
 
 from ._batch import Batch
-
-_registered: Set[str] = set()
 
 
 def register_trees() -> None:
     """Register Batch with each tree library that was imported since the last call. A call for every batch is cheap."""
-    for name, register in _LIBRARIES.items():
-        if name not in _registered and name in sys.modules:
-            _registered.add(name)
-            register(sys.modules[name])
+    modules = sys.modules
+    for name in _MISSING:
+        if name in modules:
+            _MISSING.remove(name)
+            _LIBRARIES[name](modules[name])
+            return register_trees()
 
 
 def _flatten(batch: Batch) -> Tuple[Tuple[Any, ...], "Context"]:
@@ -64,3 +64,4 @@ _LIBRARIES: Dict[str, Any] = {
     "optree": _register_optree,
     "jax.tree_util": _register_jax,
 }
+_MISSING: List[str] = list(_LIBRARIES)  # not registered yet

@@ -81,8 +81,9 @@ class Stream:
             raise self._failure
         hit("client/next/before")
         began = time.monotonic()
-        complete = self.place is not None and self.place.last
-        patience = Patience(self.path, self._limits, self._goal, self.place is not None, complete)
+        place = self.place
+        complete = place is not None and place.last
+        patience = Patience(self.path, self._limits, self._goal, began, place is not None, complete)
         while True:
             try:
                 batch = self._take(patience)
@@ -97,7 +98,8 @@ class Stream:
                     raise RunError(str(e)) from None
                 batch = None  # this rank has consumed everything, and the run is over
             self.waited += time.monotonic() - began
-            patience.over()
+            if patience.said:
+                patience.over()
             if batch is None:
                 self.ended = True
                 raise StopIteration
@@ -128,11 +130,13 @@ class Stream:
 
     def _take(self, patience: Patience) -> Optional[Batch]:
         conn = self.conn or self._open(patience)
-        conn.flush()
-        if self.place is not None and self.place.uncommitted is not None:
+        if conn.unsent:
+            conn.flush()
+        place = self.place
+        if place is not None and place.uncommitted is not None:
             hit("client/commit/before")
-            conn.send(wire.pack(wire.COMMIT, attempt=self.place.next[0], step=self.place.uncommitted))
-            self.place = self.place._replace(uncommitted=None)
+            conn.send(wire.pack(wire.COMMIT, attempt=place.next[0], step=place.uncommitted))
+            self.place = Place(place.next, place.state, None, place.last)
             hit("client/commit/after")
         return self._receive(conn, patience)
 
@@ -158,13 +162,13 @@ class Stream:
             if header.kind == wire.STATUS:
                 patience.say(str(body, "utf-8", "replace"))
             elif header.kind == wire.ALERTS:
-                self.tell_alerts(json.loads(bytes(body)))
+                self.tell_alerts(json.loads(body))
             elif header.kind == wire.LEAVING:
                 patience.left = conn.left = True
             elif header.kind == wire.ERROR:
                 raise self._error(header, body)
 
-    def _batch(self, conn: Connection, header: wire.Header, body: memoryview) -> Batch:
+    def _batch(self, conn: Connection, header: wire.Header, body: bytes) -> Batch:
         place = self.place
         if place is None or place.next != (header.attempt, header.step, header.microbatch):
             expected = None if place is None else place.next
@@ -179,7 +183,7 @@ class Stream:
         hit("client/batch/after")
         return batch
 
-    def _error(self, header: wire.Header, body: memoryview) -> RunError:
+    def _error(self, header: wire.Header, body: bytes) -> RunError:
         reason = str(body, "utf-8", "replace")
         if header.rank == wire.ERROR_START:
             return StartError(reason)
@@ -222,12 +226,12 @@ class Stream:
         hit("client/begin/after")
         self.connections += 1
         patience.arrived = True
-        self._begin(header, json.loads(bytes(body)))
+        self._begin(header, json.loads(body))
         if self.saved is not None and self.place is not None:
             self._send_saved(conn, self.place, self.saved)
         return conn
 
-    def _greeting(self, conn: Connection, patience: Patience) -> Tuple[wire.Header, memoryview]:
+    def _greeting(self, conn: Connection, patience: Patience) -> Tuple[wire.Header, bytes]:
         while True:
             message = conn.receive()
             if message is None:

@@ -115,7 +115,7 @@ def _ask(path: str, rank: int) -> Optional[str]:
         return None
     if len(answer) < wire.HEADER.size:
         return None
-    header = wire.Header._make(wire.HEADER.unpack_from(answer))
+    header = wire.read_header(answer)
     if header.kind != wire.ERROR or header.rank != wire.ERROR_START:
         return None
     return str(answer[wire.HEADER.size :], "utf-8", "replace")

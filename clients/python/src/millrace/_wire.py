@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple
+from typing import NamedTuple, Union
 
 MAGIC, VERSION = 0x434C494D, 1
 HEADER = struct.Struct("<IHHIIQQIIIIQII")
@@ -39,6 +39,13 @@ class Header(NamedTuple):
     body: int
 
 
+def read_header(datagram: Union[bytes, bytearray]) -> Header:
+    return _new(Header, HEADER.unpack_from(datagram))
+
+
+_new = tuple.__new__  # as Header._make, without a second check of the length
+
+
 def pack(
     kind: int,
     flags: int = 0,
@@ -54,3 +61,7 @@ def pack(
     return HEADER.pack(
         MAGIC, VERSION, kind, flags, attempt, 0, step, microbatch, 0, ring, frame, generation, rank, body
     )
+
+
+def release(ring: int, frame: int, generation: int) -> bytes:
+    return HEADER.pack(MAGIC, VERSION, RELEASE, 0, 0, 0, 0, 0, 0, ring, frame, generation, 0, 0)

@@ -18,6 +18,7 @@ import (
 	"millrace/sources/guard"
 	"millrace/sources/identity"
 	"millrace/sources/kept"
+	"millrace/sources/openfiles"
 )
 
 // The kinds of blobs that a source keeps for a shard.
@@ -40,13 +41,13 @@ func shardPaths(format Format, path string) []string {
 }
 
 // shardDigest hashes size, first and last MiB of a shard's file and of its companions; deep hashes every byte.
-func shardDigest(fs FS, format Format, path string, deep bool) (size int64, d millrace.Digest, err error) {
+func (e *evidence) shardDigest(path string, deep bool) (size int64, d millrace.Digest, err error) {
 	h, err := blake2b.New(len(d), nil)
 	if err != nil {
 		return 0, d, fmt.Errorf("digest %s: %w", path, err)
 	}
-	for i, p := range shardPaths(format, path) {
-		n, err := digestFile(h, fs, p, deep)
+	for i, p := range shardPaths(e.format, path) {
+		n, err := e.digestFile(h, p, deep)
 		if err != nil {
 			return 0, d, err
 		}
@@ -58,8 +59,29 @@ func shardDigest(fs FS, format Format, path string, deep bool) (size int64, d mi
 	return size, d, nil
 }
 
-func digestFile(h io.Writer, fs FS, path string, deep bool) (int64, error) {
-	f, err := fs.Open(path)
+// openFile opens a file for one reading. Its close gives its place among the process's open files back.
+func (e *evidence) openFile(path string) (OpenFile, error) {
+	file, err := e.files.Open(func() (io.Closer, error) { return e.fs.Open(path) })
+	if err != nil {
+		return nil, err
+	}
+	return countedFile{file.(OpenFile), e.files}, nil
+}
+
+// countedFile is a file of openFile.
+type countedFile struct {
+	OpenFile
+	files *openfiles.Pool
+}
+
+// Close implements io.Closer.
+func (f countedFile) Close() error {
+	defer f.files.Closed()
+	return f.OpenFile.Close()
+}
+
+func (e *evidence) digestFile(h io.Writer, path string, deep bool) (int64, error) {
+	f, err := e.openFile(path)
 	if err != nil {
 		return 0, err
 	}
@@ -85,6 +107,7 @@ func digestFile(h io.Writer, fs FS, path string, deep bool) (int64, error) {
 // evidence keeps indexes and digests of shards, and compares files with them. It is safe for concurrent use.
 type evidence struct {
 	fs       FS
+	files    *openfiles.Pool
 	format   Format
 	kept     *kept.Store
 	patience *patience
@@ -101,7 +124,7 @@ func (e *evidence) Identity(path string) (identity.File, error) { return e.fs.Id
 
 // Digest implements guard.Evidence.
 func (e *evidence) Digest(path string) (int64, millrace.Digest, error) {
-	return shardDigest(e.fs, e.format, path, false)
+	return e.shardDigest(path, false)
 }
 
 // CoversAll implements guard.Evidence: short files are digested from end to end.
@@ -120,7 +143,7 @@ func (e *evidence) Sample(paths []string) (uint64, error) {
 	h := xxh3.New()
 	buf := make([]byte, sampleBlock)
 	for _, path := range paths {
-		f, err := e.fs.Open(path)
+		f, err := e.openFile(path)
 		if err != nil {
 			return 0, err
 		}
@@ -160,7 +183,7 @@ func (e *evidence) Content(sh millrace.Shard) func(ctx context.Context) (since s
 	}
 	if deep, ok := e.kept.Load(sh.Digest, e.kind(kindDeep)); ok {
 		return func(context.Context) (string, error) {
-			_, is, err := shardDigest(e.fs, e.format, sh.Path, true)
+			_, is, err := e.shardDigest(sh.Path, true)
 			if err == nil && !bytes.Equal(is[:], deep) {
 				return "since all of it was digested", nil
 			}
@@ -172,7 +195,7 @@ func (e *evidence) Content(sh millrace.Shard) func(ctx context.Context) (since s
 
 // compareDeep hashes every byte of a shard and compares with the hash first seen for its digest.
 func (e *evidence) compareDeep(sh millrace.Shard, indexDir string) error {
-	_, deep, err := shardDigest(e.fs, e.format, sh.Path, true)
+	_, deep, err := e.shardDigest(sh.Path, true)
 	if err != nil {
 		return err
 	}
@@ -192,7 +215,7 @@ func (e *evidence) compareDeep(sh millrace.Shard, indexDir string) error {
 // hashFile returns the digest of every byte of a file.
 func (e *evidence) hashFile(ctx context.Context, path string) ([]byte, error) {
 	e.log.Info("the identity of a file is not known; comparing its content", "file", path)
-	f, err := e.fs.Open(path)
+	f, err := e.openFile(path)
 	if err != nil {
 		return nil, err
 	}

@@ -92,6 +92,12 @@ type Patcher interface {
 	Patches(record uint64) uint32
 }
 
+// Sized is implemented by shards that know their memory.
+type Sized interface {
+	// Memory returns the bytes that the open shard holds, without the file.
+	Memory() int64
+}
+
 // Companions is implemented by formats whose shards have several files. The shard's digest covers the companions as it
 // covers the file that names the shard.
 type Companions interface {

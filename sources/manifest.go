@@ -4,12 +4,18 @@ import (
 	"encoding/binary"
 	"fmt"
 
+	"golang.org/x/crypto/blake2b"
+
 	"millrace"
 )
 
 // manifestFingerprint hashes the facts that decide a source's samples, without the seed of its order. It leaves out
 // paths and counts.
-func manifestFingerprint(m *millrace.Manifest, spec Spec) millrace.Digest {
+func manifestFingerprint(m *millrace.Manifest, spec Spec) (d millrace.Digest) {
+	h, err := blake2b.New(len(d), nil)
+	if err != nil {
+		return d // only a size or key out of range is an error
+	}
 	in := []byte("millrace manifest 1")
 	in = appendText(in, m.Format)
 	in = appendText(in, spec.Field.Text)
@@ -20,8 +26,12 @@ func manifestFingerprint(m *millrace.Manifest, spec Spec) millrace.Digest {
 		in = appendText(in, s.Name)
 		in = binary.LittleEndian.AppendUint64(in, uint64(s.Size))
 		in = append(in, s.Digest[:]...)
+		h.Write(in)
+		in = in[:0]
 	}
-	return digest128(in)
+	h.Write(in)
+	h.Sum(d[:0])
+	return d
 }
 
 // Compare returns an error if a source differs from its pinned manifest. The error names the first file that differs,

@@ -15,6 +15,7 @@ import (
 
 	"millrace"
 	"millrace/sources/guard"
+	"millrace/sources/openfiles"
 )
 
 // A failing read is tried several times. The waits double from retryWait: without long patience, some 1.5 s in all.
@@ -29,7 +30,10 @@ const (
 // answer. Bad bytes and missing permissions are no such errors.
 func Passing(err error) bool {
 	var errno syscall.Errno
+	var exhausted *openfiles.Exhausted
 	switch {
+	case errors.As(err, &exhausted):
+		return false
 	case errors.Is(err, fs.ErrNotExist):
 		return true
 	case errors.Is(err, millrace.ErrMismatch), !errors.As(err, &errno):
@@ -116,9 +120,18 @@ func (p *patience) pause(ctx context.Context, d time.Duration) bool {
 	return false
 }
 
+// heldFile is a file that is open while it is acquired: an openfiles.File of an OpenFile.
+type heldFile interface {
+	Acquire() (io.Closer, error)
+	Release()
+	Close() error
+}
+
 // retryFile repeats failing reads. It remembers a lasting failure, because formats may report it as damage.
 type retryFile struct {
-	OpenFile
+	held     heldFile
+	name     string
+	size     int64
 	patience *patience
 	failed   atomic.Pointer[error]
 	guard    *guard.Guard // nil: changes are not noticed
@@ -126,17 +139,32 @@ type retryFile struct {
 	hash     *contentHash // nil: the content is not digested
 }
 
+var _ File = (*retryFile)(nil)
+
+// Name implements File.
+func (f *retryFile) Name() string { return f.name }
+
+// Size implements File.
+func (f *retryFile) Size() int64 { return f.size }
+
 // ReadAt implements io.ReaderAt.
 func (f *retryFile) ReadAt(p []byte, off int64) (n int, err error) {
 	passing := func(err error) bool {
-		return !isAny(err, io.EOF, io.ErrUnexpectedEOF, fs.ErrClosed, fs.ErrPermission, fs.ErrInvalid)
+		var exhausted *openfiles.Exhausted
+		return !errors.As(err, &exhausted) && !isAny(err, io.EOF, io.ErrUnexpectedEOF, fs.ErrClosed, fs.ErrPermission,
+			fs.ErrInvalid, millrace.ErrMismatch)
 	}
-	err = f.patience.try(context.Background(), "reading "+f.Name(), passing, func() error {
-		n, err = f.OpenFile.ReadAt(p, off)
-		return err
+	var changed error
+	err = f.patience.try(context.Background(), "reading "+f.name, passing, func() error {
+		n, changed = 0, nil
+		return f.use(func(file OpenFile) (err error) {
+			n, err = file.ReadAt(p, off)
+			// The check comes after the read: bytes that were read before a change are served, later ones are not.
+			changed = f.guard.Check(&f.opened, file)
+			return err
+		})
 	})
-	// The check comes after the read: bytes that were read before a change are served, later ones are not.
-	if changed := f.check(); changed != nil {
+	if changed != nil {
 		n, err = 0, changed
 	}
 	f.hash.add(p[:n], off)
@@ -146,8 +174,20 @@ func (f *retryFile) ReadAt(p []byte, off int64) (n int, err error) {
 	return n, err
 }
 
+// use opens the file for an act, if it is not open.
+func (f *retryFile) use(act func(OpenFile) error) error {
+	file, err := f.held.Acquire()
+	if err != nil {
+		return err
+	}
+	defer f.held.Release()
+	return act(file.(OpenFile))
+}
+
 // check returns the reason if the file is not the shard any more.
-func (f *retryFile) check() error { return f.guard.Check(&f.opened, f.OpenFile) }
+func (f *retryFile) check() error {
+	return f.use(func(file OpenFile) error { return f.guard.Check(&f.opened, file) })
+}
 
 // failure returns the error of the read that failed for good, if one did.
 func (f *retryFile) failure() error {

@@ -23,6 +23,12 @@ type hiccup struct {
 
 func (h *hiccup) Name() string { return "a.jsonl" }
 
+// fixedFile is a file that stays open.
+type fixedFile struct{ OpenFile }
+
+func (f fixedFile) Acquire() (io.Closer, error) { return f.OpenFile, nil }
+func (fixedFile) Release()                      {}
+
 func (h *hiccup) ReadAt(p []byte, _ int64) (int, error) {
 	if h.left--; h.left >= 0 {
 		return 0, errors.New("host is down")
@@ -41,7 +47,7 @@ func TestTroubleIsToldAndItsEnd(t *testing.T) {
 		for _, long := range []bool{false, true} {
 			var told []string
 			f := &retryFile{
-				OpenFile: &hiccup{left: fails},
+				held: fixedFile{&hiccup{left: fails}}, name: "a.jsonl",
 				patience: patient(long, func(text string) { told = append(told, text) }),
 			}
 			_, err := f.ReadAt(make([]byte, 1), 0)
@@ -73,7 +79,7 @@ func TestPatienceEnds(t *testing.T) {
 		tries := 0
 		p := patient(true, func(string) {})
 		p.done, p.wait = done, time.Hour
-		f := &retryFile{OpenFile: &failing{err: c.err, tries: &tries}, patience: p}
+		f := &retryFile{held: fixedFile{&failing{err: c.err, tries: &tries}}, patience: p}
 		if _, err := f.ReadAt(make([]byte, 1), 0); !errors.Is(err, c.err) || tries != c.tries {
 			t.Errorf("%s: %v after %d tries", name, err, tries)
 		}

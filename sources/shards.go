@@ -1,48 +1,111 @@
 package sources
 
 import (
+	"container/list"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
+
+	"millrace/sources/index"
+	"millrace/sources/openfiles"
 )
 
-// maxOpenShards bounds the file descriptors of one source. Beyond it, shards that are not being read are closed, the
-// least recently used ones first.
-const maxOpenShards = 128
+// Host has what all sources of a process share: the index directories, the open files, and the open shards that are not
+// being read. It is safe for concurrent use.
+type Host struct {
+	opts  HostOptions
+	files *openfiles.Pool
 
-// shardSet opens the shards of a source when they are read and keeps some of them open.
+	mu      sync.Mutex // also of the shardSets
+	indexes map[string]*index.Store
+	idle    list.List // of *OpenShard that nobody reads, the least recently used first
+	memory  int64     // of the idle shards
+}
+
+// HostOptions are the means of a process.
+type HostOptions struct {
+	OpenFiles int          // data files open at once; 0: the default follows from the process's limit of descriptors
+	IndexFS   index.FS     // files of index directories; default: the operating system's
+	Logger    *slog.Logger // default: none
+}
+
+// idleMemory bounds the memory of open shards that are not being read. An open shard holds no descriptor.
+const idleMemory = 16 << 20
+
+// plainMemory is the assumed memory of an open shard that does not know its own.
+const plainMemory = 128 << 10
+
+// NewHost returns the means of a process. The caller closes them after all sources.
+func NewHost(opts HostOptions) *Host {
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Host{opts: opts, files: openfiles.New(opts.OpenFiles), indexes: make(map[string]*index.Store)}
+}
+
+// index returns the store of an index directory, nil without a directory.
+func (h *Host) index(dir string) (*index.Store, error) {
+	if dir == "" {
+		return nil, nil
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if store := h.indexes[dir]; store != nil {
+		return store, nil
+	}
+	store, err := index.Open(dir, index.Options{FS: h.opts.IndexFS, Log: h.opts.Logger})
+	if err != nil {
+		return nil, err
+	}
+	h.indexes[dir] = store
+	return store, nil
+}
+
+// Close writes and closes the indexes. All sources are closed.
+func (h *Host) Close() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var errs []error
+	for _, store := range h.indexes {
+		errs = append(errs, store.Close())
+	}
+	h.indexes = nil
+	return errors.Join(errs...)
+}
+
+// shardSet opens the shards of a source when they are read and keeps some of them open. Its host's lock guards it.
 type shardSet struct {
+	host *Host
 	open func(ctx context.Context, shard uint32) (*OpenShard, error)
-
-	mu    sync.Mutex
-	held  map[uint32]*OpenShard
-	clock uint64
+	held map[uint32]*OpenShard
 }
 
 // OpenShard is a shard with its file. It stays open while it is acquired; after that the set may close it.
 type OpenShard struct {
 	Shard
-	file  *retryFile
-	index uint32 // in the manifest
-	refs  int
-	used  uint64 // clock of the last acquire
-	ready chan struct{}
-	err   error
+	set    *shardSet
+	file   *retryFile
+	index  uint32 // in the manifest
+	refs   int
+	idle   *list.Element // in the host's list, or nil
+	memory int64
+	ready  chan struct{}
+	err    error
 }
 
-func newShardSet(open func(context.Context, uint32) (*OpenShard, error)) *shardSet {
-	return &shardSet{open: open, held: make(map[uint32]*OpenShard)}
+func newShardSet(host *Host, open func(context.Context, uint32) (*OpenShard, error)) *shardSet {
+	return &shardSet{host: host, open: open, held: make(map[uint32]*OpenShard)}
 }
 
 // acquire returns an open shard; the caller releases it.
 func (s *shardSet) acquire(ctx context.Context, shard uint32) (*OpenShard, error) {
-	s.mu.Lock()
-	s.clock++
+	s.host.mu.Lock()
 	if o, ok := s.held[shard]; ok {
 		o.refs++
-		o.used = s.clock
-		s.mu.Unlock()
+		s.host.wake(o)
+		s.host.mu.Unlock()
 		select {
 		case <-o.ready:
 		case <-ctx.Done():
@@ -57,59 +120,70 @@ func (s *shardSet) acquire(ctx context.Context, shard uint32) (*OpenShard, error
 		}
 		return o, nil
 	}
-	slot := &OpenShard{index: shard, refs: 1, used: s.clock, ready: make(chan struct{})}
+	slot := &OpenShard{set: s, index: shard, refs: 1, ready: make(chan struct{})}
 	s.held[shard] = slot
-	evicted := s.evict()
-	s.mu.Unlock()
-	closeAll(evicted)
+	s.host.mu.Unlock()
 	opened, err := s.open(ctx, shard)
 	if err != nil {
 		slot.err = err
-		s.mu.Lock()
+		s.host.mu.Lock()
 		delete(s.held, shard)
-		s.mu.Unlock()
+		s.host.mu.Unlock()
 		close(slot.ready)
 		return nil, err
 	}
-	slot.Shard, slot.file = opened.Shard, opened.file
+	slot.Shard, slot.file, slot.memory = opened.Shard, opened.file, plainMemory
+	if sized, ok := slot.Shard.(Sized); ok {
+		slot.memory = sized.Memory()
+	}
 	close(slot.ready)
 	return slot, nil
 }
 
 // release ends the reading that acquire began.
 func (s *shardSet) release(o *OpenShard) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.host.mu.Lock()
 	o.refs--
+	var closed []*OpenShard
+	if o.refs == 0 && s.held[o.index] == o {
+		o.idle = s.host.idle.PushBack(o)
+		s.host.memory += o.memory
+		closed = s.host.evict()
+	}
+	s.host.mu.Unlock()
+	closeAll(closed)
 }
 
-// evict removes the shards beyond the bound that are not being read, oldest first. The caller closes them.
-func (s *shardSet) evict() (out []*OpenShard) {
-	for len(s.held) > maxOpenShards {
-		var oldest *OpenShard
-		for _, o := range s.held {
-			if o.refs == 0 && (oldest == nil || o.used < oldest.used) {
-				oldest = o
-			}
-		}
-		if oldest == nil {
-			return out
-		}
-		delete(s.held, oldest.index)
-		out = append(out, oldest)
+// wake takes a shard out of the idle ones; the lock is held.
+func (h *Host) wake(o *OpenShard) {
+	if o.idle != nil {
+		h.idle.Remove(o.idle)
+		h.memory -= o.memory
+		o.idle = nil
+	}
+}
+
+// evict removes idle shards beyond the bound, oldest first; the lock is held. The caller closes them.
+func (h *Host) evict() (out []*OpenShard) {
+	for h.memory > idleMemory && h.idle.Len() > 1 {
+		o := h.idle.Front().Value.(*OpenShard)
+		h.wake(o)
+		delete(o.set.held, o.index)
+		out = append(out, o)
 	}
 	return out
 }
 
 // closeIdle closes every shard. No shard is being read.
 func (s *shardSet) closeIdle() {
-	s.mu.Lock()
+	s.host.mu.Lock()
 	var all []*OpenShard
 	for _, o := range s.held {
+		s.host.wake(o)
 		all = append(all, o)
 	}
 	s.held = make(map[uint32]*OpenShard)
-	s.mu.Unlock()
+	s.host.mu.Unlock()
 	closeAll(all)
 }
 
@@ -124,7 +198,7 @@ func (o *OpenShard) close() {
 		o.Shard.Close()
 	}
 	if o.file != nil {
-		o.file.Close()
+		o.file.held.Close()
 	}
 }
 

@@ -2,6 +2,7 @@ package sources
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -9,6 +10,7 @@ import (
 	"millrace"
 	"millrace/sources/find"
 	"millrace/sources/guard"
+	"millrace/sources/identity"
 	"millrace/sources/kept"
 	"millrace/sources/order"
 )
@@ -20,11 +22,14 @@ type Source struct {
 	log       *slog.Logger
 	manifest  millrace.Manifest
 	transform transform
+	host      *Host
+	ownHost   bool // the source closes its host
 	kept      *kept.Store
 	opener    opener
 	shards    *shardSet
-	guarding  *guard.Group   // nil if the source is not verified
-	guards    []*guard.Guard // by shard
+	survey    *survey
+	guarding  *guard.Group // nil if the source is not verified
+	seen      *guard.Seen
 	lengths   lengthReader
 	verifier  verifier
 	patience  patience
@@ -75,21 +80,25 @@ func newSource(spec Spec, opts OpenOptions) (*Source, error) {
 		tried:   opts.Tried,
 		trouble: &trouble{tell: opts.Trouble},
 	}
-	s.shards = newShardSet(func(ctx context.Context, shard uint32) (*OpenShard, error) {
-		o, err := s.opener.openAgain(ctx, s.manifest.Shards[shard], s.guards[shard])
+	if s.host = opts.Host; s.host == nil {
+		s.host, s.ownHost = NewHost(HostOptions{Logger: s.log}), true
+	}
+	s.shards = newShardSet(s.host, func(ctx context.Context, shard uint32) (*OpenShard, error) {
+		o, err := s.opener.openAgain(ctx, s.manifest.Shards[shard], s.survey.watch(s.guarding, spec.Format, shard))
 		if err == nil && opts.Cache != nil && spec.Tokenizer != nil {
 			s.wrap(o, shard, opts.Cache)
 		}
 		return o, err
 	})
-	var err error
-	s.kept, err = kept.Open(kept.Config{Dir: spec.IndexDir, FS: opts.IndexFS, Spare: opts.Spare, Log: s.log,
-		Keys: spec.keys(), Limit: spec.Limits.SampleBytes, Describe: s.describe})
+	store, err := s.host.index(spec.IndexDir)
 	if err != nil {
 		return nil, err
 	}
-	s.opener = opener{field: spec.Field, limits: spec.Limits,
-		evidence: evidence{fs: opts.FS, format: spec.Format, kept: s.kept, patience: &s.patience, log: s.log}}
+	s.kept = kept.New(kept.Config{Index: store, Spare: opts.Spare, Log: s.log, Keys: spec.keys(),
+		Limit: spec.Limits.SampleBytes, Describe: s.describe})
+	s.opener = opener{field: spec.Field, limits: spec.Limits, evidence: evidence{fs: opts.FS, files: s.host.files,
+		format: spec.Format, kept: s.kept, patience: &s.patience, log: s.log}}
+	s.seen = guard.NewSeen(s.kept, digestText, s.log)
 	s.lengths = lengthReader{
 		kept:       s.kept,
 		shards:     s.shards,
@@ -100,7 +109,7 @@ func newSource(spec Spec, opts OpenOptions) (*Source, error) {
 	s.verifier = verifier{kept: s.kept, verify: spec.Verify, cure: spec.changedCure(), manifest: &s.manifest}
 	if spec.Verify != VerifyOff {
 		s.guarding = &guard.Group{Source: spec.Name, Cure: spec.changedCure(), Evidence: &s.opener.evidence,
-			Seen: guard.NewSeen(s.kept, digestText, s.log), Log: s.log}
+			Seen: s.seen, Log: s.log}
 	}
 	return s, nil
 }
@@ -108,7 +117,12 @@ func newSource(spec Spec, opts OpenOptions) (*Source, error) {
 // wrap puts the cache in front of an open shard. A file without an identity is not cached: its content may change under
 // the same key.
 func (s *Source) wrap(o *OpenShard, shard uint32, cache Cache) {
-	if file, err := o.file.Identity(); err == nil && !file.IsZero() {
+	var file identity.File
+	err := o.file.use(func(f OpenFile) (err error) {
+		file, err = f.Identity()
+		return err
+	})
+	if err == nil && !file.IsZero() {
 		key := s.spec.cacheKey(s.manifest.Shards[shard].Digest, file)
 		o.Shard = cache.Wrap(Cached{Source: s, Shard: shard, Key: key}, o.Shard)
 	}
@@ -138,23 +152,20 @@ func (s *Source) open(ctx context.Context, opts OpenOptions) error {
 	if err != nil {
 		return err
 	}
-	surveyor := &surveyor{opener: &s.opener, guards: s.guarding, indexDir: s.spec.IndexDir, opts: opts}
-	found, err := surveyor.survey(ctx, files.Files)
-	if err != nil {
+	surveyor := &surveyor{opener: &s.opener, guards: s.guarding, seen: s.seen, indexDir: s.spec.IndexDir,
+		settings: s.spec.settingsOf(), opts: opts}
+	if s.survey, err = surveyor.survey(ctx, files.Files); err != nil {
 		return err
 	}
 	s.manifest = millrace.Manifest{Source: s.spec.Name, Format: s.spec.Format.Name(), Shuffle: s.spec.Shuffle}
-	s.decideShuffle(found)
+	s.manifest.Shards = s.survey.shards
+	s.decideShuffle()
 	if s.manifest.Shuffle == millrace.Global {
-		if err := surveyor.indexAll(ctx, found); err != nil {
+		if err := surveyor.indexAll(ctx, s.survey); err != nil {
 			return err
 		}
 	}
-	for i := range found {
-		s.manifest.Shards = append(s.manifest.Shards, found[i].Shard)
-		s.guards = append(s.guards, found[i].guard)
-	}
-	if err := s.guarding.Remember(s.guards, opts.Parallel); err != nil {
+	if err := s.kept.Flush(); err != nil {
 		return err
 	}
 	s.manifest.Fingerprint = manifestFingerprint(&s.manifest, s.spec)
@@ -162,16 +173,11 @@ func (s *Source) open(ctx context.Context, opts OpenOptions) error {
 }
 
 // decideShuffle puts the whole source into blocks order if one file only streams.
-func (s *Source) decideShuffle(found []surveyed) {
-	if s.manifest.Shuffle != millrace.Global {
-		return
-	}
-	for _, f := range found {
-		if !f.seekable {
-			s.manifest.Shuffle = millrace.Blocks
-			s.manifest.Why = fmt.Sprintf("%s/%s can only be streamed", s.spec.Name, f.Name)
-			return
-		}
+func (s *Source) decideShuffle() {
+	first := int(s.survey.streams.Load())
+	if s.manifest.Shuffle == millrace.Global && first < len(s.manifest.Shards) {
+		s.manifest.Shuffle = millrace.Blocks
+		s.manifest.Why = fmt.Sprintf("%s/%s can only be streamed", s.spec.Name, s.manifest.Shards[first].Name)
 	}
 }
 
@@ -227,8 +233,6 @@ type Stats struct {
 func (s *Source) Stats(ctx context.Context) (Stats, error) {
 	st := Stats{Files: len(s.manifest.Shards)}
 	st.Counted = true
-	view := s.Lengths()
-	defer view.Close()
 	for i, sh := range s.manifest.Shards {
 		st.Bytes += sh.Size
 		count, ok := s.countOf(uint32(i))
@@ -237,7 +241,9 @@ func (s *Source) Stats(ctx context.Context) (Stats, error) {
 			continue
 		}
 		st.Records += count
+		view := s.Lengths()
 		tokens, known, refused, err := view.sum(ctx, uint32(i), count)
+		view.Close()
 		if err != nil {
 			return st, fmt.Errorf("source %s: %w", s.spec.Name, err)
 		}
@@ -258,7 +264,9 @@ func (s *Source) Close() error {
 		s.unbind()
 		s.halt()
 		s.shards.closeIdle()
-		err = s.kept.Close()
+		if err = s.kept.Flush(); s.ownHost {
+			err = errors.Join(err, s.host.Close())
+		}
 	})
 	return err
 }

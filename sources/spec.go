@@ -10,7 +10,6 @@ import (
 	"millrace"
 	"millrace/sources/filter"
 	"millrace/sources/identity"
-	"millrace/sources/index"
 	"millrace/sources/kept"
 )
 
@@ -37,10 +36,11 @@ type Spec struct {
 
 // OpenOptions are the means of opening a source. They do not change its content.
 type OpenOptions struct {
-	FS      FS       // default: the operating system's
-	IndexFS index.FS // files of IndexDir; default: the operating system's
+	FS   FS    // default: the operating system's
+	Host *Host // shared by the sources of a process, which closes it; default: one of this source's own
 	// if IndexDir cannot be written, log it and go on; by default that is an error
 	Spare    bool
+	Looked   func(done, total int64) // files looked at; calls do not overlap
 	Progress func(done, total int64) // bytes indexed; calls do not overlap
 	Parallel int                     // shards inspected at once; default GOMAXPROCS
 	// called when reading fails and is tried again; an empty text ends the trouble. Calls do not overlap
@@ -55,6 +55,9 @@ type OpenOptions struct {
 func (o OpenOptions) withDefaults() OpenOptions {
 	if o.FS == nil {
 		o.FS = OSFS()
+	}
+	if o.Looked == nil {
+		o.Looked = func(int64, int64) {}
 	}
 	if o.Progress == nil {
 		o.Progress = func(int64, int64) {}

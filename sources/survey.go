@@ -2,14 +2,20 @@ package sources
 
 import (
 	"context"
+	"encoding/binary"
+	"errors"
 	"fmt"
+	"io"
 	"sync"
+	"sync/atomic"
 
+	"github.com/zeebo/xxh3"
 	"golang.org/x/sync/errgroup"
 
 	"millrace"
 	"millrace/sources/find"
 	"millrace/sources/guard"
+	"millrace/sources/identity"
 )
 
 // opener opens shards of one source.
@@ -36,30 +42,58 @@ func (op *opener) open(ctx context.Context, sh millrace.Shard, g *guard.Guard) (
 
 // openWith opens a shard's file and reads its head; the index may be nil.
 func (op *opener) openWith(ctx context.Context, sh millrace.Shard, g *guard.Guard, index []byte) (*OpenShard, error) {
-	f, err := op.fs.Open(sh.Path)
+	file, err := op.hold(sh, g)
 	if err != nil {
-		return nil, err
-	}
-	file := &retryFile{OpenFile: f, patience: op.patience, guard: g}
-	if err := file.check(); err != nil {
-		f.Close()
 		return nil, err
 	}
 	o := &OpenShard{file: file}
 	what := func() string { return sh.Path }
-	err = Fence(millrace.ErrDamaged, what, func() (err error) {
-		o.Shard, err = op.format.Open(ctx, file, op.field, op.limits, index)
-		return err
-	})
+	open := func() (io.Closer, error) {
+		return nil, Fence(millrace.ErrDamaged, what, func() (err error) {
+			o.Shard, err = op.format.Open(ctx, file, op.field, op.limits, index)
+			return err
+		})
+	}
+	if _, ok := op.format.(Companions); ok { // it opens another file meanwhile
+		if _, err = op.files.Open(open); err == nil {
+			op.files.Closed()
+		}
+	} else {
+		_, err = open()
+	}
 	if err != nil {
 		err = o.Explain(err)
-		f.Close()
+		o.close()
 		return nil, err
 	}
 	return o, nil
 }
 
+// hold returns the file of a shard. It is closed when the process needs its descriptor, and opened again to be read.
+func (op *opener) hold(sh millrace.Shard, g *guard.Guard) (*retryFile, error) {
+	file := &retryFile{name: sh.Path, size: -1, patience: op.patience, guard: g}
+	file.held = op.files.File(func() (io.Closer, error) {
+		f, err := op.fs.Open(sh.Path)
+		if err == nil && file.size >= 0 && f.Size() != file.size {
+			return nil, errors.Join(f.Close(), millrace.Errorf(millrace.ErrMismatch,
+				"open shard %s: it had %d bytes and has %d; restore the file, or begin a new run with it",
+				sh.Path, file.size, f.Size()))
+		}
+		return f, err
+	})
+	err := file.use(func(f OpenFile) error {
+		file.size = f.Size()
+		return g.Check(&file.opened, f)
+	})
+	if err != nil {
+		file.held.Close()
+		return nil, err
+	}
+	return file, nil
+}
+
 // openAgain opens a shard of the manifest. The shard was there when the source was opened, so openAgain waits for it.
+// If its index was lost meanwhile, openAgain makes it again.
 func (op *opener) openAgain(ctx context.Context, sh millrace.Shard, g *guard.Guard) (o *OpenShard, err error) {
 	err = op.patience.try(ctx, "opening "+sh.Path, Passing, func() error {
 		o, err = op.open(ctx, sh, g)
@@ -73,137 +107,245 @@ func (op *opener) openAgain(ctx context.Context, sh millrace.Shard, g *guard.Gua
 		return nil, millrace.Errorf(millrace.ErrMismatch,
 			"open shard %s: it had %d bytes and has %d; restore the file, or begin a new run with it",
 			sh.Path, sh.Size, o.file.Size())
+	case err != nil || !sh.Counted:
+		return o, err
 	}
-	return o, err
+	if _, counted := o.Count(); counted {
+		return o, nil
+	}
+	defer o.close()
+	blob, err := op.indexOpen(ctx, o, sh, g, func(int64) {})
+	if err != nil {
+		return nil, err
+	}
+	return op.openWith(ctx, sh, g, blob)
+}
+
+// indexOpen scans an open shard once, and keeps its index.
+func (op *opener) indexOpen(ctx context.Context, o *OpenShard, sh millrace.Shard, g *guard.Guard,
+	progress func(int64)) (blob []byte, err error) {
+	o.file.hash = newContentHash()
+	what := func() string { return sh.Path }
+	err = Fence(millrace.ErrDamaged, what, func() (err error) {
+		blob, err = o.Index(ctx, progress)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("index %s: %w", sh.Path, o.Explain(err))
+	}
+	if blob == nil {
+		return nil, nil
+	}
+	content, err := o.file.content()
+	if err == nil {
+		err = op.saveIndex(sh, blob, content)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("index %s: %w", sh.Path, err)
+	}
+	g.NoteIndexed()
+	return blob, nil
 }
 
 // surveyor finds out which shards a source has, and indexes them.
 type surveyor struct {
 	*opener
 	guards   *guard.Group
+	seen     *guard.Seen
 	indexDir string
+	settings uint64 // hash of the settings that decide the facts in a shard's head
 	opts     OpenOptions
 }
 
-// surveyed is a shard with the facts from its head.
-type surveyed struct {
-	millrace.Shard
-	seekable bool
-	guard    *guard.Guard
+// survey has the shards of a source with the facts from their heads, in the order of their names.
+type survey struct {
+	shards  []millrace.Shard
+	known   []identity.File // of all files of each shard in turn, as they were found to be the shard
+	width   int             // files of a shard
+	doubts  map[uint32]bool // shards whose kept index may be of another file
+	streams atomic.Int64    // the first shard that only streams, len(shards) if there is none
+
+	mu sync.Mutex // guards doubts
 }
 
-// survey digests and opens every file, several at a time.
-func (s *surveyor) survey(ctx context.Context, files []find.File) ([]surveyed, error) {
-	found := make([]surveyed, len(files))
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(s.opts.Parallel)
-	for i, f := range files {
-		g.Go(func() (err error) {
-			found[i], err = s.surveyFile(ctx, f)
+// files returns the identities of a shard's files.
+func (v *survey) files(shard int) []identity.File { return v.known[shard*v.width:][:v.width:v.width] }
+
+// settingsOf returns the hash of the settings that decide the facts in a shard's head.
+func (s Spec) settingsOf() uint64 {
+	in := appendText([]byte("millrace facts 1"), s.Format.Name())
+	in = appendText(in, s.Field.Text)
+	for _, other := range s.Field.Others {
+		in = appendText(in, other)
+	}
+	return xxh3.Hash(binary.LittleEndian.AppendUint64(in, uint64(s.Limits.SampleBytes)))
+}
+
+// survey looks at every file, several at a time. It reads those that were not seen before.
+func (s *surveyor) survey(ctx context.Context, files []find.File) (*survey, error) {
+	v := &survey{shards: make([]millrace.Shard, len(files)), doubts: make(map[uint32]bool)}
+	v.width = len(shardPaths(s.format, ""))
+	v.known = make([]identity.File, len(files)*v.width)
+	v.streams.Store(int64(len(files)))
+	tell := progress{tell: s.opts.Looked, total: int64(len(files))}
+	err := each(ctx, len(files), s.opts.Parallel, func(ctx context.Context, i int) error {
+		v.shards[i] = millrace.Shard{Name: files[i].Name, Path: files[i].Path}
+		if err := s.look(ctx, v, i); err != nil {
 			return err
-		})
-	}
-	return found, g.Wait()
+		}
+		s.opts.Tried()
+		tell.add(1)
+		return nil
+	})
+	return v, err
 }
 
-func (s *surveyor) surveyFile(ctx context.Context, f find.File) (surveyed, error) {
-	out := surveyed{Shard: millrace.Shard{Name: f.Name, Path: f.Path}}
-	if err := ctx.Err(); err != nil {
-		return out, err
-	}
-	var err error
-	if out.guard, err = s.guards.New(out.Shard, shardPaths(s.format, f.Path)); err != nil {
-		return out, err
-	}
-	if out.Size, out.Digest, err = s.Digest(f.Path); err != nil {
-		return out, err
-	}
-	if s.opts.Deep {
-		if err := s.compareDeep(out.Shard, s.indexDir); err != nil {
-			return out, err
+// look finds the facts of one shard: in the memory of exactly this file, else by reading the file.
+func (s *surveyor) look(ctx context.Context, v *survey, i int) error {
+	sh, known := &v.shards[i], v.files(i)
+	paths := shardPaths(s.format, sh.Path)
+	for n, path := range paths {
+		var err error
+		if known[n], err = s.fs.Identity(path); err != nil {
+			return err
 		}
 	}
-	if err := out.guard.Admit(ctx, out.Shard); err != nil {
-		return out, err
+	if !s.opts.Deep && !known[0].IsZero() {
+		if e, same := s.seen.Recall(sh.Path, known); same {
+			if facts, ok := e.FactsOf(s.settings); ok {
+				sh.Size, sh.Digest = known[0].Size, e.Digest
+				sh.Count, sh.Counted = facts.Count, facts.Counted
+				v.noteSeekable(i, facts.Seekable)
+				return nil
+			}
+		}
 	}
-	return out, s.inspect(ctx, &out)
+	g := s.guards.Watch(*sh, paths, known)
+	var err error
+	if sh.Size, sh.Digest, err = s.Digest(sh.Path); err != nil {
+		return err
+	}
+	if s.opts.Deep {
+		if err := s.compareDeep(*sh, s.indexDir); err != nil {
+			return err
+		}
+	}
+	if err := g.Admit(ctx, *sh); err != nil {
+		return err
+	}
+	if g.Doubts() {
+		v.mu.Lock()
+		v.doubts[uint32(i)] = true
+		v.mu.Unlock()
+	}
+	return s.inspect(ctx, v, i, g)
+}
+
+// noteSeekable notes whether a shard can be read at random.
+func (v *survey) noteSeekable(i int, seekable bool) {
+	for first := v.streams.Load(); !seekable && int64(i) < first; first = v.streams.Load() {
+		if v.streams.CompareAndSwap(first, int64(i)) {
+			return
+		}
+	}
 }
 
 // inspect opens a shard with its kept index, and fills in the facts from its head.
-func (s *surveyor) inspect(ctx context.Context, f *surveyed) error {
-	o, err := s.open(ctx, f.Shard, f.guard)
+func (s *surveyor) inspect(ctx context.Context, v *survey, i int, g *guard.Guard) error {
+	o, err := s.open(ctx, v.shards[i], g)
 	if err != nil {
 		return err
 	}
 	defer o.close()
-	f.seekable = o.Seekable()
-	f.Count, f.Counted = o.Count()
-	return nil
+	v.noteSeekable(i, o.Seekable())
+	v.shards[i].Count, v.shards[i].Counted = o.Count()
+	return g.Remember(s.facts(v.shards[i], o))
 }
 
-// indexAll counts and indexes the shards that global order cannot read yet, several at a time. Each finished index is
-// kept at once, so an interrupted run continues with the next shard.
-func (s *surveyor) indexAll(ctx context.Context, found []surveyed) error {
+func (s *surveyor) facts(sh millrace.Shard, o *OpenShard) identity.Facts {
+	return identity.Facts{Settings: s.settings, Count: sh.Count, Counted: sh.Counted, Seekable: o.Seekable()}
+}
+
+// watch returns the guard of a surveyed shard.
+func (v *survey) watch(group *guard.Group, format Format, shard uint32) *guard.Guard {
+	sh := v.shards[shard]
+	g := group.Watch(sh, shardPaths(format, sh.Path), v.files(int(shard)))
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if g != nil && v.doubts[shard] {
+		g.Doubt()
+	}
+	return g
+}
+
+// indexAll counts and indexes the shards that global order cannot read yet, several at a time. Finished indexes are
+// kept in batches, so an interrupted run continues near the place where it ended.
+func (s *surveyor) indexAll(ctx context.Context, v *survey) error {
 	tell := &progress{tell: s.opts.Progress}
-	for _, f := range found {
-		if !f.Counted {
-			tell.total += f.Size
+	var todo []int
+	for i := range v.shards {
+		if !v.shards[i].Counted {
+			tell.total += v.shards[i].Size
+			todo = append(todo, i)
 		}
 	}
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(s.opts.Parallel)
-	for i := range found {
-		if found[i].Counted {
-			continue
-		}
-		g.Go(func() error { return s.indexShard(ctx, &found[i], tell) })
-	}
-	return g.Wait()
+	return each(ctx, len(todo), s.opts.Parallel, func(ctx context.Context, n int) error {
+		return s.indexShard(ctx, v, todo[n], tell)
+	})
 }
 
-func (s *surveyor) indexShard(ctx context.Context, f *surveyed, tell *progress) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	o, err := s.open(ctx, f.Shard, f.guard)
+func (s *surveyor) indexShard(ctx context.Context, v *survey, i int, tell *progress) error {
+	sh := &v.shards[i]
+	g := v.watch(s.guards, s.format, uint32(i))
+	o, err := s.open(ctx, *sh, g)
 	if err != nil {
 		return err
 	}
 	defer o.close()
-	o.file.hash = newContentHash()
-	part := tell.part(f.Size)
-	var blob []byte
-	what := func() string { return f.Path }
-	err = Fence(millrace.ErrDamaged, what, func() (err error) {
-		blob, err = o.Index(ctx, part)
-		return err
-	})
+	part := tell.part(sh.Size)
+	blob, err := s.indexOpen(ctx, o, *sh, g, part)
 	if err != nil {
-		return fmt.Errorf("index %s: %w", f.Path, o.Explain(err))
+		return err
 	}
-	part(f.Size)
-	if blob != nil {
-		content, err := o.file.content()
-		if err != nil {
-			return fmt.Errorf("index %s: %w", f.Path, err)
-		}
-		if err := s.saveIndex(f.Shard, blob, content); err != nil {
-			return fmt.Errorf("index %s: %w", f.Path, err)
-		}
-		f.guard.NoteIndexed(content != nil)
-	}
-	again, err := s.openWith(ctx, f.Shard, f.guard, blob)
+	part(sh.Size)
+	again, err := s.openWith(ctx, *sh, g, blob)
 	if err != nil {
 		return err
 	}
 	defer again.close()
-	if f.Count, f.Counted = again.Count(); !f.Counted {
-		return fmt.Errorf("index %s: format %s counted no records", f.Path, s.format.Name())
+	if sh.Count, sh.Counted = again.Count(); !sh.Counted {
+		return fmt.Errorf("index %s: format %s counted no records", sh.Path, s.format.Name())
 	}
-	return nil
+	v.mu.Lock()
+	delete(v.doubts, uint32(i))
+	v.mu.Unlock()
+	return g.Remember(s.facts(*sh, again))
 }
 
-// progress adds up the bytes that several shards report.
+// each calls act for 0 … n−1 on several goroutines, until one fails or ctx ends.
+func each(ctx context.Context, n, parallel int, act func(ctx context.Context, i int) error) error {
+	g, ctx := errgroup.WithContext(ctx)
+	var next atomic.Int64
+	for range min(parallel, n) {
+		g.Go(func() error {
+			for {
+				i := int(next.Add(1)) - 1
+				if i >= n {
+					return nil
+				}
+				if err := ctx.Err(); err != nil {
+					return err
+				}
+				if err := act(ctx, i); err != nil {
+					return err
+				}
+			}
+		})
+	}
+	return g.Wait()
+}
+
+// progress adds up the bytes, or the number, of shards that report at the same time.
 type progress struct {
 	tell  func(done, total int64)
 	total int64
@@ -223,4 +365,12 @@ func (p *progress) part(size int64) func(position int64) {
 		last = position
 		p.tell(p.done, p.total)
 	}
+}
+
+// add reports n more.
+func (p *progress) add(n int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.done += n
+	p.tell(p.done, p.total)
 }

@@ -135,6 +135,7 @@ func (r *planned) run(c *cobra.Command, cfg *config.Config) error {
 		dryrun.Options{
 			Logger:   roles.NewLogger(c.Name()),
 			Measure:  true,
+			Looked:   func(source string, done, total int64) { m.show("look at the files of "+source, done, total) },
 			Progress: func(source string, done, total int64) { m.show("index "+source, done, total) },
 		},
 	)

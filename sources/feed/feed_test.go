@@ -324,6 +324,9 @@ func TestFeedRemembers(t *testing.T) {
 			if err != nil || st.Known != uint64(c.total()) || !st.Counted || st.Records != st.Known {
 				t.Fatalf("stats %+v, %v: want %d records and their lengths", st, err, c.total())
 			}
+			if err := first.Close(); err != nil {
+				t.Fatal(err)
+			}
 			y := x
 			y.tokenizer = sameTokens(func([]byte) []uint32 { panic("tokenised again") }) // offers need no tokens
 			second := y.open(t, dir)

@@ -8,8 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"millrace"
 	"millrace/sources/identity"
 )
@@ -45,31 +43,26 @@ type Group struct {
 
 // Guard watches one shard. It is safe for concurrent use. A nil Guard notices nothing.
 type Guard struct {
-	group   *Group
-	shard   millrace.Shard
-	paths   []string    // of the shard and its companions
-	made    time.Time   // when the guard was made
-	content atomic.Bool // a digest of every byte is known
-	doubt   atomic.Bool // the kept index of an earlier release may be of another file
+	group *Group
+	shard millrace.Shard
+	paths []string    // of the shard and its companions
+	made  time.Time   // when the guard was made
+	doubt atomic.Bool // the kept index of an earlier release may be of another file
 
 	looked atomic.Int64 // time of the last check of the path, since made
 
 	mu    sync.Mutex
-	known []identity.File // of paths, as last found to be the shard
+	known []identity.File // of paths, as last found to be the shard; the caller's
 	err   error           // the shard changed
 }
 
-// New returns the guard of a shard whose files are at paths. It is nil if the store cannot identify files.
-func (c *Group) New(shard millrace.Shard, paths []string) (*Guard, error) {
-	if c == nil {
-		return nil, nil
+// Watch returns the guard of a shard whose files at paths have the known identities. The guard keeps known up to date
+// as long as it is used. It is nil if the store cannot identify files.
+func (c *Group) Watch(shard millrace.Shard, paths []string, known []identity.File) *Guard {
+	if c == nil || len(known) == 0 || known[0].IsZero() {
+		return nil
 	}
-	g := &Guard{group: c, shard: shard, paths: paths, made: time.Now()}
-	var err error
-	if g.known, err = g.identify(); err != nil || g.known[0].IsZero() {
-		return nil, err
-	}
-	return g, nil
+	return &Guard{group: c, shard: shard, paths: paths, known: known, made: time.Now()}
 }
 
 // identify returns the identities of the files that are at the shard's paths now.
@@ -100,7 +93,6 @@ func (g *Guard) Admit(ctx context.Context, shard millrace.Shard) error {
 	}
 	seen, known := g.group.Seen.find(g.shard)
 	compare := g.group.Evidence.Content(g.shard)
-	g.content.Store(compare != nil)
 	switch was, here := seen.On(g.group.Seen.host); {
 	case known && seen.Knows(now), g.group.Evidence.CoversAll(now):
 	case compare != nil:
@@ -116,45 +108,50 @@ func (g *Guard) Admit(ctx context.Context, shard millrace.Shard) error {
 // Doubts reports whether a kept index may be of another file.
 func (g *Guard) Doubts() bool { return g != nil && g.doubt.Load() }
 
-// NoteIndexed notes that the shard was read from beginning to end. With hasContent, its content was digested.
-func (g *Guard) NoteIndexed(hasContent bool) {
+// Doubt makes a guard doubt the kept index, as an earlier guard of the shard did.
+func (g *Guard) Doubt() { g.doubt.Store(true) }
+
+// NoteIndexed notes that the shard was read from beginning to end.
+func (g *Guard) NoteIndexed() {
 	if g != nil {
-		g.content.Store(hasContent)
 		g.doubt.Store(false)
 	}
 }
 
-// Remember notes the identities of the guards' files for later runs, several at a time.
-func (c *Group) Remember(guards []*Guard, parallel int) error {
-	if c == nil {
+// Remember notes the files of the shard and the facts in its head for later runs, unless the guard doubts them. It adds
+// a sample of their middle if no digest covers every byte. Of a file that was just changed it leaves the facts out, so
+// the next run reads the file's ends again.
+func (g *Guard) Remember(facts identity.Facts) (err error) {
+	if g == nil || g.Doubts() {
 		return nil
 	}
-	var group errgroup.Group
-	group.SetLimit(parallel)
-	for _, g := range guards {
-		if g != nil && !g.Doubts() {
-			group.Go(g.remember)
-		}
-	}
-	err := group.Wait()
-	c.Seen.save()
-	return err
-}
-
-// remember notes the files of the shard. It adds a sample of their middle if no digest covers every byte.
-func (g *Guard) remember() (err error) {
 	seen, known := g.group.Seen.find(g.shard)
-	if known && seen.Knows(g.known) {
-		return nil
-	}
-	sample := seen.Sample
-	if sample == 0 && !g.content.Load() && !g.group.Evidence.CoversAll(g.known) {
+	sample := uint64(0)
+	if isNew := !known || !seen.Knows(g.known); isNew && seen.Sample == 0 && !g.group.Evidence.CoversAll(g.known) &&
+		g.group.Evidence.Content(g.shard) == nil {
 		if sample, err = g.group.Evidence.Sample(g.paths); err != nil {
 			return err
 		}
 	}
-	g.group.Seen.add(g.shard, sample, g.known)
+	found := &facts
+	if !isSettled(g.known) {
+		found = nil
+	}
+	g.group.Seen.add(g.shard, sample, g.known, found)
 	return nil
+}
+
+// settledAfter is longer than a tick of a file system's clock.
+const settledAfter = 100 * time.Millisecond
+
+// isSettled reports whether the files were changed so long ago that another change gives them another identity.
+func isSettled(files []identity.File) bool {
+	for _, f := range files {
+		if time.Since(time.Unix(0, max(f.Changed, f.Modified))) < settledAfter {
+			return false
+		}
+	}
+	return true
 }
 
 // Opened is an open file of a shard, as last found to be the shard.
@@ -201,9 +198,8 @@ func (g *Guard) look(f *Opened, open identity.File) error {
 		}
 	case !slices.Equal(now, g.known):
 		if g.err = g.compare(now); g.err == nil {
-			g.known = now
-			g.group.Seen.add(g.shard, 0, now)
-			g.group.Seen.save()
+			copy(g.known, now)
+			g.group.Seen.add(g.shard, 0, now, nil)
 		}
 	case open != now[0] && !open.IsSameVersion(now[0]):
 		g.err = g.changed([]identity.File{open}, now[:1], "while it was read")
@@ -237,7 +233,6 @@ func (g *Guard) compareContent(ctx context.Context, compare func(context.Context
 	now, was []identity.File) error {
 	since, err := compare(ctx)
 	if err == nil && since != "" {
-		g.content.Store(true)
 		err = g.changed(now, was, since)
 	}
 	return err
@@ -272,7 +267,7 @@ func (g *Guard) changed(now, was []identity.File, when string) error {
 		}
 	}
 	proof := ""
-	if !g.content.Load() && len(was) > 0 && now[0].Size == was[0].Size {
+	if len(was) > 0 && now[0].Size == was[0].Size && g.group.Evidence.Content(g.shard) == nil {
 		proof = "; no digest of its content is kept to compare it (check --deep keeps one)"
 	}
 	return millrace.Errorf(millrace.ErrMismatch, "file %s of source %s changed %s%s%s; %s",

@@ -20,6 +20,7 @@ type world struct {
 	kept    string // its kept digest; empty: none
 	sample  uint64
 	gone    bool
+	entry   []byte // the file's remembered entry
 }
 
 func (w *world) Identity(string) (identity.File, error) {
@@ -36,9 +37,12 @@ func (w *world) Digest(string) (int64, millrace.Digest, error) {
 func (w *world) CoversAll([]identity.File) bool              { return false }
 func (w *world) Sample([]string) (uint64, error)             { return w.sample, nil }
 func (w *world) HasIndex(millrace.Shard) bool                { return false }
-func (w *world) Load(millrace.Digest, string) ([]byte, bool) { return nil, false }
-func (w *world) Save(millrace.Digest, string, []byte) error  { return nil }
-func (w *world) Forget(millrace.Digest, string)              {}
+func (w *world) Load(millrace.Digest, string) ([]byte, bool) { return w.entry, w.entry != nil }
+
+func (w *world) Save(_ millrace.Digest, _ string, blob []byte) error {
+	w.entry = blob
+	return nil
+}
 
 func (w *world) Content(millrace.Shard) func(context.Context) (string, error) {
 	if w.kept == "" {
@@ -95,12 +99,10 @@ func TestCheck(t *testing.T) {
 		group := &Group{Source: "web", Cure: "restore the file", Evidence: w, Log: log,
 			Seen: NewSeen(w, func(string) millrace.Digest { return millrace.Digest{} }, log)}
 		shard := millrace.Shard{Path: "/data/a.jsonl", Size: 10, Digest: millrace.Digest{1}}
-		g, err := group.New(shard, []string{shard.Path})
+		g := group.Watch(shard, []string{shard.Path}, []identity.File{w.file})
+		err := g.Admit(t.Context(), shard)
 		if err == nil {
-			err = g.Admit(t.Context(), shard)
-		}
-		if err == nil {
-			err = group.Remember([]*Guard{g}, 1)
+			err = g.Remember(identity.Facts{})
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -128,10 +130,7 @@ func TestCheckWithoutPath(t *testing.T) {
 		Log:      log,
 		Seen:     NewSeen(w, func(string) millrace.Digest { return millrace.Digest{} }, log),
 	}
-	g, err := group.New(millrace.Shard{Path: "a"}, []string{"a"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := group.Watch(millrace.Shard{Path: "a"}, []string{"a"}, []identity.File{w.file})
 	f, now := &Opened{}, w.file
 	if err := g.Check(f, open{w, &now}); err != nil {
 		t.Fatal(err)
@@ -150,8 +149,8 @@ func TestCheckWithoutPath(t *testing.T) {
 // TestNoGroup: without a group there is no guard, and nothing is noticed.
 func TestNoGroup(t *testing.T) {
 	var none *Group
-	g, err := none.New(millrace.Shard{}, nil)
-	if g != nil || err != nil || g.Doubts() || none.Remember([]*Guard{g}, 1) != nil ||
+	g := none.Watch(millrace.Shard{}, nil, []identity.File{{Inode: 1}})
+	if g != nil || g.Doubts() || g.Remember(identity.Facts{}) != nil ||
 		g.Admit(t.Context(), millrace.Shard{}) != nil {
 		t.Fatal("a source that is not verified has a guard")
 	}

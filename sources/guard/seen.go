@@ -10,15 +10,14 @@ import (
 	"millrace/sources/identity"
 )
 
-// Blobs keeps the tables of Seen between runs. Forget makes the next Load look for the blob of another process.
+// Blobs keeps the entries of Seen between runs.
 type Blobs interface {
 	Load(key millrace.Digest, kind string) ([]byte, bool)
 	Save(key millrace.Digest, kind string, blob []byte) error
-	Forget(key millrace.Digest, kind string)
 }
 
-// Seen remembers the identities under which a source's files were found, in one table for each directory. It is safe
-// for concurrent use.
+// Seen remembers files by their paths: the identities under which they were found, and the facts in
+// their heads. It is safe for concurrent use.
 type Seen struct {
 	blobs Blobs
 	key   func(text string) millrace.Digest
@@ -26,92 +25,79 @@ type Seen struct {
 	host  string
 
 	mu     sync.Mutex
-	tables map[string]*seenTable
+	tables map[string]map[string]identity.Entry // of earlier releases, by directory and name
 }
 
-type seenTable struct {
-	identity.Table
-	news []seenNews // since the table was read
-}
+// The kinds of blobs: an entry of a path, and a table of a directory, as earlier releases kept it.
+const (
+	kindFile  = "file"
+	kindFiles = "files"
+)
 
-type seenNews struct {
-	name   string
-	digest millrace.Digest
-	sample uint64
-	seen   identity.Seen
-}
-
-const kindFiles = "files"
-
-// NewSeen returns the table of a source. digest names the blob of a directory.
+// NewSeen returns the memory of a source. digest names the blob of a path.
 func NewSeen(blobs Blobs, digest func(text string) millrace.Digest, log *slog.Logger) *Seen {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "" // it only distinguishes hosts that share an index directory
 	}
-	return &Seen{blobs: blobs, key: digest, log: log, host: host, tables: make(map[string]*seenTable)}
+	return &Seen{blobs: blobs, key: digest, log: log, host: host, tables: map[string]map[string]identity.Entry{}}
 }
 
-func (s *Seen) tableKey(dir string) millrace.Digest { return s.key("millrace files 1" + dir) }
+// Recall returns the entry of the shard at a path, and whether these files, exactly, were seen as this shard on this
+// host.
+func (s *Seen) Recall(path string, files []identity.File) (e identity.Entry, same bool) {
+	e, ok := s.entry(path)
+	return e, ok && e.IsSeen(identity.Seen{Host: s.host, Files: files})
+}
 
-// of returns the table of a directory; the mutex is held.
-func (s *Seen) of(path string) (*seenTable, string) {
+func (s *Seen) entry(path string) (identity.Entry, bool) {
+	if blob, ok := s.blobs.Load(s.key("millrace file 1"+path), kindFile); ok {
+		e, err := identity.Decode(blob)
+		if err == nil {
+			return *e, true
+		}
+		s.log.Warn("the kept identity of a file is not used", "file", path, "err", err)
+	}
 	dir, name := filepath.Split(path)
-	if t := s.tables[dir]; t != nil {
-		return t, name
-	}
-	t := &seenTable{Table: s.load(dir)}
-	s.tables[dir] = t
-	return t, name
-}
-
-func (s *Seen) load(dir string) identity.Table {
-	blob, ok := s.blobs.Load(s.tableKey(dir), kindFiles)
+	blob, ok := s.blobs.Load(s.key("millrace files 1"+dir), kindFiles)
 	if !ok {
-		return identity.Table{}
+		return identity.Entry{}, false
 	}
-	table, err := identity.Decode(blob)
-	if err != nil {
-		s.log.Warn("the kept identities of files are not used", "directory", dir, "err", err)
-		return identity.Table{}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	table, ok := s.tables[dir]
+	if !ok {
+		var err error
+		if table, err = identity.DecodeTable(blob); err != nil {
+			s.log.Warn("the kept identities of files are not used", "directory", dir, "err", err)
+		}
+		s.tables[dir] = table
 	}
-	return *table
+	e, ok := table[name]
+	return e, ok
 }
 
+// find returns the entry of a shard, false if there is none with its digest.
 func (s *Seen) find(shard millrace.Shard) (identity.Entry, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	t, name := s.of(shard.Path)
-	return t.Find(name, shard.Digest)
+	e, ok := s.entry(shard.Path)
+	return e, ok && e.Digest == shard.Digest
 }
 
-func (s *Seen) add(shard millrace.Shard, sample uint64, files []identity.File) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	t, name := s.of(shard.Path)
-	news := seenNews{name, shard.Digest, sample, identity.Seen{Host: s.host, Files: files}}
-	if t.Add(news.name, news.digest, news.sample, news.seen) {
-		t.news = append(t.news, news)
-	}
-}
-
-// save adds the news to the tables that other processes may have kept meanwhile. If news are lost, a later run compares
+// add remembers an identity of a shard, and facts if they are not nil. If the entry is lost, a later run compares
 // contents again.
-func (s *Seen) save() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for dir, t := range s.tables {
-		if len(t.news) == 0 {
-			continue
-		}
-		s.blobs.Forget(s.tableKey(dir), kindFiles)
-		t.Table = s.load(dir)
-		for _, n := range t.news {
-			t.Add(n.name, n.digest, n.sample, n.seen)
-		}
-		t.news = nil
-		if err := s.blobs.Save(s.tableKey(dir), kindFiles, t.Encode()); err != nil {
-			s.log.Warn("the identities of files are not kept", "directory", dir, "err", err)
-		}
+func (s *Seen) add(shard millrace.Shard, sample uint64, files []identity.File, facts *identity.Facts) {
+	e, ok := s.find(shard)
+	if !ok {
+		e = identity.Entry{Digest: shard.Digest}
+	}
+	news := e.Add(sample, identity.Seen{Host: s.host, Files: files})
+	if facts != nil && e.AddFacts(*facts) {
+		news = true
+	}
+	if !news {
+		return
+	}
+	if err := s.blobs.Save(s.key("millrace file 1"+shard.Path), kindFile, e.Encode()); err != nil {
+		s.log.Warn("the identity of a file is not kept", "file", shard.Path, "err", err)
 	}
 }

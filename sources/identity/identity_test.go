@@ -2,8 +2,10 @@ package identity_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"os"
 	"path/filepath"
+	"reflect"
 	"testing"
 	"time"
 
@@ -67,45 +69,75 @@ func TestIdentity(t *testing.T) {
 	}
 }
 
-func TestTable(t *testing.T) {
-	files := func(inode uint64) []identity.File {
-		return []identity.File{{Device: 1, Inode: inode, Size: 3, Modified: 4, Changed: 5}}
-	}
-	var table identity.Table
-	digest, other := millrace.Digest{1}, millrace.Digest{2}
-	if !table.Add("a", digest, 0, identity.Seen{Host: "h", Files: files(7)}) ||
-		table.Add("a", digest, 0, identity.Seen{Host: "h", Files: files(7)}) {
+func files(inode uint64) []identity.File {
+	return []identity.File{{Device: 1, Inode: inode, Size: 3, Modified: 4, Changed: 5}}
+}
+
+func TestEntry(t *testing.T) {
+	e := identity.Entry{Digest: millrace.Digest{1}}
+	seven := identity.Seen{Host: "h", Files: files(7)}
+	if !e.Add(0, seven) || e.Add(0, seven) || !e.IsSeen(seven) {
 		t.Fatal("want the first identity to be new, and the same again not")
 	}
-	table.Add("a", digest, 9, identity.Seen{Host: "h", Files: files(8)})
-	for i := range 20 {
-		table.Add("b", digest, 0, identity.Seen{Host: string(rune('a' + i)), Files: files(uint64(i))})
-	}
-	blob := table.Encode()
-	again, err := identity.Decode(blob)
-	if err != nil || !bytes.Equal(again.Encode(), blob) {
-		t.Fatalf("it is not read as it was written: %v", err)
-	}
-	e, ok := again.Find("a", digest)
+	e.Add(9, identity.Seen{Host: "h", Files: files(8)})
 	moved := files(8)
 	moved[0].Device = 99
-	if !ok || e.Sample != 9 || !e.Knows(moved) || e.Knows(files(7)) {
-		t.Fatalf("got %+v, %v", e, ok)
+	if e.Sample != 9 || !e.Knows(moved) || e.Knows(files(7)) || e.IsSeen(identity.Seen{Host: "h", Files: moved}) ||
+		e.IsSeen(identity.Seen{Host: "g", Files: files(8)}) {
+		t.Fatalf("got %+v", e)
 	}
-	if _, ok := e.On("h"); !ok {
+	if !e.Add(0, identity.Seen{Host: "h", Files: moved}) {
+		t.Error("a file on another device is not remembered")
+	}
+	for i := range 20 {
+		e.Add(0, identity.Seen{Host: string(rune('a' + i)), Files: files(uint64(i))})
+		e.AddFacts(identity.Facts{Settings: uint64(i), Count: 5, Counted: true, Seekable: i%2 == 0})
+	}
+	if len(e.Seen) != 8 || !e.Knows(files(19)) || e.Knows(files(0)) || len(e.Facts) != 4 {
+		t.Errorf("got %d identities and facts under %d settings", len(e.Seen), len(e.Facts))
+	}
+	if _, ok := e.On("t"); !ok {
 		t.Error("the host is forgotten")
 	}
 	if _, ok := e.On("elsewhere"); ok {
-		t.Error("a host without a table has an identity")
+		t.Error("a host without an entry has an identity")
 	}
-	if _, ok := again.Find("a", other); ok {
-		t.Error("a file with another digest is found")
+	f, ok := e.FactsOf(18)
+	if want := (identity.Facts{Settings: 18, Count: 5, Counted: true, Seekable: true}); !ok || f != want {
+		t.Errorf("got %+v, %v", f, ok)
 	}
-	if e, _ := again.Find("b", digest); len(e.Seen) != 8 || !e.Knows(files(19)) || e.Knows(files(0)) {
-		t.Errorf("got %d identities", len(e.Seen))
+	if _, ok := e.FactsOf(3); ok {
+		t.Error("facts that were dropped are found")
+	}
+	blob := e.Encode()
+	again, err := identity.Decode(blob)
+	if err != nil || !reflect.DeepEqual(*again, e) || !bytes.Equal(again.Encode(), blob) {
+		t.Fatalf("it is not read as it was written: %v", err)
 	}
 	for n := range blob {
 		if _, err := identity.Decode(blob[:n]); err == nil {
+			t.Fatalf("%d of %d bytes are an entry", n, len(blob))
+		}
+	}
+}
+
+// TestTableOfAnEarlierRelease: the entries of a directory are read in the form in which they were kept together.
+func TestTableOfAnEarlierRelease(t *testing.T) {
+	blob := append([]byte("MRFILES1"), 1, 1, 'a')
+	blob = append(blob, make([]byte, 15)...)
+	blob = append(blob, 1)
+	le := binary.LittleEndian
+	blob = append(le.AppendUint64(blob, 9), 1, 1, 'h', 1)
+	for _, v := range []uint64{1, 7, 3, 4, 5} {
+		blob = le.AppendUint64(blob, v)
+	}
+	table, err := identity.DecodeTable(blob)
+	if e := table["a"]; err != nil || e.Sample != 9 || e.Digest != (millrace.Digest{15: 1}) ||
+		!e.IsSeen(identity.Seen{Host: "h", Files: files(7)}) {
+		t.Fatalf("got %+v, %v", table, err)
+	}
+	for n := range blob {
+		if _, err := identity.DecodeTable(blob[:n]); err == nil {
 			t.Fatalf("%d of %d bytes are a table", n, len(blob))
 		}
 	}

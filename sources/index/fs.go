@@ -6,7 +6,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 
 	"golang.org/x/sys/unix"
 )
@@ -14,21 +13,21 @@ import (
 // FS has the store's writes: the seam for tests of full disks and crashes.
 type FS interface {
 	MkdirAll(dir string) error
-	// CreateTemp makes a new file. Other processes leave it alone until it is closed.
-	CreateTemp(dir string) (TempFile, error)
-	// Publish moves a finished file to its name. Without replace, a file that already has the name stays, and the new
-	// one is removed.
-	Publish(temp, name string, replace bool) error
+	// Open opens a file for reading and writing. With make, it makes a missing file.
+	Open(path string, make bool) (File, error)
+	// Rename moves a file to a name, also if another file has the name.
+	Rename(from, to string) error
 	Remove(path string) error
 	SyncDir(dir string) error
 }
 
-// TempFile is a file being written.
-type TempFile interface {
-	io.Writer
-	// Reserve extends the file to size bytes and takes the room for them on the disk. New bytes are zero.
-	Reserve(size int64) error
+// File is an open file of a store.
+type File interface {
+	io.WriterAt
+	Fd() uintptr
 	Name() string
+	// Reserve takes the room for bytes from … to on the disk and extends the file. New bytes are zero.
+	Reserve(from, to int64) error
 	Sync() error
 	Close() error
 }
@@ -38,41 +37,26 @@ func OSFS() FS { return osFS{} }
 
 type osFS struct{}
 
-const tempPattern = ".index-*.tmp"
+func (osFS) MkdirAll(dir string) error    { return os.MkdirAll(dir, 0o777) }
+func (osFS) Rename(from, to string) error { return os.Rename(from, to) }
+func (osFS) Remove(path string) error     { return os.Remove(path) }
 
-func (osFS) MkdirAll(dir string) error { return os.MkdirAll(dir, 0o777) }
-func (osFS) Remove(path string) error  { return os.Remove(path) }
-
-// CreateTemp locks the file, because clearStale removes files that no process holds. If that happens between the
-// creation and the lock, it makes another file.
-func (osFS) CreateTemp(dir string) (TempFile, error) {
-	for {
-		f, err := os.CreateTemp(dir, tempPattern)
-		if err != nil {
-			return nil, err
+// Open opens a file of a directory that cannot be written for reading alone. Its writes fail.
+func (osFS) Open(path string, make bool) (File, error) {
+	flags := os.O_RDWR
+	if make {
+		flags |= os.O_CREATE
+	}
+	f, err := os.OpenFile(path, flags, 0o666)
+	if errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.EROFS) {
+		if r, failed := os.Open(path); failed == nil {
+			return osFile{r}, nil
 		}
-		var st unix.Stat_t
-		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err == nil {
-			err = unix.Fstat(int(f.Fd()), &st)
-			if err == nil && st.Nlink > 0 {
-				return tempFile{f}, f.Chmod(0o644)
-			}
-		} else if !errors.Is(err, unix.EWOULDBLOCK) {
-			return tempFile{f}, f.Chmod(0o644) // a file system without locks
-		}
-		f.Close()
 	}
-}
-
-func (osFS) Publish(temp, name string, replace bool) error {
-	if replace {
-		return os.Rename(temp, name)
+	if err != nil {
+		return nil, err
 	}
-	err := os.Link(temp, name)
-	if err == nil || errors.Is(err, fs.ErrExist) {
-		return os.Remove(temp)
-	}
-	return os.Rename(temp, name) // a file system without links
+	return osFile{f}, nil
 }
 
 func (osFS) SyncDir(dir string) error {
@@ -83,23 +67,28 @@ func (osFS) SyncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-type tempFile struct{ *os.File }
+type osFile struct{ *os.File }
+
+// Sync writes the data and the size to the disk.
+func (f osFile) Sync() error {
+	for {
+		if err := unix.Fdatasync(int(f.Fd())); !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}
 
 // Reserve allocates blocks. Else a write through a mapping to a hole would kill the process when the disk is full.
-func (f tempFile) Reserve(size int64) error {
-	err := unix.Fallocate(int(f.Fd()), 0, 0, size)
+func (f osFile) Reserve(from, to int64) error {
+	err := unix.Fallocate(int(f.Fd()), 0, from, to-from)
 	if err == nil || !errors.Is(err, unix.EOPNOTSUPP) && !errors.Is(err, unix.ENOSYS) {
-		return wrap("reserve", size, err)
+		return wrap("reserve", to-from, err)
 	}
-	at, err := f.Seek(0, io.SeekEnd)
-	if err != nil {
-		return err
-	}
-	zeros := make([]byte, 1<<20)
-	for at < size {
-		n, err := f.WriteAt(zeros[:min(int64(len(zeros)), size-at)], at)
+	zeros := make([]byte, min(1<<20, to-from))
+	for at := from; at < to; {
+		n, err := f.WriteAt(zeros[:min(int64(len(zeros)), to-at)], at)
 		if err != nil {
-			return wrap("reserve", size, err)
+			return wrap("reserve", to-from, err)
 		}
 		at += int64(n)
 	}
@@ -113,33 +102,29 @@ func wrap(act string, size int64, err error) error {
 	return fmt.Errorf("%s %d bytes: %w", act, size, err)
 }
 
-// clearStale removes temporary files whose writers died. It ignores errors: such a file only takes room.
-func clearStale(dir string) {
-	stale, err := filepath.Glob(filepath.Join(escape(dir), tempPattern))
-	if err != nil {
-		return
-	}
-	for _, path := range stale {
-		f, err := os.Open(path)
-		if err != nil {
-			continue
+// lock takes or waits for the lock of an open file: unix.LOCK_EX, unix.LOCK_SH or unix.LOCK_UN.
+func lock(f File, how int) error {
+	for {
+		err := unix.Flock(int(f.Fd()), how)
+		if err == nil {
+			return nil
 		}
-		if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
-			os.Remove(path)
+		if !errors.Is(err, unix.EINTR) {
+			return fmt.Errorf("lock %s: %w; set index_dir to a directory of a file system with locks", f.Name(), err)
 		}
-		f.Close()
 	}
 }
 
-// escape returns the pattern that matches a directory's name literally.
-func escape(dir string) string {
-	out := make([]byte, 0, len(dir))
-	for i := range len(dir) {
-		switch dir[i] {
-		case '*', '?', '[', '\\':
-			out = append(out, '\\')
+// stat returns the size of an open file, and whether the file still has a name.
+func stat(f File) (size int64, named bool, err error) {
+	var st unix.Stat_t
+	for {
+		err := unix.Fstat(int(f.Fd()), &st)
+		if err == nil {
+			return st.Size, st.Nlink > 0, nil
 		}
-		out = append(out, dir[i])
+		if !errors.Is(err, unix.EINTR) {
+			return 0, false, fmt.Errorf("stat %s: %w", f.Name(), err)
+		}
 	}
-	return string(out)
 }

@@ -2,7 +2,9 @@ package index_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -44,17 +46,23 @@ func files(t *testing.T, dir string) []string {
 
 var shard, transform = millrace.Digest{1, 2}, millrace.Digest{3}
 
+func save(t *testing.T, s *index.Store, shard millrace.Digest, kind string, blob []byte) {
+	t.Helper()
+	if err := errors.Join(s.Save(shard, kind, blob), s.Flush()); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestBlobs(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "made", "[here]")
 	s := open(t, dir, nil)
+	early := open(t, dir, nil)
 	blob := bytes.Repeat([]byte("index "), 1000)
 	if _, ok := s.Load(shard, "lines"); ok {
 		t.Fatal("loaded a blob that was never saved")
 	}
-	for _, b := range [][]byte{blob, {}, blob[:7]} {
-		if err := s.Save(shard, "lines", b); err != nil {
-			t.Fatal(err)
-		}
+	for i, b := range [][]byte{blob, {}, blob[:7]} {
+		save(t, s, shard, "lines", b)
 		for range 2 {
 			if got, ok := s.Load(shard, "lines"); !ok || !bytes.Equal(got, b) {
 				t.Fatalf("got %d bytes, %v, want %d", len(got), ok, len(b))
@@ -62,6 +70,9 @@ func TestBlobs(t *testing.T) {
 		}
 		if got, ok := open(t, dir, nil).Load(shard, "lines"); !ok || !bytes.Equal(got, b) {
 			t.Fatalf("another store got %d bytes, %v, want %d", len(got), ok, len(b))
+		}
+		if got, ok := early.Load(shard, "lines"); i == 0 && (!ok || !bytes.Equal(got, b)) {
+			t.Fatalf("a store that was opened before got %d bytes, %v, want %d", len(got), ok, len(b))
 		}
 	}
 	if _, ok := s.Load(shard, "blocks"); ok {
@@ -75,11 +86,49 @@ func TestBlobs(t *testing.T) {
 	}
 }
 
-// TestDamagedBlobs: a blob with one flipped byte or a cut is absent, and saving it again repairs it.
-func TestDamagedBlobs(t *testing.T) {
+// TestSavedIsLoadedAtOnce: a blob that waits for its batch is loaded, and reaches the disk when the store is closed.
+func TestSavedIsLoadedAtOnce(t *testing.T) {
 	dir := t.TempDir()
-	blob := []byte("a small index")
-	if err := open(t, dir, nil).Save(shard, "lines", blob); err != nil {
+	s, err := index.Open(dir, index.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 100 {
+		d := millrace.Digest{byte(i)}
+		if err := s.Save(d, "lines", []byte{byte(i)}); err != nil {
+			t.Fatal(err)
+		}
+		if got, ok := s.Load(d, "lines"); !ok || !bytes.Equal(got, []byte{byte(i)}) {
+			t.Fatalf("got %v, %v", got, ok)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, dir, nil)
+	for i := range 100 {
+		if got, ok := s.Load(millrace.Digest{byte(i)}, "lines"); !ok || !bytes.Equal(got, []byte{byte(i)}) {
+			t.Fatalf("got %v, %v", got, ok)
+		}
+	}
+}
+
+// TestDamagedLog: with one flipped bit, or a cut, every blob is the right one or absent. Damage inside one record costs
+// that record alone. Saving again heals it, also for a further store.
+func TestDamagedLog(t *testing.T) {
+	dir := t.TempDir()
+	s, err := index.Open(dir, index.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const blobs = 5
+	blob := func(i int) []byte { return bytes.Repeat([]byte{byte('a' + i)}, 3*i+2) }
+	for i := range blobs {
+		if err := s.Save(millrace.Digest{byte(i)}, "lines", blob(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
 	path := files(t, dir)[0]
@@ -87,7 +136,19 @@ func TestDamagedBlobs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	spoil := func(what string, b []byte) {
+	loaded := func(s *index.Store, what string) (n int) {
+		for i := range blobs {
+			got, ok := s.Load(millrace.Digest{byte(i)}, "lines")
+			if ok && !bytes.Equal(got, blob(i)) {
+				t.Fatalf("%s: loaded %q", what, got)
+			}
+			if ok {
+				n++
+			}
+		}
+		return n
+	}
+	spoil := func(what string, b []byte, least int) {
 		if err := os.WriteFile(path, b, 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -95,43 +156,51 @@ func TestDamagedBlobs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer s.Close()
-		if got, ok := s.Load(shard, "lines"); ok {
-			t.Fatalf("%s: loaded %q", what, got)
+		if n := loaded(s, what); n < least {
+			t.Fatalf("%s: %d blobs are loaded, want %d", what, n, least)
 		}
-		if err := s.Save(shard, "lines", blob); err != nil {
+		for i := range blobs {
+			if err := s.Save(millrace.Digest{byte(i)}, "lines", blob(i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := loaded(s, what); n != blobs {
+			t.Fatalf("%s: %d blobs are healed", what, n)
+		}
+		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if got, ok := s.Load(shard, "lines"); !ok || string(got) != string(blob) {
-			t.Fatalf("%s: not healed: %q, %v", what, got, ok)
+		s = open(t, dir, nil)
+		if n := loaded(s, what); n != blobs {
+			t.Fatalf("%s: a further store loads %d blobs", what, n)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
 		}
 	}
+	const head = 24
 	for i := range whole {
 		b := bytes.Clone(whole)
-		b[i] ^= 0x10
-		spoil("a flipped byte", b)
-		spoil("a cut", whole[:i])
+		b[i] ^= 1 << (i % 8)
+		least := blobs - 1
+		if i < head {
+			least = 0
+		}
+		spoil(fmt.Sprintf("byte %d flipped", i), b, least)
+		spoil(fmt.Sprintf("cut at %d", i), whole[:i], 0)
 	}
-	spoil("more bytes", append(bytes.Clone(whole), 0))
-	// Another shard's name does not load the same bytes.
-	s := open(t, dir, nil)
-	if err := os.Rename(path, strings.Replace(path, shard.String(), transform.String(), 1)); err != nil {
-		t.Fatal(err)
-	}
-	if _, ok := s.Load(transform, "lines"); ok {
-		t.Fatal("loaded another shard's index")
-	}
+	spoil("more bytes", append(bytes.Clone(whole), 0, 1), blobs)
 }
 
-// brokenFS fails one kind of call, as a full disk or a crash does.
+// brokenFS fails one kind of call, as a full disk does.
 type brokenFS struct {
 	index.FS
 	fail string
-	dead bool // a crash leaves all files
+	torn bool // a write that fails writes its first half
 }
 
 type brokenFile struct {
-	index.TempFile
+	index.File
 	fs *brokenFS
 }
 
@@ -144,75 +213,263 @@ func (b *brokenFS) at(call string) error {
 	return nil
 }
 
-func (b *brokenFS) CreateTemp(dir string) (index.TempFile, error) {
+func (b *brokenFS) Open(path string, make bool) (index.File, error) {
 	if err := b.at("create"); err != nil {
 		return nil, err
 	}
-	f, err := b.FS.CreateTemp(dir)
-	return brokenFile{f, b}, err
-}
-
-func (b *brokenFS) Publish(temp, name string, replace bool) error {
-	if err := b.at("publish"); err != nil {
-		return err
+	f, err := b.FS.Open(path, make)
+	if err != nil {
+		return nil, err
 	}
-	return b.FS.Publish(temp, name, replace)
-}
-
-func (b *brokenFS) Remove(path string) error {
-	if b.dead {
-		return errFull
-	}
-	return b.FS.Remove(path)
+	return brokenFile{f, b}, nil
 }
 
 func (b *brokenFS) SyncDir(dir string) error { return b.at("syncdir") }
 
-func (f brokenFile) Write(p []byte) (int, error) {
+func (f brokenFile) WriteAt(p []byte, off int64) (int, error) {
 	if err := f.fs.at("write"); err != nil {
-		n, _ := f.TempFile.Write(p[:len(p)/2])
+		n := 0
+		if f.fs.torn {
+			n, _ = f.File.WriteAt(p[:len(p)/2], off)
+		}
 		return n, err
 	}
-	return f.TempFile.Write(p)
+	return f.File.WriteAt(p, off)
 }
 
-func (f brokenFile) Reserve(n int64) error {
-	return errors.Join(f.fs.at("reserve"), f.TempFile.Reserve(n))
+func (f brokenFile) Reserve(from, to int64) error {
+	return errors.Join(f.fs.at("reserve"), f.File.Reserve(from, to))
 }
-func (f brokenFile) Sync() error { return errors.Join(f.fs.at("sync"), f.TempFile.Sync()) }
+func (f brokenFile) Sync() error { return errors.Join(f.fs.at("sync"), f.File.Sync()) }
 
-// TestFullDiskAndCrash: if any call of a write fails, the earlier blob stays, stale files go, and the next save works.
-func TestFullDiskAndCrash(t *testing.T) {
-	for _, call := range []string{"create", "write", "sync", "publish"} {
-		for _, dead := range []bool{false, true} {
+// TestFullDisk: if any call of a write fails, the error names the disk's, the blob stays in memory, the disk has the
+// earlier blob or the new one, and the next batch works.
+func TestFullDisk(t *testing.T) {
+	for _, call := range []string{"create", "write", "sync"} {
+		for _, torn := range []bool{false, true} {
 			dir := t.TempDir()
-			if err := open(t, dir, nil).Save(shard, "lines", []byte("old")); err != nil {
+			s, err := index.Open(dir, index.Options{})
+			if err != nil {
 				t.Fatal(err)
 			}
-			broken := open(t, dir, &brokenFS{index.OSFS(), call, dead})
-			if err := broken.Save(shard, "lines", []byte("new and longer")); !errors.Is(err, errFull) {
+			save(t, s, shard, "lines", []byte("old"))
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			disk := &brokenFS{index.OSFS(), call, torn}
+			broken := open(t, dir, disk)
+			if err := errors.Join(broken.Save(shard, "lines", []byte("new and longer")), broken.Flush()); !errors.Is(
+				err,
+				errFull,
+			) {
 				t.Fatalf("%s: got %v, want the disk's error", call, err)
 			}
-			s := open(t, dir, nil)
-			if got, ok := s.Load(shard, "lines"); !ok || string(got) != "old" {
+			if got, ok := broken.Load(shard, "lines"); !ok || string(got) != "new and longer" {
+				t.Fatalf("%s: got %q, %v, want the new blob", call, got, ok)
+			}
+			s = open(t, dir, nil)
+			got, ok := s.Load(shard, "lines")
+			if !ok || string(got) != "old" && (call != "sync" || string(got) != "new and longer") {
 				t.Fatalf("%s: got %q, %v, want the old blob", call, got, ok)
 			}
-			if err := s.Save(shard, "lines", []byte("new")); err != nil {
+			save(t, s, shard, "blocks", []byte("another"))
+			disk.fail = ""
+			if err := broken.Flush(); err != nil {
 				t.Fatal(err)
 			}
-			if left := files(t, dir); len(left) != 1 {
-				t.Fatalf("%s, crash %v: files left behind: %v", call, dead, left)
+			if got, ok := open(t, dir, nil).Load(shard, "lines"); !ok || string(got) != "new and longer" {
+				t.Fatalf("%s: got %q, %v after the disk is back", call, got, ok)
 			}
 		}
 	}
-	for _, call := range []string{"create", "write", "reserve", "publish"} {
+	for _, call := range []string{"create", "write", "reserve"} {
 		s := open(t, t.TempDir(), &brokenFS{index.OSFS(), call, false})
 		if _, err := s.Lengths(shard, transform, 10); !errors.Is(err, errFull) {
 			t.Fatalf("%s: got %v, want the disk's error", call, err)
 		}
 	}
-	if err := open(t, t.TempDir(), &brokenFS{index.OSFS(), "syncdir", false}).Save(shard, "lines", nil); err != nil {
-		t.Fatalf("a directory that cannot be synced: %v", err)
+	save(t, open(t, t.TempDir(), &brokenFS{index.OSFS(), "syncdir", false}), shard, "lines", nil)
+}
+
+// TestDirectoryWithoutWriting: a store reads blobs from a directory that cannot be written.
+func TestDirectoryWithoutWriting(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir, nil)
+	save(t, s, shard, "lines", []byte("kept"))
+	if got, ok := open(t, dir, readFS{index.OSFS()}).Load(shard, "lines"); !ok || string(got) != "kept" {
+		t.Fatalf("got %q, %v", got, ok)
+	}
+}
+
+// readFS opens files for reading alone, as on a disk that is mounted so.
+type readFS struct{ index.FS }
+
+type readFile struct {
+	index.File
+	f *os.File
+}
+
+func (r readFile) Fd() uintptr { return r.f.Fd() }
+
+func (readFile) WriteAt([]byte, int64) (int, error) { return 0, syscall.EBADF }
+
+func (r readFile) Close() error { return errors.Join(r.File.Close(), r.f.Close()) }
+
+func (r readFS) Open(path string, _ bool) (index.File, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	whole, err := r.FS.Open(path, false)
+	return readFile{whole, f}, err
+}
+
+// TestManyShards: a process maps each of the two files once and holds one descriptor of each, for 70,000 shards with
+// blobs and lengths.
+func TestManyShards(t *testing.T) {
+	const shards = 70_000
+	dir := t.TempDir()
+	s := open(t, dir, nil)
+	name := func(i int) millrace.Digest { return millrace.Digest{byte(i), byte(i >> 8), byte(i >> 16), 1} }
+	for i := range shards {
+		if err := s.Save(name(i), "lines", []byte{byte(i), byte(i >> 8)}); err != nil {
+			t.Fatal(err)
+		}
+		l, err := s.Lengths(name(i), transform, 3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.Put(2, uint32(i))
+	}
+	if err := s.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	again := open(t, dir, nil)
+	for i := range shards {
+		for _, s := range []*index.Store{s, again} {
+			if got, ok := s.Load(name(i), "lines"); !ok || !bytes.Equal(got, []byte{byte(i), byte(i >> 8)}) {
+				t.Fatalf("shard %d: got %v, %v", i, got, ok)
+			}
+			l, err := s.Lengths(name(i), transform, 3)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n, ok := l.Get(2); !ok || n != uint32(i) {
+				t.Fatalf("shard %d: got length %d, %v", i, n, ok)
+			}
+		}
+	}
+	maps, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(maps), dir); n != 4 {
+		t.Errorf("two stores have %d mappings, want 4", n)
+	}
+	descriptors := 0
+	for _, fd := range files(t, "/proc/self/fd") {
+		if to, err := os.Readlink(fd); err == nil && strings.HasPrefix(to, dir) {
+			descriptors++
+		}
+	}
+	if descriptors != 4 {
+		t.Errorf("two stores have %d descriptors, want 4", descriptors)
+	}
+}
+
+// TestCompaction: a log that is mostly unused is replaced at the next open. Stores that have the old one open go on
+// with it, and their news reach the new one.
+func TestCompaction(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir, nil)
+	big := make([]byte, 4<<20)
+	for i := range 20 {
+		big[0] = byte(i)
+		save(t, s, shard, "big", big)
+		save(t, s, millrace.Digest{byte(i)}, "lines", []byte{byte(i)})
+	}
+	l, err := s.Lengths(shard, transform, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Put(1, 5)
+	was, ok := s.Load(shard, "big")
+	if !ok {
+		t.Fatal("the blob is gone")
+	}
+	check := func(s *index.Store, who string) {
+		t.Helper()
+		for i := range 20 {
+			if got, ok := s.Load(millrace.Digest{byte(i)}, "lines"); !ok || !bytes.Equal(got, []byte{byte(i)}) {
+				t.Fatalf("%s: blob %d is %v, %v", who, i, got, ok)
+			}
+		}
+		if got, ok := s.Load(shard, "big"); !ok || !bytes.Equal(got, big) {
+			t.Fatalf("%s: the big blob is another, %v", who, ok)
+		}
+		l, err := s.Lengths(shard, transform, 3)
+		if n, ok := l.Get(1); err != nil || !ok || n != 5 {
+			t.Fatalf("%s: got %d, %v, %v", who, n, ok, err)
+		}
+	}
+	size := func() int64 {
+		st, err := os.Stat(filepath.Join(dir, "shards.pack"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return st.Size()
+	}
+	before := size()
+	after := open(t, dir, nil)
+	if size() > before/10 {
+		t.Fatalf("the log has %d bytes, and had %d", size(), before)
+	}
+	check(after, "the store that replaced it")
+	check(s, "the store with the old log")
+	save(t, s, transform, "late", []byte("news"))
+	check(s, "the store that followed")
+	for who, s := range map[string]*index.Store{"follower": s, "replacer": after, "third": open(t, dir, nil)} {
+		if got, ok := s.Load(transform, "late"); !ok || string(got) != "news" {
+			t.Errorf("%s: got %q, %v", who, got, ok)
+		}
+	}
+	if !bytes.Equal(was, big) {
+		t.Error("a blob of the old log changed under its reader")
+	}
+}
+
+// TestAgainstAMap: three stores of one directory save, load and open anew in any order, and agree with a map.
+func TestAgainstAMap(t *testing.T) {
+	for seed := range uint64(8) {
+		dir := t.TempDir()
+		rng := rand.New(rand.NewPCG(seed, 1))
+		want := map[millrace.Digest][]byte{}
+		stores := make([]*index.Store, 3)
+		for i := range stores {
+			stores[i] = open(t, dir, nil)
+		}
+		for step := range 600 {
+			at := rng.IntN(len(stores))
+			d := millrace.Digest{byte(rng.IntN(100))}
+			switch rng.IntN(5) {
+			case 0:
+				if want[d] != nil {
+					continue // several processes save the same of a shard
+				}
+				blob := binary.LittleEndian.AppendUint64(bytes.Repeat([]byte{1}, rng.IntN(99)), uint64(step))
+				want[d] = blob
+				save(t, stores[at], d, "lines", blob)
+			case 1:
+				if err := stores[at].Close(); err != nil {
+					t.Fatal(err)
+				}
+				stores[at] = open(t, dir, nil)
+			default:
+				if got, ok := stores[at].Load(d, "lines"); ok != (want[d] != nil) || !bytes.Equal(got, want[d]) {
+					t.Fatalf("seed %d, step %d: got %v, %v, want %v", seed, step, got, ok, want[d])
+				}
+			}
+		}
 	}
 }
 
@@ -260,9 +517,6 @@ func TestStoresShareADirectory(t *testing.T) {
 						t.Errorf("record %d has %d tokens in round %d", r, n, i)
 					}
 				}
-				if err := l.Close(); err != nil {
-					t.Error(err)
-				}
 			}
 		})
 	}
@@ -271,7 +525,6 @@ func TestStoresShareADirectory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
 	for r := range uint64(100) {
 		if n, ok := l.Get(r); !ok || n != uint32(r*3) {
 			t.Errorf("record %d: got %d, %v", r, n, ok)
@@ -324,131 +577,98 @@ func TestLengths(t *testing.T) {
 		if _, ok := l.Get(count); ok {
 			t.Fatal("a record that is not there has a length")
 		}
-		if err := errors.Join(l.Close(), l.Close()); err != nil {
-			t.Fatal(err)
-		}
-		l.Put(1, 1)
-		if _, ok := l.Get(0); ok {
-			t.Fatal("a closed store knows a length")
-		}
 	}
 	empty, err := s.Lengths(transform, transform, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := empty.Close(); err != nil {
-		t.Fatal(err)
+	empty.Put(0, 1)
+	if _, ok := empty.Get(0); ok {
+		t.Fatal("a shard without records has a length")
 	}
 }
 
-// TestDamagedLengths: a flipped bit in a word costs that length. In the head or the size it costs the whole file.
+// TestDamagedLengths: a flipped bit in a word costs that length. In the head it costs all lengths.
 func TestDamagedLengths(t *testing.T) {
 	dir := t.TempDir()
-	s := open(t, dir, nil)
 	const count = 50
-	put := func() {
+	visit := func(act func(l *index.Lengths)) {
+		s, err := index.Open(dir, index.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
 		l, err := s.Lengths(shard, transform, count)
 		if err != nil {
 			t.Fatal(err)
 		}
+		act(l)
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put := func(l *index.Lengths) {
 		for r := range uint64(count) {
 			l.Put(r, uint32(r)+100)
 			l.PutSum(r, uint32(r)+200)
 		}
-		l.Close()
 	}
-	put()
-	path := files(t, dir)[0]
+	visit(put)
+	path := filepath.Join(dir, "lengths.pack")
 	whole, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for bit := range len(whole) * 8 {
+	log, err := os.ReadFile(filepath.Join(dir, "shards.pack"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const head, region = 64, 64 + count*16
+	for bit := 0; bit < region*8; bit++ {
+		if bit > head*8 && bit+6 < region*8 {
+			bit += 6 // every seventh bit of the words
+		}
 		b := bytes.Clone(whole)
 		b[bit/8] ^= 1 << (bit % 8)
-		if err := os.WriteFile(path, b, 0o644); err != nil {
-			t.Fatal(err)
-		}
-		l, err := s.Lengths(shard, transform, count)
+		err := errors.Join(os.WriteFile(path, b, 0o644), os.WriteFile(filepath.Join(dir, "shards.pack"), log, 0o644))
 		if err != nil {
 			t.Fatal(err)
 		}
 		known, sums := 0, 0
-		for r := range uint64(count) {
-			if n, ok := l.Get(r); ok {
-				known++
-				if n != uint32(r)+100 {
-					t.Fatalf("bit %d: record %d has %d tokens", bit, r, n)
+		visit(func(l *index.Lengths) {
+			for r := range uint64(count) {
+				if n, ok := l.Get(r); ok {
+					known++
+					if n != uint32(r)+100 {
+						t.Fatalf("bit %d: record %d has %d tokens", bit, r, n)
+					}
+				}
+				if sum, ok := l.Sum(r); ok {
+					sums++
+					if sum != uint32(r)+200 {
+						t.Fatalf("bit %d: record %d has checksum %d", bit, r, sum)
+					}
 				}
 			}
-			if sum, ok := l.Sum(r); ok {
-				sums++
-				if sum != uint32(r)+200 {
-					t.Fatalf("bit %d: record %d has checksum %d", bit, r, sum)
-				}
-			}
-		}
-		l.Close()
+		})
 		want := 2*count - 1
-		if bit < 64*8 {
+		if bit < 24*8 {
 			want = 0
+		} else if bit < head*8 {
+			want = 2 * count
 		}
 		if known+sums != want {
 			t.Fatalf("bit %d: %d lengths and %d checksums are known, want %d", bit, known, sums, want)
 		}
-		if bit < 64*8 {
-			put()
-		}
 	}
-	if err := os.WriteFile(path, whole[:100], 0o644); err != nil {
+	if err := os.WriteFile(path, whole[:100], 0o644); err != nil { // the region is cut off
 		t.Fatal(err)
 	}
-	put()
-	if again, err := os.ReadFile(path); err != nil || !bytes.Equal(again, whole) {
-		t.Fatalf("a cut file was not replaced: %d bytes, %v", len(again), err)
-	}
-}
-
-// TestOldLengths: a length store of the first release is read. Its records have no checksums until they are put.
-func TestOldLengths(t *testing.T) {
-	dir := t.TempDir()
-	s := open(t, dir, nil)
-	old, err := s.Answers(shard, transform, 10) // the layout of the first release
-	if err != nil {
-		t.Fatal(err)
-	}
-	old.Put(3, 33)
-	old.PutBad(4, 100)
-	old.PutSum(3, 5) // passed over
-	if _, ok := old.Sum(3); ok {
-		t.Fatal("a store of one word has a checksum")
-	}
-	old.Close()
-	l, err := s.Lengths(shard, transform, 10)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	n, ok := l.Get(3)
-	if _, sum := l.Sum(3); !ok || n != 33 || sum || !l.Bad(4, 100) || l.Bad(4, 99) {
-		t.Fatalf("got %d, %v, checksum known: %v", n, ok, sum)
-	}
-	if _, ok := l.Get(5); ok {
-		t.Fatal("a length is known that the old store did not have")
-	}
-	for range 2 {
-		l.PutSum(3, 77)
-		if sum, ok := l.Sum(3); !ok || sum != 77 {
-			t.Fatalf("got checksum %d, %v", sum, ok)
+	visit(put)
+	visit(func(l *index.Lengths) {
+		if n, ok := l.Get(count - 1); !ok || n != count-1+100 {
+			t.Fatalf("got %d, %v after a cut", n, ok)
 		}
-		if l, err = s.Lengths(shard, transform, 10); err != nil {
-			t.Fatal(err)
-		}
-	}
-	l.PutSum(3, 78) // the first one stays
-	if sum, _ := l.Sum(3); sum != 77 {
-		t.Fatalf("got checksum %d", sum)
-	}
+	})
 }
 
 func TestSum(t *testing.T) {

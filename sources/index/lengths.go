@@ -1,47 +1,43 @@
 package index
 
 import (
-	"bufio"
 	"encoding/binary"
-	"errors"
 	"fmt"
-	"io/fs"
 	"math/bits"
-	"path/filepath"
-	"sync"
 	"sync/atomic"
 	"unsafe"
 
 	"github.com/zeebo/xxh3"
-	"golang.org/x/sys/unix"
 
 	"millrace"
 )
 
-// A length store is a head and an entry for each record. The head, little-endian: magic, u64 records, the shard's
-// digest, the transform's digest, u64 zero, u64 hash of the bytes before. An entry is one word or two: the length, then
-// a checksum of the tokens. A word is 0 if its value is unknown. Else its lower half is u32 value + 1, and its upper
-// half is a u32 hash of record, value and file. So each word shows by itself whether it is valid.
+// The file of lengths has a head and regions. The head, little-endian: magic, u64 random number of the file, u64 hash
+// of the bytes before, zero bytes up to 64. A region has an entry for each record of one shard under one transform. A
+// record of the log has the place of a region: u64 number of the file, u64 offset. An entry is one word or two: the
+// length, then a checksum of the tokens. A word is 0 if its value is unknown. Else its lower half is u32 value + 1, and
+// its upper half is a u32 hash of record, value, shard and transform. So each word shows by itself whether it is valid.
+//
+// A region begins where the file ended when it was made, so no region has words of another one, also after a crash.
 const (
+	packMagic    = "MRLENPK1"
+	packHead     = 64
 	lengthsMagic = "MRLENGT1" // one word an entry: stores of the first release, and answers of filters
 	checkedMagic = "MRLENGT2" // two words an entry
-	lengthsHead  = 64
 	lengthsExt   = ".len"
 	checkedExt   = ".tok"
 )
 
 // Lengths remembers the number of tokens of each record of one shard under one transform, and their checksum. Several
-// processes may have it open: words are written whole, and all processes write the same. It is safe for concurrent use.
+// processes may have it open: words are written whole, and all processes write the same. It is safe for concurrent use,
+// and valid until its store is closed.
 type Lengths struct {
 	salt    uint64
 	checked bool // entries have two words
-
-	mu    sync.RWMutex // held for reading while words is used: Close takes the mapping away
-	file  []byte
-	words []uint64
+	words   []uint64
 }
 
-// kindOfLengths is one of the two layouts of a length store.
+// kindOfLengths is one of the two layouts of a region.
 type kindOfLengths struct {
 	magic, ext string
 	entry      int64 // bytes
@@ -50,76 +46,68 @@ type kindOfLengths struct {
 func plainLengths() kindOfLengths   { return kindOfLengths{lengthsMagic, lengthsExt, 8} }
 func checkedLengths() kindOfLengths { return kindOfLengths{checkedMagic, checkedExt, 16} }
 
-// Lengths opens the length store of a shard with count records, or makes it. It replaces a file that does not fit. A
-// new store begins with the lengths in the first release's store of the same records. Their checksums are unknown until
-// the records are read again.
+// Lengths returns the lengths of a shard with count records. Nothing is known of them at first. Lengths of an earlier
+// release are copied; if they have no checksums, those are unknown until the records are read again.
 func (s *Store) Lengths(shard, transform millrace.Digest, count uint64) (*Lengths, error) {
-	return s.lengths(shard, transform, count, checkedLengths())
+	return s.region(shard, transform, count, checkedLengths())
 }
 
-// Answers opens a store of the filters' answers: a number in place of each length, and no checksums.
+// Answers returns the filters' answers: a number in place of each length, and no checksums.
 func (s *Store) Answers(shard, filters millrace.Digest, count uint64) (*Lengths, error) {
-	return s.lengths(shard, filters, count, plainLengths())
+	return s.region(shard, filters, count, plainLengths())
 }
 
-func (s *Store) lengths(shard, transform millrace.Digest, count uint64, kind kindOfLengths) (*Lengths, error) {
-	if count > 1<<48 {
-		return nil, millrace.Errorf(millrace.ErrInvalid, "open length store: %d records are too many", count)
+func (s *Store) region(shard, transform millrace.Digest, count uint64, kind kindOfLengths) (*Lengths, error) {
+	if count > 1<<40 {
+		return nil, millrace.Errorf(
+			millrace.ErrInvalid,
+			"remember the lengths of a shard: %d records are too many",
+			count,
+		)
 	}
-	head := lengthsHeader(kind.magic, shard, transform, count)
 	// of both kinds, so that words can be copied
 	salt := xxh3.Hash(lengthsHeader(lengthsMagic, shard, transform, count))
-	bare := shard.String() + "-" + transform.String()
-	path := filepath.Join(s.dir, bare+kind.ext)
-	l, err := openLengths(path, head, salt, count, kind)
-	if err == nil {
+	l := &Lengths{salt: salt, checked: kind.magic == checkedMagic}
+	if count == 0 {
 		return l, nil
 	}
-	replace := !errors.Is(err, fs.ErrNotExist)
-	if replace {
-		s.log.Warn("length store is not used and begins anew", "file", path, "err", err)
-	}
-	err = s.publish(bare+kind.ext, replace, func(f TempFile) error {
-		if _, err := f.Write(head); err != nil {
-			return err
-		}
-		if kind.magic == checkedMagic {
-			return s.copyPlain(f, shard, transform, count)
-		}
-		return f.Reserve(lengthsHead + int64(count)*kind.entry)
-	})
-	if err == nil {
-		l, err = openLengths(path, head, salt, count, kind)
+	size := int64(count) * kind.entry
+	k := newKey(shard, fmt.Sprintf("%s %s %d", kind.magic, transform, count))
+	b, err := s.placed(k, size)
+	if b == nil && err == nil {
+		b, err = s.place(k, size, func() []byte { return s.olderEntries(shard, transform, count, kind) })
 	}
 	if err != nil {
-		return nil, fmt.Errorf("open length store %s: %w", path, err)
+		return nil, fmt.Errorf("remember lengths in %s: %w", s.dir, err)
 	}
+	// A mapping begins at a page and a region at a multiple of 8 bytes, so words are aligned.
+	l.words = unsafe.Slice((*uint64)(unsafe.Pointer(&b[0])), size/8)
 	return l, nil
 }
 
-// copyPlain writes the entries of a new store. It copies the lengths of the plain store of these records, if there is
-// one.
-func (s *Store) copyPlain(f TempFile, shard, transform millrace.Digest, count uint64) error {
-	kind := plainLengths()
-	head := lengthsHeader(kind.magic, shard, transform, count)
-	old, err := openLengths(filepath.Join(s.dir, shard.String()+"-"+transform.String()+kind.ext), head, xxh3.Hash(head),
-		count, kind)
-	if err != nil || count == 0 {
-		return f.Reserve(lengthsHead + int64(count)*checkedLengths().entry)
+// olderEntries returns the entries that an earlier release kept for a new region, nil if it kept none.
+func (s *Store) olderEntries(shard, transform millrace.Digest, count uint64, kind kindOfLengths) []byte {
+	if s.log.flags&flagOlder == 0 {
+		return nil
 	}
-	defer old.Close()
-	out := bufio.NewWriterSize(f, 1<<20)
-	for r := range count {
-		entry := binary.LittleEndian.AppendUint64(out.AvailableBuffer(), atomic.LoadUint64(&old.words[r]))
-		if _, err := out.Write(binary.LittleEndian.AppendUint64(entry, 0)); err != nil {
-			return err
-		}
+	words, ok := s.olderWords(shard, transform, count, kind)
+	if ok || kind.magic != checkedMagic {
+		return words
 	}
-	return out.Flush()
+	if words, ok = s.olderWords(shard, transform, count, plainLengths()); !ok {
+		return nil
+	}
+	out := make([]byte, 2*len(words))
+	for at := 0; at < len(words); at += 8 {
+		copy(out[2*at:], words[at:at+8])
+	}
+	return out
 }
 
+// lengthsHeader returns the bytes that identify lengths: the head of the file of an earlier release. The words' hashes
+// depend on it.
 func lengthsHeader(magic string, shard, transform millrace.Digest, count uint64) []byte {
-	h := make([]byte, 0, lengthsHead)
+	h := make([]byte, 0, 64)
 	h = append(h, magic...)
 	h = binary.LittleEndian.AppendUint64(h, count)
 	h = append(append(h, shard[:]...), transform[:]...)
@@ -127,25 +115,7 @@ func lengthsHeader(magic string, shard, transform millrace.Digest, count uint64)
 	return binary.LittleEndian.AppendUint64(h, xxh3.Hash(h))
 }
 
-func openLengths(path string, head []byte, salt, count uint64, kind kindOfLengths) (*Lengths, error) {
-	b, err := mapFile(path, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	if err != nil {
-		return nil, err
-	}
-	if uint64(len(b)) != lengthsHead+count*uint64(kind.entry) || string(b[:lengthsHead]) != string(head) {
-		unix.Munmap(b)
-		return nil, errors.New("its head or its size is of another shard")
-	}
-	l := &Lengths{salt: salt, checked: kind.magic == checkedMagic, file: b}
-	if count > 0 {
-		// The mapping begins at a page and the head has 64 bytes, so words are aligned.
-		l.words = unsafe.Slice((*uint64)(unsafe.Pointer(&b[lengthsHead])), count*uint64(kind.entry)/8)
-	}
-	return l, nil
-}
-
-// at returns the index of a record's length word. It returns false if the shard has no such record or the store is
-// closed. l.mu is held.
+// at returns the index of a record's length word. It returns false if the shard has no such record.
 func (l *Lengths) at(record uint64) (word uint64, ok bool) {
 	if !l.checked {
 		return record, record < uint64(len(l.words))
@@ -155,8 +125,6 @@ func (l *Lengths) at(record uint64) (word uint64, ok bool) {
 
 // Get returns a record's length, false if it is unknown or its word is damaged.
 func (l *Lengths) Get(record uint64) (tokens uint32, ok bool) {
-	l.mu.RLock()
-	defer l.mu.RUnlock()
 	at, ok := l.at(record)
 	if !ok {
 		return 0, false
@@ -175,8 +143,6 @@ func (l *Lengths) value(key, w uint64) (value uint32, ok bool) {
 // Put remembers a record's length. It ignores records that are not in the shard, and lengths that have no word. A known
 // length stays, also if a later reading finds another, because plans depend on it.
 func (l *Lengths) Put(record uint64, tokens uint32) {
-	l.mu.RLock()
-	defer l.mu.RUnlock()
 	if at, ok := l.at(record); ok && tokens < badTokens {
 		l.learn(at, record, l.word(record, tokens))
 	}
@@ -196,8 +162,6 @@ func sumKey(record uint64) uint64 { return bits.Reverse64(^record) }
 
 // Sum returns the checksum of a record's tokens, false if it is unknown.
 func (l *Lengths) Sum(record uint64) (sum uint32, ok bool) {
-	l.mu.RLock()
-	defer l.mu.RUnlock()
 	at, ok := l.at(record)
 	if !ok || !l.checked {
 		return 0, false
@@ -208,8 +172,6 @@ func (l *Lengths) Sum(record uint64) (sum uint32, ok bool) {
 // PutSum remembers the checksum of a record's tokens, if it is unknown. It ignores the two highest numbers, which Sum
 // never returns.
 func (l *Lengths) PutSum(record uint64, sum uint32) {
-	l.mu.RLock()
-	defer l.mu.RUnlock()
 	if at, ok := l.at(record); ok && l.checked && sum < badTokens {
 		l.learn(at+1, sumKey(record), l.word(sumKey(record), sum))
 	}
@@ -230,8 +192,6 @@ const badTokens = 1<<32 - 2
 // PutBad remembers that a record is bad under a limit of its bytes, unless its length is known. Get does not return
 // such a record.
 func (l *Lengths) PutBad(record uint64, limit int64) {
-	l.mu.RLock()
-	defer l.mu.RUnlock()
 	if at, ok := l.at(record); ok {
 		l.learn(at, record, l.badWord(record, limit))
 	}
@@ -239,8 +199,6 @@ func (l *Lengths) PutBad(record uint64, limit int64) {
 
 // Bad reports whether a record is known to be bad under a limit of its bytes.
 func (l *Lengths) Bad(record uint64, limit int64) bool {
-	l.mu.RLock()
-	defer l.mu.RUnlock()
 	at, ok := l.at(record)
 	return ok && atomic.LoadUint64(&l.words[at]) == l.badWord(record, limit)
 }
@@ -255,19 +213,4 @@ func (l *Lengths) word(key uint64, value uint32) uint64 {
 	hi, lo := bits.Mul64(key^l.salt, 0x9E3779B97F4A7C15)
 	hi, lo = bits.Mul64(hi^lo^uint64(value), 0xD6E8FEB86659FD93)
 	return (hi^lo)>>32<<32 | uint64(value+1)
-}
-
-// Close unmaps the file, which keeps its words. Later calls find nothing.
-func (l *Lengths) Close() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.file == nil {
-		return nil
-	}
-	b := l.file
-	l.file, l.words = nil, nil
-	if err := unix.Munmap(b); err != nil {
-		return fmt.Errorf("close length store: %w", err)
-	}
-	return nil
 }

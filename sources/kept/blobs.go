@@ -7,12 +7,12 @@ import (
 	"millrace"
 )
 
-// blobs stores facts about a shard's bytes, by digest and kind. A loaded blob is whole.
+// blobs stores facts about a shard's bytes, by digest and kind. A loaded blob is whole. Saved blobs reach the disk with
+// Flush at the latest.
 type blobs interface {
 	Load(shard millrace.Digest, kind string) ([]byte, bool)
 	Save(shard millrace.Digest, kind string, blob []byte) error
-	Forget(shard millrace.Digest, kind string)
-	Close() error
+	Flush() error
 }
 
 // volatileBlobs is the blob store of a source without a directory.
@@ -44,34 +44,30 @@ func (v *volatileBlobs) Save(d millrace.Digest, kind string, blob []byte) error 
 	return nil
 }
 
-// Forget implements blobs: no other process has a blob.
-func (*volatileBlobs) Forget(millrace.Digest, string) {}
+// Flush implements blobs.
+func (*volatileBlobs) Flush() error { return nil }
 
-// Close implements blobs.
-func (*volatileBlobs) Close() error { return nil }
-
-// sparedBlobs keeps in memory the blobs that its disk refuses: a full or broken directory does not end a run; the next
-// start makes the blobs again.
+// sparedBlobs goes on if the disk refuses blobs: a full or broken directory does not end a run. The index keeps such
+// blobs in memory and tries to write them with the next ones.
 type sparedBlobs struct {
 	blobs
-	memory *volatileBlobs
-	log    *slog.Logger
-}
-
-// Load implements blobs.
-func (s *sparedBlobs) Load(d millrace.Digest, kind string) ([]byte, bool) {
-	if blob, ok := s.memory.Load(d, kind); ok {
-		return blob, true
-	}
-	return s.blobs.Load(d, kind)
+	log *slog.Logger
 }
 
 // Save implements blobs.
 func (s *sparedBlobs) Save(d millrace.Digest, kind string, blob []byte) error {
-	err := s.blobs.Save(d, kind, blob)
-	if err == nil {
-		return nil
+	s.spare(s.blobs.Save(d, kind, blob))
+	return nil
+}
+
+// Flush implements blobs.
+func (s *sparedBlobs) Flush() error {
+	s.spare(s.blobs.Flush())
+	return nil
+}
+
+func (s *sparedBlobs) spare(err error) {
+	if err != nil {
+		s.log.Warn("indexes are kept in memory only, and will be made again at the next start", "err", err)
 	}
-	s.log.Warn("an index is kept in memory only, and will be made again at the next start", "err", err)
-	return s.memory.Save(d, kind, blob)
 }

@@ -1,10 +1,6 @@
 package kept
 
-import (
-	"errors"
-
-	"millrace/sources/index"
-)
+import "millrace/sources/index"
 
 // Lengths remembers the tokens of each record of one shard under one transform, across runs and processes. It is safe
 // for concurrent use.
@@ -15,7 +11,6 @@ type Lengths interface {
 	PutSum(record uint64, sum uint32)
 	PutBad(record uint64, limit int64)
 	Bad(record uint64, limit int64) bool
-	Close() error
 }
 
 var _ Lengths = (*index.Lengths)(nil)
@@ -70,6 +65,3 @@ func (f *Filtered) PutBad(record uint64, limit int64) { f.answers.PutBad(record,
 func (f *Filtered) Bad(record uint64, limit int64) bool {
 	return f.answers.Bad(record, limit) || f.Lengths.Bad(record, limit)
 }
-
-// Close implements Lengths.
-func (f *Filtered) Close() error { return errors.Join(f.Lengths.Close(), f.answers.Close()) }

@@ -1,7 +1,6 @@
 package kept
 
 import (
-	"errors"
 	"log/slog"
 	"sync"
 
@@ -11,9 +10,9 @@ import (
 
 // Config sets the place and the keys of a store.
 type Config struct {
-	Dir      string   // empty: blobs are kept in memory, and lengths are not kept
-	FS       index.FS // files of Dir; default: the operating system's
-	Spare    bool     // if Dir cannot be written, log it and keep blobs in memory; by default that is an error
+	Index *index.Store // its owner closes it after the store's last use; nil: blobs are kept in memory, no lengths
+	// if the index cannot be written, log it and keep blobs in memory; by default that is an error
+	Spare    bool
 	Log      *slog.Logger
 	Keys     Keys
 	Limit    int64 // bytes of a raw record, above which it is bad
@@ -41,32 +40,31 @@ type Store struct {
 	open func(shard millrace.Digest, count uint64) (Lengths, error) // nil: lengths are not kept
 
 	mu     sync.Mutex
-	stores map[uint32]Lengths // by shard; nil if it could not be opened. The map is nil after Close
+	stores map[uint32]Lengths // of the last shards asked for; nil if a shard's could not be opened
 	early  map[uint32][]Length
 }
 
-// Open opens the store of a source. The caller closes it.
-func Open(cfg Config) (*Store, error) {
+// mostStores bounds the shards whose lengths are remembered as open. The others are found in the index.
+const mostStores = 4096
+
+// New returns the store of a source.
+func New(cfg Config) *Store {
 	s := &Store{cfg: cfg, stores: make(map[uint32]Lengths), early: make(map[uint32][]Length)}
-	if cfg.Dir == "" {
+	if cfg.Index == nil {
 		s.blobs = newVolatileBlobs()
-		return s, nil
+		return s
 	}
-	store, err := index.Open(cfg.Dir, index.Options{FS: cfg.FS, Log: cfg.Log})
-	if err != nil {
-		return nil, err
-	}
-	s.blobs = store
+	s.blobs = cfg.Index
 	if cfg.Spare {
-		s.blobs = &sparedBlobs{blobs: store, memory: newVolatileBlobs(), log: cfg.Log}
+		s.blobs = &sparedBlobs{blobs: cfg.Index, log: cfg.Log}
 	}
 	var none millrace.Digest
 	if cfg.Keys.Transform != none {
 		s.open = func(shard millrace.Digest, count uint64) (Lengths, error) {
-			return openLengths(store, cfg.Keys, shard, count)
+			return openLengths(cfg.Index, cfg.Keys, shard, count)
 		}
 	}
-	return s, nil
+	return s
 }
 
 func openLengths(store *index.Store, keys Keys, shard millrace.Digest, count uint64) (Lengths, error) {
@@ -77,7 +75,7 @@ func openLengths(store *index.Store, keys Keys, shard millrace.Digest, count uin
 	}
 	answers, err := store.Answers(shard, keys.Filters, count)
 	if err != nil {
-		return nil, errors.Join(err, lengths.Close())
+		return nil, err
 	}
 	return &Filtered{lengths, answers}, nil
 }
@@ -92,7 +90,7 @@ func (s *Store) Lengths(shard uint32) Lengths {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if st, ok := s.stores[shard]; ok || s.stores == nil {
+	if st, ok := s.stores[shard]; ok {
 		return st
 	}
 	sh := s.cfg.Describe(shard)
@@ -103,6 +101,9 @@ func (s *Store) Lengths(shard uint32) Lengths {
 	if err != nil {
 		s.cfg.Log.Warn("lengths are not remembered", "file", sh.Path, "err", err)
 		st = nil
+	}
+	if len(s.stores) >= mostStores {
+		clear(s.stores)
 	}
 	s.stores[shard] = st
 	if st != nil {
@@ -127,23 +128,7 @@ func (s *Store) Remember(shard uint32, found []Length) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, failed := s.stores[shard]; !failed && s.stores != nil {
+	if _, failed := s.stores[shard]; !failed {
 		s.early[shard] = append(s.early[shard], found...)
 	}
-}
-
-// Close closes all stores.
-func (s *Store) Close() (err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, st := range s.stores {
-		if st == nil {
-			continue
-		}
-		if e := st.Close(); err == nil {
-			err = e
-		}
-	}
-	s.stores = nil
-	return errors.Join(err, s.blobs.Close())
 }

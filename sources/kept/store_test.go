@@ -11,15 +11,16 @@ import (
 // TestLengthsBeforeTheCount: lengths of a shard are kept as soon as the shard is counted.
 func TestLengthsBeforeTheCount(t *testing.T) {
 	shard := Shard{Path: "a", Digest: millrace.Digest{1}}
-	s, err := Open(Config{Dir: t.TempDir(), FS: index.OSFS(), Log: slog.New(slog.DiscardHandler), Limit: 1 << 20,
+	store, err := index.Open(t.TempDir(), index.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	s := New(Config{Index: store, Log: slog.New(slog.DiscardHandler), Limit: 1 << 20,
 		Keys: Keys{
 			Transform: millrace.Digest{2},
 			Filters:   millrace.Digest{3},
 		}, Describe: func(uint32) Shard { return shard }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
 	s.Remember(0, []Length{{Record: 0, Tokens: 7, Refused: 1}, {Record: 1, Bad: true}})
 	if s.Lengths(0) != nil {
 		t.Fatal("a shard without a count has a length store")
@@ -42,10 +43,7 @@ func TestLengthsBeforeTheCount(t *testing.T) {
 
 // TestNothingIsKeptWithoutADirectory: blobs live as long as the store, and there are no lengths.
 func TestNothingIsKeptWithoutADirectory(t *testing.T) {
-	s, err := Open(Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := New(Config{})
 	if err := s.Save(millrace.Digest{1}, "kind", []byte("blob")); err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +54,7 @@ func TestNothingIsKeptWithoutADirectory(t *testing.T) {
 	if s.HasLengths() || s.Lengths(0) != nil {
 		t.Fatal("lengths are kept")
 	}
-	if err := s.Close(); err != nil {
+	if err := s.Flush(); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -20,50 +20,50 @@ type faultyFS struct {
 	fail *failpoint.Set
 }
 
-// CreateTemp implements index.FS.
-func (f faultyFS) CreateTemp(dir string) (index.TempFile, error) {
+// Open implements index.FS.
+func (f faultyFS) Open(path string, make bool) (index.File, error) {
 	if err := f.fail.Fault("index/create"); err != nil {
 		return nil, err
 	}
-	file, err := f.FS.CreateTemp(dir)
+	file, err := f.FS.Open(path, make)
 	if err != nil {
 		return nil, err
 	}
-	return faultyTemp{file, f.fail}, nil
+	return faultyFile{file, f.fail}, nil
 }
 
-// Publish implements index.FS.
-func (f faultyFS) Publish(temp, name string, replace bool) error {
+// Rename implements index.FS.
+func (f faultyFS) Rename(from, to string) error {
 	if err := f.fail.Fault("index/publish/before"); err != nil {
 		return err
 	}
-	err := f.FS.Publish(temp, name, replace)
+	err := f.FS.Rename(from, to)
 	f.fail.Hit("index/publish/after")
 	return err
 }
 
-type faultyTemp struct {
-	index.TempFile
+type faultyFile struct {
+	index.File
 	fail *failpoint.Set
 }
 
-// Write implements io.Writer.
-func (f faultyTemp) Write(b []byte) (int, error) {
-	return f.fail.Write("index/write", b, f.TempFile.Write)
+// WriteAt implements io.WriterAt.
+func (f faultyFile) WriteAt(b []byte, off int64) (int, error) {
+	return f.fail.Write("index/write", b, func(b []byte) (int, error) { return f.File.WriteAt(b, off) })
 }
 
-// Reserve implements index.TempFile.
-func (f faultyTemp) Reserve(size int64) error {
+// Reserve implements index.File.
+func (f faultyFile) Reserve(from, to int64) error {
 	if err := f.fail.Fault("index/reserve"); err != nil {
 		return err
 	}
-	return f.TempFile.Reserve(size)
+	return f.File.Reserve(from, to)
 }
 
-// Sync implements index.TempFile.
-func (f faultyTemp) Sync() error {
+// Sync implements index.File.
+func (f faultyFile) Sync() error {
 	if err := f.fail.Fault("index/sync"); err != nil {
 		return err
 	}
-	return f.TempFile.Sync()
+	return f.File.Sync()
 }

@@ -36,14 +36,16 @@ type Config struct {
 	Leave    <-chan struct{} // closed to make the process hand over and leave; nil: never
 	Memory   int64           // bytes of payload held
 	Parallel int             // decoders; default GOMAXPROCS
-	Net      seam.Net
-	Clock    seam.Clock
-	Fail     *failpoint.Set
-	Events   *event.Log
-	Log      *slog.Logger
-	Ready    func()              // called once it serves
-	Term     func(millrace.Term) // called with every term under which it reads as a primary
-	Role     func(standby bool)  // called when it becomes a shadow, or a primary; default: nothing
+	// data files open at once; 0: the default follows from the process's limit of descriptors
+	OpenFiles int
+	Net       seam.Net
+	Clock     seam.Clock
+	Fail      *failpoint.Set
+	Events    *event.Log
+	Log       *slog.Logger
+	Ready     func()              // called once it serves
+	Term      func(millrace.Term) // called with every term under which it reads as a primary
+	Role      func(standby bool)  // called when it becomes a shadow, or a primary; default: nothing
 }
 
 const (
@@ -58,6 +60,7 @@ type Loader struct {
 	cfg      Config
 	budget   *budget.Budget
 	pool     *pool.Pool
+	host     *sources.Host
 	mu       sync.Mutex
 	open     map[string]*sources.Source
 	gates    map[string]*sync.Mutex         // by source: held while it is opened
@@ -82,10 +85,12 @@ func New(cfg Config) *Loader {
 		cfg.Parallel = runtime.GOMAXPROCS(0)
 	}
 	return &Loader{
-		shadow:   cfg.Standby,
-		pool:     pool.New(cfg.Parallel, func() *decode.Decoder { return decode.New(cfg.Beat.Progress, cfg.Fail) }),
-		cfg:      cfg,
-		budget:   budget.New(cfg.Memory),
+		shadow: cfg.Standby,
+		pool:   pool.New(cfg.Parallel, func() *decode.Decoder { return decode.New(cfg.Beat.Progress, cfg.Fail) }),
+		cfg:    cfg,
+		budget: budget.New(cfg.Memory),
+		host: sources.NewHost(sources.HostOptions{OpenFiles: cfg.OpenFiles, IndexFS: indexFS(cfg.Fail),
+			Logger: cfg.Log}),
 		open:     map[string]*sources.Source{},
 		gates:    map[string]*sync.Mutex{},
 		reads:    map[string]map[uint32]*reading{},
@@ -137,4 +142,5 @@ func (l *Loader) closeSources() {
 	for _, s := range l.open {
 		s.Close()
 	}
+	l.host.Close()
 }

@@ -47,7 +47,7 @@ func (l *Loader) openFiles(ctx context.Context, spec sources.Spec, known bool) (
 	for {
 		l.pool.Hurry() // a run begins when all sources are open
 		src, err := sources.Open(ctx, spec, sources.OpenOptions{
-			IndexFS:  indexFS(l.cfg.Fail),
+			Host:     l.host,
 			Spare:    true,
 			Progress: progress,
 			Parallel: l.cfg.Parallel,

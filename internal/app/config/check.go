@@ -218,6 +218,10 @@ func (v *validator) checkLimits() {
 			)
 		}
 	}
+	if n := l.OpenFiles; v.Sound("limits.open_files") && n > 0 && n < minOpenFiles {
+		v.wrong("limits.open_files", fmt.Sprintf("open_files must be 0 or at least %d, not %d", minOpenFiles, n),
+			fmt.Sprintf("write %d or more, or leave it out", minOpenFiles))
+	}
 	if v.Sound("limits.sample_bytes") && l.SampleBytes > math.MaxInt32 {
 		v.wrong(
 			"limits.sample_bytes", "sample_bytes must be below 2GiB, not "+l.SampleBytes.String(),

@@ -191,6 +191,9 @@ type Limits struct {
 	// SampleBytes is the size of the largest document; a larger one is quarantined. It decides content, so a run keeps
 	// it.
 	SampleBytes value.Bytes `yaml:"sample_bytes" jsonschema:"default=64MiB"`
+	// OpenFiles is the limit of data files that a process has open at once, over all sources. 0: as many as the
+	// process's own limit (ulimit -n) allows, less 256 or half of it, and at most 4096.
+	OpenFiles uint32 `yaml:"open_files" jsonschema:"default=0,maximum=1048576"`
 }
 
 // Quarantine is the tolerance for records that cannot be decoded.
@@ -241,6 +244,7 @@ type Reliability struct {
 // docs/memory.md has the further memory of each process.
 const (
 	minLoaderMemory  value.Bytes = 64 << 20
+	minOpenFiles                 = 16
 	minSidecarMemory value.Bytes = 64 << 20
 )
 

@@ -82,6 +82,7 @@ var examples = map[string]string{
 	"loader_memory":     "512MiB",
 	"sidecar_memory":    "512MiB",
 	"sample_bytes":      "64MiB",
+	"open_files":        "512",
 }
 
 // hubCure is the advice for a tokenizer of the Hugging Face hub.

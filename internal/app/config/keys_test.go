@@ -41,6 +41,7 @@ var edits = map[string]string{
 	"layout":            "=> layout: varlen",
 
 	"limits.loader_memory":  "=> limits: {loader_memory: 1GiB}",
+	"limits.open_files":     "=> limits: {open_files: 100}",
 	"limits.sample_bytes":   "=> limits: {sample_bytes: 1MiB}",
 	"limits.sidecar_memory": "=> limits: {sidecar_memory: 1GiB}",
 	"loaders":               "=> loaders: 3",

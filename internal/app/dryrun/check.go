@@ -92,7 +92,9 @@ func (k *check) run(ctx context.Context) error {
 	k.opened, err = Open(
 		ctx,
 		k.c,
-		Options{Deep: k.o.Deep, Measure: true, Logger: k.o.Logger, Progress: func(source string, done, total int64) {
+		Options{Deep: k.o.Deep, Measure: true, Logger: k.o.Logger, Looked: func(source string, done, total int64) {
+			k.o.Progress("look at the files of "+source, done, total)
+		}, Progress: func(source string, done, total int64) {
 			k.o.Progress("index "+source, done, total)
 		}},
 	)

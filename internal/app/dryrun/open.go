@@ -22,6 +22,7 @@ type Options struct {
 	Deep     bool                                   // hash every byte and compare with the hash first seen
 	OnePass  bool                                   // every source ends after one pass, whatever the mixture file says
 	Only     string                                 // open this source alone; empty: all
+	Looked   func(source string, done, total int64) // files looked at
 	Progress func(source string, done, total int64) // bytes indexed
 	Logger   *slog.Logger                           // default: none
 	Measure  bool                                   // measure the sources if weights are derived from their sizes
@@ -32,6 +33,7 @@ type Opened struct {
 	Config   *config.Config
 	Encoding *tokenize.Encoding // nil if no source is text
 	Sources  []*sources.Source
+	host     *sources.Host
 	specs    []sources.Spec
 	skipped  [][]find.Skipped // of each source: files of its path that are not read
 }
@@ -80,10 +82,14 @@ func Open(ctx context.Context, c *config.Config, o Options) (*Opened, error) {
 	if err != nil {
 		return nil, err
 	}
+	if o.Looked == nil {
+		o.Looked = func(string, int64, int64) {}
+	}
 	if o.Progress == nil {
 		o.Progress = func(string, int64, int64) {}
 	}
-	out := &Opened{Config: c, Encoding: encoding}
+	host := sources.NewHost(sources.HostOptions{OpenFiles: int(c.Limits.OpenFiles), Logger: o.Logger})
+	out := &Opened{Config: c, Encoding: encoding, host: host}
 	var problems Problems
 	for i := range c.Sources {
 		s := &c.Sources[i]
@@ -122,7 +128,8 @@ func (out *Opened) open(ctx context.Context, s *config.Source, o Options) (*Prob
 	if err != nil {
 		return &Problem{Source: s.Name, Err: err, Place: where(out.Config, "sources."+s.Name+".path")}, nil
 	}
-	src, err := sources.Open(ctx, spec, sources.OpenOptions{Deep: o.Deep, Logger: o.Logger,
+	src, err := sources.Open(ctx, spec, sources.OpenOptions{Host: out.host, Deep: o.Deep, Logger: o.Logger,
+		Looked:   func(done, total int64) { o.Looked(s.Name, done, total) },
 		Progress: func(done, total int64) { o.Progress(s.Name, done, total) }})
 	switch {
 	case ctx.Err() != nil:
@@ -159,5 +166,5 @@ func (o *Opened) Close() error {
 	for _, s := range o.Sources {
 		errs = append(errs, s.Close())
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, o.host.Close())...)
 }

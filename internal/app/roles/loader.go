@@ -62,7 +62,7 @@ func (r *role) load(ctx context.Context, standby bool) error {
 			}
 			return setup.SourceSpec(r.cfg, src, encoding)
 		},
-		Memory: memory / 2, Parallel: setup.Decoders(r.cfg),
+		OpenFiles: int(r.cfg.Limits.OpenFiles), Memory: memory / 2, Parallel: setup.Decoders(r.cfg),
 		Net: seam.UnixNet{}, Clock: seam.System{}, Fail: r.fail, Events: r.events, Log: r.log,
 		Ready: r.ready, Term: r.term,
 		Role: func(standby bool) {

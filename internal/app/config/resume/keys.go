@@ -38,7 +38,8 @@ var keyRules = []Rule{
 	},
 	{
 		Keys: []string{
-			"loaders", "reliability", "limits.loader_memory", "limits.sidecar_memory", "index_dir", "verify",
+			"loaders", "reliability", "limits.loader_memory", "limits.sidecar_memory", "limits.open_files", "index_dir",
+			"verify",
 		},
 		Then: "no effect on content",
 	},

@@ -4,5 +4,6 @@ package wire
 // takes the next number. A new field that an older role may ignore takes none.
 const ProtocolVersion = 2
 
-// MaxMessage is the largest message between roles in bytes: a plan.
+// MaxMessage is the largest message between roles in bytes: a plan, a status or a
+// step of the ledger.
 const MaxMessage = 256 << 20

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"millrace/internal/seam"
+	"millrace/internal/wire"
 	"millrace/proto"
 )
 
@@ -36,6 +37,7 @@ func Ask(dir string, question func(proto.OrchestratorClient) error) error {
 	address := Socket(dir, "orchestrator")
 	conn, err := grpc.NewClient("passthrough:///orchestrator",
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(wire.MaxMessage)),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
 			return seam.UnixNet{}.Dial(ctx, address)
 		}))

@@ -1,44 +1,51 @@
 package rundir
 
 import (
-	"net"
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"google.golang.org/grpc"
+
+	"millrace/internal/seam"
 	"millrace/proto"
 )
 
-// TestAnOrchestratorThatIsAwayIsNamed checks the error for people when the socket is missing, and when no process
-// listens on it.
-func TestAnOrchestratorThatIsAwayIsNamed(t *testing.T) {
-	absent, deserted := t.TempDir(), t.TempDir()
-	address := Socket(deserted, "orchestrator")
-	if err := os.MkdirAll(filepath.Dir(address), 0o755); err != nil {
-		t.Fatal(err)
+// crowded answers as the orchestrator of a run with very many stripes.
+type crowded struct {
+	proto.UnimplementedOrchestratorServer
+}
+
+func (crowded) Status(context.Context, *proto.StatusRequest) (*proto.StatusReply, error) {
+	out := &proto.StatusReply{Step: 7}
+	for range 50_000 {
+		out.Stripes = append(out.Stripes, &proto.LoaderStripe{Source: strings.Repeat("s", 100), Name: "loader-0"})
 	}
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: address})
+	return out, nil
+}
+
+// TestAStatusOfManyStripesArrives: an answer may be larger than 4 MiB, the default limit of gRPC.
+func TestAStatusOfManyStripesArrives(t *testing.T) {
+	dir, err := os.MkdirTemp("", "ask") // a short path, as sockets need
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.SetUnlinkOnClose(false)
-	if err := l.Close(); err != nil {
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	if err := os.MkdirAll(filepath.Dir(Socket(dir, "orchestrator")), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	for name, dir := range map[string]string{"no socket": absent, "nobody behind it": deserted} {
-		_, status := AskStatus(t.Context(), dir)
-		ledger := Ask(dir, func(client proto.OrchestratorClient) error {
-			stream, err := client.Ledger(t.Context(), &proto.LedgerRequest{ByStep: true})
-			if err == nil {
-				_, err = stream.Recv()
-			}
-			return err
-		})
-		for _, err := range []error{status, ledger} {
-			if err == nil || !strings.Contains(err.Error(), "is just ending") || strings.Contains(err.Error(), "dial") {
-				t.Errorf("%s: %v", name, err)
-			}
-		}
+	listener, err := seam.UnixNet{}.Listen(Socket(dir, "orchestrator"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer()
+	proto.RegisterOrchestratorServer(server, crowded{})
+	go server.Serve(listener) // ends with Stop
+	t.Cleanup(server.Stop)
+	reply, err := AskStatus(t.Context(), dir)
+	if err != nil || reply.Step != 7 || len(reply.Stripes) != 50_000 {
+		t.Fatalf("%v: %d stripes", err, len(reply.GetStripes()))
 	}
 }

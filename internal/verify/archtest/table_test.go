@@ -84,7 +84,7 @@ var rooms = []room{
 	{"internal/app/dryrun", list(".", "mixing", "sources/...", "constructors", "orchestrator/planner/...",
 		"orchestrator/offers", "internal/app/config/...", "internal/app/setup"), all},
 	{"internal/app/exit", list("."), none},
-	{"internal/app/rundir", list("checkpoint", "proto", "internal/seam", "internal/app/exit",
+	{"internal/app/rundir", list("checkpoint", "proto", "internal/seam", "internal/wire", "internal/app/exit",
 		"internal/app/supervisor"), list("google.golang.org/grpc")},
 	// wiring of the processes
 	{"internal/app/roles", list(".", "mixing", "checkpoint", "proto", "sources/...", "sidecar/...",

@@ -233,7 +233,7 @@ func (drawNext) apply(m *Machine) {
 	if err != nil {
 		m.fail(err)
 	} else if missing != nil {
-		m.roster.Want(missing.source, m.queues[missing.source].Demand(missing.ordinal))
+		m.roster.Want(missing.source, m.queues[missing.source].Demand(missing.ordinal, len(m.queues)))
 	}
 }
 

@@ -205,7 +205,7 @@ func (m *Machine) sealed(p *proto.Plan) {
 	for i := range m.queues {
 		cursor := m.s.Tail().Planner.Sources[i].Ordinal
 		perStep := (cursor - m.queues[i].First()) / millrace.Ordinal(max(1, p.Step+1-m.s.Watermark))
-		m.roster.Want(i, offers.Ahead(cursor, 2*perStep))
+		m.roster.Want(i, offers.Ahead(cursor, 2*perStep, len(m.queues)))
 	}
 }
 

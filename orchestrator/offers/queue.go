@@ -57,16 +57,27 @@ func (q *Queue) Rejected(o millrace.Ordinal) (millrace.Quarantine, bool) {
 	return r, ok
 }
 
-// firstAhead is the least number of ordinals to ask for.
-const firstAhead = 256
+// The least number of ordinals to ask for. A loader may have to tokenise a document to find its length. So many sources
+// together are asked for no more documents than a few sources.
+const (
+	firstAhead = 2048 // of all sources together
+	mostFirst  = 256  // of one source
+	leastFirst = 8    // of one source
+)
 
-// Ahead returns the ordinal below which to ask for offers of a source that is read at `from` and needs about span more
-// ordinals.
-func Ahead(from, span millrace.Ordinal) millrace.Ordinal { return from + max(firstAhead, span) }
+// Ahead returns the ordinal below which to ask for offers of one of so many sources, which is read at `from` and needs
+// about span more ordinals.
+func Ahead(from, span millrace.Ordinal, sources int) millrace.Ordinal {
+	least := min(max(firstAhead/millrace.Ordinal(max(sources, 1)), leastFirst), mostFirst)
+	return from + max(least, span)
+}
 
-// Demand returns the ordinal below which to ask for offers when a plan waits for an ordinal. The span doubles with
-// every call inside a step, so even a large step needs few calls. The need of one step bounds the span.
-func (q *Queue) Demand(at millrace.Ordinal) millrace.Ordinal { return Ahead(at, at-min(q.first, at)) }
+// Demand returns the ordinal below which to ask for offers of one of so many sources when a plan waits for an ordinal.
+// The span doubles with every call inside a step, so even a large step needs few calls. The need of one step bounds the
+// span.
+func (q *Queue) Demand(at millrace.Ordinal, sources int) millrace.Ordinal {
+	return Ahead(at, at-min(q.first, at), sources)
+}
 
 func (q *Queue) stripe(o millrace.Ordinal) uint64 { return o.Stripe(q.stripes) }
 

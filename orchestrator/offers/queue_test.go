@@ -126,3 +126,18 @@ func TestSeekPoints(t *testing.T) {
 		}
 	}
 }
+
+// TestDemandFollowsTheNumberOfSources: a plan that waits asks a thousand sources together for about as many documents
+// as ten. Within a step, the span doubles.
+func TestDemandFollowsTheNumberOfSources(t *testing.T) {
+	q := NewQueue("web", 1)
+	for _, c := range []struct {
+		sources int
+		at      millrace.Ordinal
+		want    millrace.Ordinal
+	}{{1, 0, 256}, {8, 0, 256}, {16, 0, 128}, {1000, 0, 8}, {1000, 8, 16}, {1000, 16, 32}, {1, 1000, 2000}} {
+		if got := q.Demand(c.at, c.sources); got != c.want {
+			t.Errorf("%d sources, waiting for ordinal %d: asks below %d, want %d", c.sources, c.at, got, c.want)
+		}
+	}
+}

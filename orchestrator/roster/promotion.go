@@ -55,7 +55,7 @@ func (r *Roster) Apply(a *pb.Assigned) {
 		r.read(st, st.primary, false)
 	}
 	st.from, st.reason = 0, ""
-	r.wants[st.source] = max(r.wants[st.source], offers.Ahead(r.queues[st.source].First(), 0))
+	r.wants[st.source] = max(r.wants[st.source], offers.Ahead(r.queues[st.source].First(), 0, len(r.queues)))
 	r.order(l, r.want(st.source))
 }
 

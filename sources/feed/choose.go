@@ -203,8 +203,12 @@ func (c *chooser) extend(limit uint64) (action, error) {
 	}
 	quarter := c.memory.quota.Share() / 4
 	n := uint64(min(max(min(c.window, quarter)/c.sizes.recordBytes(), millrace.StripeRun), maxSpan))
+	if required := c.cursor.required(); c.lazy && lo < required {
+		n = min(n, required-lo) // a run's first step waits for no other lengths
+	} else {
+		c.window = min(4*c.window, max(quarter, firstWindow))
+	}
 	p := &span{lo: lo, hi: min(lo+n, end)}
-	c.window = min(4*c.window, max(quarter, firstWindow))
 	c.cursor.frontier = p.hi
 	c.queue.push(p)
 	return c.maker.lookUp(p), nil

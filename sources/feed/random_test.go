@@ -197,3 +197,34 @@ func TestNoTokensBeforeARequest(t *testing.T) {
 	}
 	demand(t, f, rnd, docs, 0, len(docs))
 }
+
+// TestFirstStepNeedsNoOtherLengths: before the first fetch, a feed without known lengths makes the wanted documents and
+// no others.
+func TestFirstStepNeedsNoOtherLengths(t *testing.T) {
+	var c corpus
+	for i := range 4 {
+		var lines []string
+		for r := range 500 {
+			lines = append(lines, fmt.Sprintf("s%d r%d", i, r))
+		}
+		c.add(fmt.Sprintf("part-%d.jsonl", i), lines...)
+	}
+	s := fixture{shuffle: millrace.Global}.open(t, c.write(t))
+	var made atomic.Int64
+	f := New(s, Position{}, order.Stripe{}, Config{Budget: budget.New(1 << 20), Progress: func() { made.Add(1) }})
+	defer running(t, f)()
+	offered := 0
+	for _, want := range []int{3, 10, 400} {
+		f.Want(millrace.Ordinal(want))
+		for offered < want {
+			b, err := f.Next(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			offered += len(b.Offers)
+		}
+		if n := made.Load(); n != int64(want) {
+			t.Errorf("%d documents were made for the lengths of %d", n, want)
+		}
+	}
+}

@@ -189,7 +189,7 @@ func (w *Walk) Sample(ctx context.Context, n int) error {
 // wait takes the next offers of a source when a plan needs one of its ordinals.
 func (w *Walk) wait(ctx context.Context, source int, ordinal millrace.Ordinal) error {
 	q, f := w.queues[source], w.feeds[source]
-	w.wants[source] = max(w.wants[source], q.Demand(ordinal))
+	w.wants[source] = max(w.wants[source], q.Demand(ordinal, len(w.queues)))
 	f.Want(w.wants[source])
 	b, err := f.Next(ctx)
 	if err != nil {

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
@@ -16,8 +17,8 @@ import (
 
 // index is the flags of `millrace index`.
 type index struct {
-	source        string
-	lengths, json bool
+	source                string
+	lengths, tokens, json bool
 }
 
 func indexCommand() *cobra.Command {
@@ -28,14 +29,18 @@ func indexCommand() *cobra.Command {
 		Long: `Build the indexes of a mixture's sources, so that a run starts at once.
 
 With --lengths, index tokenises every document once and keeps its length in index_dir. Plans then need no tokenising,
-and the numbers of check are exact. An interrupted index continues at the next start.`,
-		Example: "  millrace index mixture.yaml\n  millrace index mixture.yaml --source web --lengths",
-		Args:    exactArgs(1, "one mixture file"),
-		RunE:    func(c *cobra.Command, args []string) error { return x.run(c, args[0]) },
+and the numbers of check are exact. With --tokens, it also keeps the tokens, in the token cache of the mixture file
+(cache:). Loaders then tokenise nothing, and read every format at random. An interrupted index continues at the next
+start.`,
+		Example: "  millrace index mixture.yaml\n  millrace index mixture.yaml --source web --lengths\n" +
+			"  millrace index mixture.yaml --tokens",
+		Args: exactArgs(1, "one mixture file"),
+		RunE: func(c *cobra.Command, args []string) error { return x.run(c, args[0]) },
 	}
 	f := c.Flags()
 	f.StringVar(&x.source, "source", "", "one source (default: all)")
 	f.BoolVar(&x.lengths, "lengths", false, "tokenise every document and keep its length")
+	f.BoolVar(&x.tokens, "tokens", false, "tokenise every document and keep its tokens in the token cache")
 	f.BoolVar(&x.json, "json", false, "print one JSON object")
 	return c
 }
@@ -47,6 +52,10 @@ func (x *index) run(c *cobra.Command, mixture string) error {
 	}
 	if _, ok := cfg.Source(x.source); x.source != "" && !ok {
 		return exit.Usagef("millrace index: --source %s: the mixture has %v", x.source, cfg.Sources.Names())
+	}
+	if x.tokens && cfg.Cache == nil {
+		return cfg.ErrorAt("cache", "index --tokens fills the token cache, and the mixture file has none",
+			"add `cache: {tokens: 200GiB, dir: /local/cache}`, with a directory on a local disk")
 	}
 	roles.LimitMemory(toolMemory)
 	m := newMeter(c)
@@ -70,8 +79,16 @@ func (x *index) run(c *cobra.Command, mixture string) error {
 			return exit.Failure(err)
 		}
 	}
+	var fills []dryrun.CacheFill
+	if x.tokens {
+		if fills, err = opened.Tokens(c.Context(), func(source string, done, total int64) {
+			m.show("tokens of "+source, done, total)
+		}); err != nil {
+			return exit.Failure(err)
+		}
+	}
 	m.clear()
-	rows, err := x.rows(c.Context(), opened)
+	rows, err := x.rows(c.Context(), opened, fills)
 	if err != nil {
 		return exit.Failure(err)
 	}
@@ -92,11 +109,14 @@ type indexView struct {
 	Known   uint64 `json:"known"` // records whose length is known
 	Shuffle string `json:"shuffle"`
 	Why     string `json:"why,omitempty"`
+	// with --tokens
+	Cache *dryrun.CacheFill `json:"cache,omitempty"`
 }
 
-func (x *index) rows(ctx context.Context, opened *dryrun.Opened) ([]indexView, error) {
+// rows describes the sources. fills has the shards in the token cache by source; it is empty if none was filled.
+func (x *index) rows(ctx context.Context, opened *dryrun.Opened, fills []dryrun.CacheFill) ([]indexView, error) {
 	out := make([]indexView, 0, len(opened.Sources))
-	for _, s := range opened.Sources {
+	for i, s := range opened.Sources {
 		st, err := s.Stats(ctx)
 		if err != nil {
 			return nil, err
@@ -116,6 +136,9 @@ func (x *index) rows(ctx context.Context, opened *dryrun.Opened) ([]indexView, e
 				Why:     m.Why,
 			},
 		)
+		if len(fills) > 0 {
+			out[i].Cache = &fills[i]
+		}
 	}
 	return out, nil
 }
@@ -141,5 +164,18 @@ func (x *index) print(w io.Writer, views []indexView) error {
 			),
 		)
 	}
-	return report.Table(w, rows...)
+	if err := report.Table(w, rows...); err != nil {
+		return err
+	}
+	for _, v := range views {
+		if v.Cache == nil || v.Cache.Cached+v.Cache.Left == 0 {
+			continue
+		}
+		fmt.Fprintf(w, "%s: %d of %d files are in the token cache", v.Name, v.Cache.Cached, v.Files)
+		if v.Cache.Left > 0 {
+			fmt.Fprint(w, "; it has no room for the others: raise cache.tokens, or free its disk")
+		}
+		fmt.Fprintln(w)
+	}
+	return nil
 }

@@ -108,6 +108,9 @@ func (u *up) run(c *cobra.Command) error {
 	if err := setup.CheckIndexDir(cfg); err != nil {
 		return err
 	}
+	if _, err := setup.TokenCache(cfg, nil); err != nil {
+		return err
+	}
 	for _, warning := range setup.SkippedFiles(cfg) {
 		fmt.Fprintf(c.ErrOrStderr(), "warning: %s\n", warning)
 	}

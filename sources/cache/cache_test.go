@@ -225,7 +225,7 @@ func TestFillerFillsWhatIsRead(t *testing.T) {
 	filler := store.Filler()
 	ctx, stop := context.WithCancel(t.Context())
 	var run sync.WaitGroup
-	run.Go(func() { _ = filler.Run(ctx) })
+	run.Go(func() { _ = filler.Run(ctx, func() bool { return true }) })
 	src := openSource(t, spec, store)
 	if got := stream(t, src); got != want {
 		t.Error("filling changes the stream")

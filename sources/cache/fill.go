@@ -3,10 +3,8 @@ package cache
 import (
 	"context"
 	"errors"
-	"runtime"
 	"sync"
-
-	"golang.org/x/sys/unix"
+	"time"
 
 	"millrace"
 	"millrace/sources"
@@ -28,8 +26,7 @@ const (
 const rememberEach = 4 << 10
 
 // Fill writes the entry of one shard: it reads and tokenises the shard's records in order, and keeps their lengths. It
-// calls tell for each record, and for each MiB of a long one. The error of a shard is returned; a full disk is not an
-// error.
+// calls tell for each record. The error of a shard is returned; a full disk is not an error.
 func (s *Store) Fill(ctx context.Context, src *sources.Source, number uint32, tell func()) (Filled, error) {
 	o, err := src.Acquire(ctx, number)
 	if err != nil {
@@ -92,7 +89,7 @@ func (f *filling) add(r sources.Record) error {
 	f.tokens = f.tokens[:0]
 	if r.Err == nil {
 		var err error
-		if f.tokens, err = f.src.Document(f.tokens, &r, f.tell); err != nil {
+		if f.tokens, err = f.src.Document(f.tokens, &r, nil); err != nil {
 			return err
 		}
 		found.Tokens = uint32(len(f.tokens))
@@ -183,14 +180,29 @@ func (f *Filler) next() (w wanted, ok bool) {
 	return w, true
 }
 
-// Run fills entries until ctx ends. The sources stay open until it returns. It works on one thread at the lowest
-// priority, so that it takes the time that the host has left.
-func (f *Filler) Run(ctx context.Context) error {
-	runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
-	_ = unix.Setpriority(unix.PRIO_PROCESS, 0, 19)
+// A filler works in turns. While the process has other work, it rests restTimes as long as it worked.
+const (
+	turn      = 5 * time.Millisecond
+	restTimes = 3
+)
+
+// Run fills entries until ctx ends. The sources stay open until it returns. isBusy reports whether the process has
+// other work waiting: filling then takes at most a quarter of one core.
+func (f *Filler) Run(ctx context.Context, isBusy func() bool) error {
 	for {
 		for w, ok := f.next(); ok && ctx.Err() == nil; w, ok = f.next() {
-			if _, err := f.store.Fill(ctx, w.src, w.shard, func() {}); err != nil && ctx.Err() == nil {
+			began := time.Now()
+			pace := func() {
+				worked := time.Since(began)
+				if worked < turn {
+					return
+				}
+				if isBusy() {
+					rest(ctx, restTimes*worked)
+				}
+				began = time.Now()
+			}
+			if _, err := f.store.Fill(ctx, w.src, w.shard, pace); err != nil && ctx.Err() == nil {
 				f.store.log.Warn("a shard is not kept in the token cache", "source", w.src.Name(),
 					"shard", w.src.Manifest().Shards[w.shard].Path, "err", err)
 			}
@@ -200,5 +212,15 @@ func (f *Filler) Run(ctx context.Context) error {
 			return nil
 		case <-f.more:
 		}
+	}
+}
+
+// rest waits for a time or for the end of ctx.
+func rest(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"millrace/proto"
 	"millrace/sources"
 	"millrace/sources/budget"
+	"millrace/sources/cache"
 	"millrace/sources/feed/decode"
 	"millrace/sources/feed/pool"
 )
@@ -36,6 +37,7 @@ type Config struct {
 	Leave    <-chan struct{} // closed to make the process hand over and leave; nil: never
 	Memory   int64           // bytes of payload held
 	Parallel int             // decoders; default GOMAXPROCS
+	Cache    *cache.Store    // of tokens; nil: every text is tokenised
 	// data files open at once; 0: the default follows from the process's limit of descriptors
 	OpenFiles int
 	Net       seam.Net

@@ -46,7 +46,7 @@ func (l *Loader) openFiles(ctx context.Context, spec sources.Spec, known bool) (
 	troubled := false
 	for {
 		l.pool.Hurry() // a run begins when all sources are open
-		src, err := sources.Open(ctx, spec, sources.OpenOptions{
+		opts := sources.OpenOptions{
 			Host:     l.host,
 			Spare:    true,
 			Progress: progress,
@@ -55,7 +55,11 @@ func (l *Loader) openFiles(ctx context.Context, spec sources.Spec, known bool) (
 			Trouble:  func(text string) { l.trouble(spec.Name, text) },
 			Patient:  true,
 			Tried:    l.cfg.Beat.Progress,
-		})
+		}
+		if l.cfg.Cache != nil { // a nil *Store is not a nil Cache
+			opts.Cache = l.cfg.Cache
+		}
+		src, err := sources.Open(ctx, spec, opts)
 		l.pool.Calm()
 		if err == nil || !known || !sources.Passing(err) || ctx.Err() != nil {
 			if troubled {

@@ -37,6 +37,10 @@ func (l *Loader) Run(ctx context.Context) error {
 	group.Go(func() error { return l.pool.Run(inner) })
 	group.Go(func() error { return l.report(inner) })
 	group.Go(func() error { return l.leave(inner) })
+	if l.cfg.Cache != nil {
+		filler := l.cfg.Cache.Filler()
+		group.Go(func() error { return filler.Run(inner, l.pool.IsBusy) })
+	}
 	if l.cfg.Beat != nil {
 		group.Go(func() error { return l.cfg.Beat.Run(inner) })
 	}

@@ -234,6 +234,10 @@ func (v *validator) checkLimits() {
 			fmt.Sprintf("sample_bytes %s is more than half of loader_memory %s", l.SampleBytes, l.LoaderMemory),
 			fmt.Sprintf("write a loader_memory of at least %s, or a smaller sample_bytes", 2*l.SampleBytes))
 	}
+	if c := v.c.Cache; c != nil && v.Sound("cache.tokens") && c.Tokens < minCache {
+		v.wrong("cache.tokens", fmt.Sprintf("tokens must be at least %s, not %s", minCache, c.Tokens),
+			"write the room that the cache may take on its disk, as 200GiB")
+	}
 	if num, den := v.c.Quarantine.Budget.Fraction(); v.Sound("quarantine") && num > den {
 		v.wrong(
 			"quarantine.budget", "budget must be a fraction from 0 to 1, not "+v.c.Quarantine.Budget.Text,

@@ -100,6 +100,9 @@ type Config struct {
 	// IndexDir is the directory of the indexes and lengths of the sources, relative to this file. Several runs may
 	// share it.
 	IndexDir string `yaml:"index_dir" jsonschema:"default=.millrace/"`
+	// Cache keeps documents as tokens on a local disk, so that no text is tokenised twice. It changes no batch. Left
+	// out: nothing is kept.
+	Cache *Cache `yaml:"cache"`
 	// Verify is the way in which changed files are noticed, during a run and since they were indexed. tokens: the
 	// inode, size and times of a file are watched, and every document is compared with the checksum of its first
 	// reading. files: inode, size and times are watched. off: nothing is checked.
@@ -196,6 +199,15 @@ type Limits struct {
 	OpenFiles uint32 `yaml:"open_files" jsonschema:"default=0,maximum=1048576"`
 }
 
+// Cache is the token cache of a host. Several runs may share it.
+type Cache struct {
+	// Tokens is the limit of its files, at least 1MiB. A token takes 2 bytes, or 4 if its document has an id above
+	// 65535. Entries of shards that no run uses are removed first.
+	Tokens value.Bytes `yaml:"tokens" jsonschema:"required"`
+	// Dir is a directory on a local disk, relative to this file.
+	Dir string `yaml:"dir" jsonschema:"required"`
+}
+
 // Quarantine is the tolerance for records that cannot be decoded.
 type Quarantine struct {
 	// Budget is the fraction of a source's records that may be quarantined before the run fails, from 0 to 1.
@@ -247,6 +259,9 @@ const (
 	minOpenFiles                 = 16
 	minSidecarMemory value.Bytes = 64 << 20
 )
+
+// minCache is the least limit of a token cache.
+const minCache value.Bytes = 1 << 20
 
 // Distribute limits the ranks that even out their compute.
 type Distribute struct {

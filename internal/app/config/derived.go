@@ -29,6 +29,9 @@ func isURL(path string) bool {
 // IndexPath returns the absolute index_dir.
 func (c *Config) IndexPath() string { return c.Abs(c.IndexDir) }
 
+// CachePath returns the absolute directory of the token cache, which the file must have.
+func (c *Config) CachePath() string { return c.Abs(c.Cache.Dir) }
+
 // Source returns the source of that name.
 func (c *Config) Source(name string) (*Source, bool) {
 	i, ok := slices.BinarySearchFunc(

@@ -76,6 +76,8 @@ var examples = map[string]string{
 	"split_documents":   "{above: mean}",
 	"text":              "meta.body",
 	"index_dir":         ".millrace/",
+	"cache":             "{tokens: 200GiB, dir: /local/cache}",
+	"dir":               "/local/cache",
 	"cap_slack":         "1.1",
 	"budget":            "0.001",
 	"loaders":           "auto",
@@ -99,6 +101,9 @@ func unknownKey(path, key string) (msg, cure string) {
 	if path == "" && key == "streams" {
 		return "`streams` is reserved", "not yet: further named streams (evaluation sets); this version has the " +
 			"training stream alone"
+	}
+	if path == "cache" && key == "files" {
+		return "`files` is reserved", "not yet: a cache of remote files; this version reads local files alone"
 	}
 	return "", ""
 }
@@ -128,6 +133,7 @@ func home(key string) string {
 		{"`tokenizer`", reflect.TypeFor[Tokenizer]()},
 		{"`stop`", reflect.TypeFor[Stop]()},
 		{"`limits`", reflect.TypeFor[Limits]()},
+		{"`cache`", reflect.TypeFor[Cache]()},
 		{"`parallelism`", reflect.TypeFor[Parallelism]()},
 		{"`quarantine`", reflect.TypeFor[Quarantine]()},
 		{"`model`", reflect.TypeFor[Model]()},

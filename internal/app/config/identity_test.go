@@ -18,7 +18,8 @@ func TestIdentityIgnoresWhatMayDiffer(t *testing.T) {
 		"cost: {backbone: tokens, encoder: patches}", "distribute: {group: 2}",
 		"layout: varlen\nsplit_documents: {above: mean}",
 		"stop: {steps: 5}", "stop: {tokens: 5}", "limits: {loader_memory: 1GiB, sidecar_memory: 64MiB}",
-		"index_dir: /x", "loaders: 3", "reliability: {shadows: 5}", "quarantine: {budget: 1}",
+		"index_dir: /x", "cache: {tokens: 1GiB, dir: /x}",
+		"loaders: 3", "reliability: {shadows: 5}", "quarantine: {budget: 1}",
 		"sources:\n  web: {path: [elsewhere/*.jsonl.zst], root: elsewhere}\n  code: {path: code/*.parquet}",
 		// defaults written out
 		"seed: 0", "tokenizer: {name: gpt2, add_bos: false, add_eos: true}", "packing: best_fit", "shuffle: global",

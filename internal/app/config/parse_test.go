@@ -86,7 +86,8 @@ func TestValues(t *testing.T) {
 		Limits: Limits{LoaderMemory: 1536 << 20, SidecarMemory: 256e6, SampleBytes: 1 << 20},
 		Quarantine: Quarantine{
 			Budget: value.Decimal{Text: "0.01"},
-		}, IndexDir: "/var/cache/millrace", Verify: "files", Loaders: value.Loaders{Count: 3},
+		}, IndexDir: "/var/cache/millrace", Verify: "files",
+		Cache: &Cache{200 << 30, "/local/cache"}, Loaders: value.Loaders{Count: 3},
 		Reliability: Reliability{2}, File: "mixture.yaml",
 	}
 	c.doc = nil

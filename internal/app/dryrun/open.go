@@ -13,6 +13,7 @@ import (
 	"millrace/internal/app/config/tree"
 	"millrace/internal/app/setup"
 	"millrace/sources"
+	"millrace/sources/cache"
 	"millrace/sources/find"
 	"millrace/sources/tokenize"
 )
@@ -35,6 +36,7 @@ type Opened struct {
 	Sources  []*sources.Source
 	host     *sources.Host
 	specs    []sources.Spec
+	cache    *cache.Store     // nil without a token cache
 	skipped  [][]find.Skipped // of each source: files of its path that are not read
 }
 
@@ -90,6 +92,9 @@ func Open(ctx context.Context, c *config.Config, o Options) (*Opened, error) {
 	}
 	host := sources.NewHost(sources.HostOptions{OpenFiles: int(c.Limits.OpenFiles), Logger: o.Logger})
 	out := &Opened{Config: c, Encoding: encoding, host: host}
+	if out.cache, err = setup.TokenCache(c, o.Logger); err != nil {
+		return nil, errors.Join(err, out.Close())
+	}
 	var problems Problems
 	for i := range c.Sources {
 		s := &c.Sources[i]
@@ -128,9 +133,13 @@ func (out *Opened) open(ctx context.Context, s *config.Source, o Options) (*Prob
 	if err != nil {
 		return &Problem{Source: s.Name, Err: err, Place: where(out.Config, "sources."+s.Name+".path")}, nil
 	}
-	src, err := sources.Open(ctx, spec, sources.OpenOptions{Host: out.host, Deep: o.Deep, Logger: o.Logger,
+	opts := sources.OpenOptions{Host: out.host, Deep: o.Deep, Logger: o.Logger,
 		Looked:   func(done, total int64) { o.Looked(s.Name, done, total) },
-		Progress: func(done, total int64) { o.Progress(s.Name, done, total) }})
+		Progress: func(done, total int64) { o.Progress(s.Name, done, total) }}
+	if out.cache != nil { // a nil *Store is not a nil Cache
+		opts.Cache = out.cache
+	}
+	src, err := sources.Open(ctx, spec, opts)
 	switch {
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)

@@ -50,6 +50,10 @@ func (r *role) load(ctx context.Context, standby bool) error {
 	address := rundir.Socket(r.RunDir, fmt.Sprintf("%s-%d", r.Name, os.Getpid()))
 	memory := setup.LoaderMemory(r.cfg)
 	LimitMemory(memory)
+	tokens, err := setup.TokenCache(r.cfg, r.log)
+	if err != nil { // up found the directory good; without it, the files have every document
+		r.log.Warn("the token cache is not used", "err", err)
+	}
 	ctx, leave := handingOver(ctx)
 	l := loader.New(loader.Config{
 		Name: r.Name, Address: address, Orchestrator: rundir.Socket(r.RunDir, "orchestrator"), Standby: standby,
@@ -62,7 +66,7 @@ func (r *role) load(ctx context.Context, standby bool) error {
 			}
 			return setup.SourceSpec(r.cfg, src, encoding)
 		},
-		OpenFiles: int(r.cfg.Limits.OpenFiles), Memory: memory / 2, Parallel: setup.Decoders(r.cfg),
+		OpenFiles: int(r.cfg.Limits.OpenFiles), Cache: tokens, Memory: memory / 2, Parallel: setup.Decoders(r.cfg),
 		Net: seam.UnixNet{}, Clock: seam.System{}, Fail: r.fail, Events: r.events, Log: r.log,
 		Ready: r.ready, Term: r.term,
 		Role: func(standby bool) {

@@ -184,6 +184,13 @@ func (p *Pool) Calm() {
 	}
 }
 
+// IsBusy reports whether work waits for a decoder, or somebody waits for a fetch.
+func (p *Pool) IsBusy() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.hurries > 0 || len(p.queue) > 0
+}
+
 // Borrow returns a decoder for a read outside the feeds' steps. The caller calls Return.
 func (p *Pool) Borrow() *decode.Decoder {
 	p.mu.Lock()

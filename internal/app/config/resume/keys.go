@@ -39,7 +39,7 @@ var keyRules = []Rule{
 	{
 		Keys: []string{
 			"loaders", "reliability", "limits.loader_memory", "limits.sidecar_memory", "limits.open_files", "index_dir",
-			"verify",
+			"cache", "verify",
 		},
 		Then: "no effect on content",
 	},

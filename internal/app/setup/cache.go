@@ -1,0 +1,21 @@
+package setup
+
+import (
+	"log/slog"
+
+	"millrace/internal/app/config"
+	"millrace/sources/cache"
+)
+
+// TokenCache opens the token cache of a mixture, nil if it has none. The error of a directory that cannot be written
+// names its place in the mixture file; it wraps millrace.ErrInvalid.
+func TokenCache(c *config.Config, log *slog.Logger) (*cache.Store, error) {
+	if c.Cache == nil {
+		return nil, nil
+	}
+	s, err := cache.Open(cache.Config{Dir: c.CachePath(), Limit: int64(c.Cache.Tokens), Log: log})
+	if err != nil {
+		return nil, c.ErrorAt("cache.dir", err.Error(), "write a directory that can be written, on a disk with room")
+	}
+	return s, nil
+}

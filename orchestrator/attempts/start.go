@@ -87,7 +87,7 @@ func (at start) from(s *facts.State, state *facts.RunState) (_ start, err error)
 // Fresh returns the state before the first step.
 func (r *Ranks) Fresh() *facts.RunState {
 	run := r.cfg.Run()
-	return facts.NewRunState(run, 0, progress.New(len(run.Spec.Sources)), facts.Overrides{})
+	return facts.NewRunState(run, 0, progress.NewOf(r.s.PlannerVersion, len(run.Spec.Sources)), facts.Overrides{})
 }
 
 // hasHistory reports whether an attempt was opened under another `up`, or a rank has consumed a step. An attempt that

@@ -151,7 +151,7 @@ func TestAStateOfAnotherIdentity(t *testing.T) {
 			}
 			continue
 		}
-		want := `{"planner":2,"step":9,"tokens":60,"sources":[` + strings.ReplaceAll(c.want, "][", "],[") + `]}`
+		want := `{"planner":3,"step":9,"tokens":60,"sources":[` + strings.ReplaceAll(c.want, "][", "],[") + `]}`
 		if err != nil || st.String() != want {
 			t.Errorf("%s, override %q: %v\n got %s\nwant %s", c.name, c.override, err, st, want)
 		} else if err := st.Validate(len(now.sources)); err != nil {
@@ -216,7 +216,7 @@ func TestUnreadableStates(t *testing.T) {
 		},
 		{
 			"another planner", field("planner", `"`+other.Compact()+`"`),
-			"planner version 7, this binary plans version 2: go on with the program that saved it",
+			"planner version 7, this binary plans version 3: go on with the program that saved it",
 		},
 		{"no planner", field("planner", "null"), "planner state: its text is no planner state"},
 		{"planner of another kind", field("planner", "5"), "cannot unmarshal number"},
@@ -322,10 +322,10 @@ func FuzzReadSaved(f *testing.F) {
 	})
 }
 
-// TestStatesOfAnOlderPlannerAreTheSame: a store and a checkpoint of planner version 1 go on with the states that this
-// program writes.
+// TestStatesOfAnOlderPlannerAreTheSame: a store and a checkpoint of planner version 1 go on as those of version 2.
 func TestStatesOfAnOlderPlannerAreTheSame(t *testing.T) {
 	run, now := runOf("b", "d", "g"), savedState()
+	now.Version = 2
 	old := now.Clone()
 	old.Version = 1
 	read := func(st progress.State) *RunState {

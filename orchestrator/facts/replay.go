@@ -33,7 +33,7 @@ func ReadCounters(store *checkpoint.Store, stream millrace.Stream) (*State, prog
 	}
 	clear(r.s.Sealed)
 	if r.s.Attempt == nil {
-		return r.s, progress.New(len(r.s.Manifests)), nil
+		return r.s, progress.NewOf(r.s.PlannerVersion, len(r.s.Manifests)), nil
 	}
 	return r.s, r.at, r.advance()
 }

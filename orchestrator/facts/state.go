@@ -142,7 +142,7 @@ func (s *State) At(step uint64) *RunState {
 // with so many sources.
 func (s *State) PlannerState(sources int) *progress.State {
 	if s.Base == nil {
-		st := progress.New(sources)
+		st := progress.NewOf(s.PlannerVersion, sources)
 		return &st
 	}
 	return &s.Base.Planner

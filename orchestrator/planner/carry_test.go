@@ -42,16 +42,17 @@ func TestCarryIsBounded(t *testing.T) {
 	for seed := range uint64(150) {
 		rng := rand.New(rand.NewPCG(seed, 51))
 		spec := plannertest.RandomSpec(t, rng, 1+rng.IntN(3))
-		spec.Packing, spec.Carry = millrace.BestFit, []int{1, 5, 40, 512}[rng.IntN(4)]
+		spec.Packing, spec.Carry = millrace.BestFit, []int{1, 5, 40, 512, planner.AutoCarry}[rng.IntN(5)]
 		if seed%2 == 0 {
 			spec.Schedule = restless(t, rng, len(spec.Sources))
 		}
 		c := plannertest.RandomCorpus(rng, len(spec.Sources), 300, spec.SequenceLength)
-		steps, _, err := plannertest.Collect(t, spec, progress.New(len(spec.Sources)), c, 0)
+		from := progress.NewOf(uint32(2+seed/2%2), len(spec.Sources)) // every second one of an earlier planner
+		steps, _, err := plannertest.Collect(t, spec, from, c, 0)
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
-		placed, before := uint64(0), progress.New(len(spec.Sources))
+		placed, before := uint64(0), from
 		for i := range steps {
 			after := steps[i].After
 			placed += steps[i].Stats.Tokens
@@ -64,11 +65,12 @@ func TestCarryIsBounded(t *testing.T) {
 				}
 			}
 			if after.Tokens != placed || placed+progress.LengthOf(after.Carried) != drawn ||
-				len(after.Carried) > spec.Carry {
+				spec.Carry != planner.AutoCarry && len(after.Carried) > spec.Carry ||
+				len(after.Carried) > millrace.MostCarried {
 				t.Fatalf("seed %d, step %d: %d tokens are placed, %d drawn: %s", seed, i, placed, drawn, after)
 			}
 			for _, w := range after.Carried {
-				if int(w.Age) > max(progress.MostWaits, spec.Window) {
+				if int(w.Age) > max(progress.PoolWaits, spec.Window) {
 					t.Fatalf("seed %d, step %d: %+v waits too long", seed, i, w)
 				}
 			}
@@ -88,7 +90,7 @@ func TestCarryIsBounded(t *testing.T) {
 // they allow.
 func TestOnlyWindowsAndCarryMoveSegments(t *testing.T) {
 	for _, c := range []struct{ window, carry, least, most int }{
-		{1, 0, 0, 0}, {4, 0, 2, 3}, {1, 64, 1, progress.MostWaits}, {4, 64, 3, progress.MostWaits + 3},
+		{1, 0, 0, 0}, {4, 0, 2, 3}, {1, 64, 1, progress.PoolWaits}, {4, 64, 3, progress.PoolWaits + 3},
 	} {
 		spec := plannertest.NewSpec(t, 64, 8, "1", "2")
 		spec.Window, spec.Carry = c.window, c.carry

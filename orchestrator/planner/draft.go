@@ -2,6 +2,7 @@ package planner
 
 import (
 	"millrace"
+	"millrace/orchestrator/planner/pack"
 	"millrace/orchestrator/planner/progress"
 )
 
@@ -28,6 +29,7 @@ type draft struct {
 	segments []millrace.Segment // carried segments, then those drawn
 	units    []uint32           // of each segment
 	total    uint64             // sum of units
+	lengths  octaves            // of the units of all segments
 	ages     []uint32           // of the carried segments
 	resumed  int                // carried segments of begin that are in segments
 	passed   []passed           // events between segments
@@ -89,11 +91,13 @@ func (d *draft) isFull() bool {
 	if !d.isEnough(d.steps) {
 		return false
 	}
-	in := &d.replay.stage
-	carry := d.replay.spec.carryOf(in)
+	in, window := &d.replay.stage, d.window()
+	carry := window.Carry
 	switch {
 	case carry == 0:
 		return true
+	case window.UsesPool(len(d.segments)):
+		return d.hasPool(&window)
 	case in.Packing == millrace.Bucketed:
 		return len(d.segments) >= d.steps*in.GlobalBatch+carry
 	}
@@ -101,6 +105,11 @@ func (d *draft) isFull() bool {
 	extra := min(d.total*uint64(carry)/uint64(2*len(d.segments))/bin, uint64(in.GlobalBatch/4))
 	least := (uint64(d.steps*in.GlobalBatch) + extra) * bin
 	return d.total > least && ((d.total-1)%bin <= bin/16 || d.total > least+(extra+1)*bin)
+}
+
+// window returns the bins of the draft.
+func (d *draft) window() pack.Window {
+	return d.replay.spec.packWindow(&d.replay.stage, d.steps, d.begin.IsPooled())
 }
 
 // nextLeg goes on to the next step's leg once this one is drawn, or ends the window there.
@@ -134,6 +143,7 @@ func (d *draft) count(seg *millrace.Segment) {
 	units := d.replay.spec.units(seg.Length)
 	d.units = append(d.units, units)
 	d.total += uint64(units)
+	d.lengths.add(units)
 }
 
 // resume takes the carried segments. known has the first ones, in the order of State.Carried. The others are made again

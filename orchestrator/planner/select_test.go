@@ -271,7 +271,7 @@ func TestStops(t *testing.T) {
 			s.LastStep = millrace.DropLast
 		}, 5, planner.SourceStopped, []string{"a"}},
 		{
-			"stop source, carry", func(s *planner.Spec) { s.Sources[1].OnExhausted, s.Carry = millrace.StopRun, 4 }, 7,
+			"stop source, carry", func(s *planner.Spec) { s.Sources[1].OnExhausted, s.Carry = millrace.StopRun, 4 }, 6,
 			planner.SourceStopped, []string{"a"},
 		},
 		{

@@ -31,11 +31,16 @@ type Spec struct {
 	Schedule    *mixing.Schedule
 	Skips       []Skip // at distinct steps
 	LastStep    millrace.LastStep
-	Carry       int    // most segments that wait for a later step with BestFit or Bucketed packing; 0: none waits
-	Window      int    // steps that are drawn and packed together; 0 means 1
-	StopSteps   uint64 // the run ends with this many steps; 0: no such end
-	StopTokens  uint64 // the run ends with the first step that brings document tokens to this; 0: no such end
+	// most segments that wait for a later step with BestFit or Bucketed packing; 0: none; or AutoCarry
+	Carry      int
+	Window     int    // steps that are drawn and packed together; 0 means 1
+	StopSteps  uint64 // the run ends with this many steps; 0: no such end
+	StopTokens uint64 // the run ends with the first step that brings document tokens to this; 0: no such end
 }
+
+// AutoCarry lets as many segments wait as fill the bins best, at most millrace.MostCarried. In a run of an earlier
+// planner, which lacks this rule, none waits.
+const AutoCarry = -1
 
 // MaxSkip bounds the steps of one Skip. Metadata of all its documents is held until it is over.
 const MaxSkip = 4096
@@ -63,7 +68,7 @@ func (s *Spec) Validate() error {
 		return millrace.Errorf(millrace.ErrInvalid, "plan: "+format, args...)
 	}
 	switch {
-	case s.Carry < 0 || s.Carry > millrace.MostCarried:
+	case s.Carry != AutoCarry && (s.Carry < 0 || s.Carry > millrace.MostCarried):
 		return fail("carry %d lies outside 0 … %d", s.Carry, millrace.MostCarried)
 	case s.Window < 0 || s.Window > millrace.MostWindow:
 		return fail("window %d lies outside 1 … %d", s.Window, millrace.MostWindow)

@@ -61,23 +61,28 @@ func (in Stage) isAlike(o Stage) bool {
 }
 
 // carryOf returns the most segments that may wait in the stage.
-func (s *Spec) carryOf(in *Stage) int {
-	switch in.Packing {
-	case millrace.BestFit, millrace.Bucketed:
+func (s *Spec) carryOf(in *Stage, pooled bool) int {
+	switch {
+	case in.Packing != millrace.BestFit && in.Packing != millrace.Bucketed:
+		return 0
+	case s.Carry != AutoCarry:
 		return s.Carry
+	case pooled:
+		return millrace.MostCarried
 	default:
 		return 0
 	}
 }
 
-// packWindow returns the bins of so many steps of the stage.
-func (s *Spec) packWindow(in *Stage, steps int) pack.Window {
+// packWindow returns the bins of so many steps of the stage. pooled is that of the state before them.
+func (s *Spec) packWindow(in *Stage, steps int, pooled bool) pack.Window {
 	return pack.Window{
 		Packing:  in.Packing,
 		Capacity: s.binUnits(in),
 		Batch:    in.GlobalBatch,
 		Steps:    steps,
-		Carry:    s.carryOf(in),
+		Carry:    s.carryOf(in, pooled),
+		IsPooled: pooled,
 	}
 }
 

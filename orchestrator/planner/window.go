@@ -27,9 +27,12 @@ type window struct {
 // cut packs the draft. Segments that would wait too long if they waited for another window are packed first.
 func (w *window) cut(c *pack.Cutter) {
 	var urgent []uint32
-	most := progress.MostWaits
-	if w.replay.stage.Packing == millrace.Bucketed {
+	in, most := w.window(), progress.MostWaits
+	switch {
+	case in.Packing == millrace.Bucketed:
 		most = progress.BucketWaits
+	case in.UsesPool(len(w.units)):
+		most = progress.PoolUrgent
 	}
 	for i, age := range w.ages {
 		if int(age)+w.steps > most {
@@ -37,7 +40,7 @@ func (w *window) cut(c *pack.Cutter) {
 		}
 	}
 	slices.SortStableFunc(urgent, func(a, b uint32) int { return cmp.Compare(w.units[b], w.units[a]) })
-	w.n, w.bins = c.Cut(w.units, w.replay.spec.packWindow(&w.replay.stage, w.steps), len(w.ages), urgent)
+	w.n, w.bins = c.Cut(w.units, in, w.ages, urgent)
 	w.bin, w.packs = c.Bin[:w.n], c.Packs
 	for at, batch := 0, w.replay.stage.GlobalBatch; at < w.bins; at += batch {
 		w.counts = append(w.counts, min(batch, w.bins-at))
@@ -85,7 +88,7 @@ func (w *window) describe(sel *Selection, k int) {
 		for i := range sel.Segments {
 			longest = max(longest, sel.Segments[i].Length)
 		}
-		bins := spec.packWindow(in, w.steps)
+		bins := w.window()
 		sel.SequenceLength >>= bins.Halved(spec.units(longest))
 	}
 	sel.Stats.Sources = make([]SourceStats, len(spec.Sources))

@@ -14,12 +14,20 @@ type Window struct {
 	Batch    int    // bins of a step
 	Steps    int
 	Carry    int // most segments that may wait for the next window
+	// IsPooled: segments wait so that later windows have a choice. Otherwise they wait if they find no room.
+	IsPooled bool
+}
+
+// UsesPool reports whether the window is packed from a pool if it holds so many segments. More segments fill the bins
+// as well by best-fit-decreasing.
+func (w *Window) UsesPool(segments int) bool {
+	return w.IsPooled && w.Carry > 0 && w.Packing == millrace.BestFit && segments <= mostPooled
 }
 
 // mayWait reports whether so many segments, with so many units, may wait for the next window. They must surely find
 // room there: one in each bin of its first step, or all in half of its units.
 func (w *Window) mayWait(segments int, units uint64) bool {
-	return segments <= w.Carry && (segments <= w.Batch || units <= uint64(w.Batch)*uint64(w.Capacity)/2)
+	return segments <= w.Carry && (w.IsPooled || segments <= w.Batch || units <= uint64(w.Batch)*uint64(w.Capacity)/2)
 }
 
 // A Cutter finds the segments of a pool that the bins of a window hold. It keeps its memory from one call to the next.
@@ -29,23 +37,25 @@ type Cutter struct {
 	Packs int      // runs of the packer in the last Cut
 
 	in    Window
-	pack  *packer  // for bins of the last capacity
+	pack  *packer // for bins of the last capacity
+	pool  pool
 	try   []uint32 // bins of a prefix that may not fit
+	other []uint32 // bins that may be the result
 	least int      // the shortest prefix: the carried segments
 }
 
 // Cut returns n and the number of bins: the window holds the first n segments, or leaves some of these to the next
-// window. c.Bin then has the bin of each. The first `carried` segments were carried from before. The urgent ones among
-// these are packed before all others. Without carry, or if too many segments would wait, the window holds the longest
-// prefix that fits.
-func (c *Cutter) Cut(units []uint32, in Window, carried int, urgent []uint32) (n, bins int) {
+// window. c.Bin then has the bin of each. The first segments were carried from before; ages has the steps that each of
+// them has waited. The urgent ones among these are packed before all others. Without carry, or if too many segments
+// would wait, the window holds the longest prefix that fits.
+func (c *Cutter) Cut(units []uint32, in Window, ages, urgent []uint32) (n, bins int) {
 	for _, bins := range []*[]uint32{&c.Bin, &c.try} {
 		if cap(*bins) < len(units) {
 			*bins = make([]uint32, len(units)+len(units)/4)
 		}
 		*bins = (*bins)[:len(units)]
 	}
-	c.in, c.Packs, c.least = in, 0, carried
+	c.in, c.Packs, c.least = in, 0, len(ages)
 	limit := in.Steps * in.Batch
 	switch in.Packing {
 	case millrace.Pad, millrace.Concat:
@@ -56,8 +66,10 @@ func (c *Cutter) Cut(units []uint32, in Window, carried int, urgent []uint32) (n
 	if c.pack == nil || c.pack.capacity != in.Capacity {
 		c.pack = newPacker(in.Capacity)
 	}
-	c.pack.sort(units)
-	c.pack.putFirst(urgent)
+	if in.UsesPool(len(units)) {
+		return c.fromPool(units, limit, ages, urgent)
+	}
+	c.sortFirst(units, urgent)
 	if in.Carry > 0 && len(units) > 0 {
 		if bins, ok := c.leave(units, limit, urgent); ok {
 			return len(units), bins
@@ -97,31 +109,35 @@ func (c *Cutter) leave(units []uint32, limit int, urgent []uint32) (bins int, ok
 	if overflow == 0 && bins <= limit {
 		return bins, true
 	}
-	number, ok := c.worst(bins-limit, urgent)
+	held := c.Bin[:len(units)]
+	number, ok := c.worst(bins-limit, held, urgent)
 	if !ok {
 		return bins, false
 	}
 	waits, weight := 0, uint64(0)
-	for i, b := range c.Bin {
+	for i, b := range held {
 		if b != NoBin {
-			c.Bin[i] = number[b]
+			held[i] = number[b]
 		}
-		if c.Bin[i] == NoBin {
+		if held[i] == NoBin {
 			waits++
 			weight += uint64(units[i])
 		}
 	}
+	if c.in.IsPooled {
+		waits, weight = c.exchange(units, limit, urgent)
+	}
 	return limit, c.in.mayWait(waits, weight)
 }
 
-// worst numbers the bins and leaves out the emptiest ones, as many as surplus. A bin is left out only if none of its
-// segments is urgent. All its segments must be allowed to wait, and one more for each bin that is still to be left out.
-// It reports whether it found enough bins and every urgent segment has a bin.
-func (c *Cutter) worst(surplus int, urgent []uint32) (number []uint32, ok bool) {
+// worst numbers the bins that segments have, held, and leaves out the emptiest ones, as many as surplus. A bin is left
+// out only if none of its segments is urgent. All its segments must be allowed to wait, and one more for each bin that
+// is still to be left out. It reports whether it found enough bins and every urgent segment has a bin.
+func (c *Cutter) worst(surplus int, held, urgent []uint32) (number []uint32, ok bool) {
 	left := c.pack.residual
 	order, holds := make([]uint32, len(left)), make([]int, len(left))
 	room := c.in.Carry
-	for _, b := range c.Bin {
+	for _, b := range held {
 		if b == NoBin {
 			room--
 		} else {
@@ -129,10 +145,10 @@ func (c *Cutter) worst(surplus int, urgent []uint32) (number []uint32, ok bool) 
 		}
 	}
 	for _, i := range urgent {
-		if c.Bin[i] == NoBin {
+		if held[i] == NoBin {
 			return nil, false
 		}
-		holds[c.Bin[i]] = c.in.Carry + 1
+		holds[held[i]] = c.in.Carry + 1
 	}
 	for b := range order {
 		order[b] = uint32(b)

@@ -188,7 +188,7 @@ func TestCutIsTheLongestPrefix(t *testing.T) {
 		for total := uint32(0); total <= 100*uint32(in.Batch); total += units[len(units)-1] {
 			units = append(units, 1+rng.Uint32N(100>>(round%4)))
 		}
-		n, bins := new(Cutter).Cut(units, in, 0, nil)
+		n, bins := new(Cutter).Cut(units, in, nil, nil)
 		_, wantBins, over := dumbBestFit(100, in.Batch, units[:n])
 		if over > 0 || wantBins != bins {
 			t.Fatalf("round %d: %d of %d draws need %d bins and leave %d over, cut says %d bins", round, n, len(units),

@@ -154,7 +154,7 @@ func RandomSpec(t testing.TB, rng *rand.Rand, sources int) *planner.Spec {
 	spec.LastStep = []millrace.LastStep{millrace.PadLast, millrace.ShortLast}[rng.IntN(2)]
 	spec.Window = []int{0, 1, 2, 4, 5}[rng.IntN(5)]
 	if spec.Packing == millrace.BestFit || spec.Packing == millrace.Bucketed {
-		spec.Carry = []int{0, 0, 1, 7, 512}[rng.IntN(5)]
+		spec.Carry = []int{0, 0, 1, 7, 512, planner.AutoCarry}[rng.IntN(6)]
 	}
 	return spec
 }

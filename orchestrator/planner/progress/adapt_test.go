@@ -59,7 +59,7 @@ func TestAdapt(t *testing.T) {
 		},
 	} {
 		got := st.Adapt(c.fits)
-		if want := `{"planner":2,"step":9,"tokens":60,"sources":[` + c.want + `]}`; got.String() != want {
+		if want := `{"planner":3,"step":9,"tokens":60,"sources":[` + c.want + `]}`; got.String() != want {
 			t.Errorf("%s:\n got %s\nwant %s", c.name, got, want)
 		}
 		if err := got.Validate(len(c.fits)); err != nil {

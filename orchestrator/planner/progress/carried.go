@@ -6,10 +6,16 @@ import (
 	"millrace"
 )
 
-// MostWaits is the most steps that a carried segment waits; with longer windows it waits for one window. With bucketed
-// packing, rare lengths may wait longer: after BucketWaits steps they take the next step that has room.
+// The most steps that a carried segment waits, by the rule that packs it. With windows of more steps, it waits for one
+// window.
 const (
-	MostWaits   = 8
+	// MostWaits holds for best-fit-decreasing.
+	MostWaits = 8
+	// PoolWaits holds if steps are packed from a pool. After PoolUrgent steps a segment comes before all others. The
+	// segments of a pool fill fewer than four steps, and urgent ones fill at least half of each.
+	PoolWaits  = 24
+	PoolUrgent = 16
+	// BucketWaits is for bucketed packing: rare lengths take the next step that has room after so many steps.
 	BucketWaits = 30
 )
 

@@ -114,7 +114,7 @@ func Parse(text string) (State, error) {
 	if r.failed || len(r.rest) > 0 {
 		return refuse("it holds other numbers than a state has")
 	}
-	s.Version = PlannerVersion
+	s.Version = max(s.Version, unpooled)
 	return s, s.Validate(len(s.Sources))
 }
 

@@ -11,11 +11,13 @@ package progress
 
 // PlannerVersion names the algorithms that decide a run's stream. It is part of the state. A change of the selection
 // changes it. Version 1 is version 2 without carry, windows and bucketed packing: its states and stores go on under
-// version 2.
-const PlannerVersion = 2
+// version 2. Version 3 packs steps from a pool of waiting segments. A run keeps the version that it began with.
+const PlannerVersion = 3
 
-// oldestVersion is the first version whose runs this program continues with equal plans.
-const oldestVersion = 1
+const (
+	oldestVersion = 1 // the first version whose runs this program continues with equal plans
+	unpooled      = 2 // the last version that packs without a pool
+)
 
 // IsSupported reports whether this program plans the same steps as that version.
 func IsSupported(version uint32) bool { return version >= oldestVersion && version <= PlannerVersion }

@@ -29,10 +29,22 @@ type Done struct {
 // Position is a place in the schedule: a step, and the document tokens placed before it.
 type Position struct{ Step, Tokens uint64 }
 
-// New returns the state before the first step.
+// New returns the state before the first step of a new run.
 func New(sources int) State {
 	return State{Version: PlannerVersion, Sources: make([]Source, sources)}
 }
+
+// NewOf returns the state before the first step of a run that began with a version; 0: it has not begun.
+func NewOf(version uint32, sources int) State {
+	s := New(sources)
+	if version > 0 {
+		s.Version = max(int(version), unpooled)
+	}
+	return s
+}
+
+// IsPooled reports whether steps are packed from a pool of waiting segments, if segments may wait.
+func (s *State) IsPooled() bool { return s.Version > unpooled }
 
 // String returns the state as JSON for people and golden files. Trainers save Compact.
 func (s State) String() string {

@@ -164,8 +164,8 @@ func TestStateRefused(t *testing.T) {
 		},
 		{"nothing in nothing", resum(append(good[:len(good):len(good)], 0, 0, 0)), "other numbers"},
 		{
-			"another version", edit(func(s *progress.State) { s.Version = 3 }),
-			"planner version 3, this binary plans version 2: go on with the program that saved it",
+			"another version", edit(func(s *progress.State) { s.Version = 4 }),
+			"planner version 4, this binary plans version 3: go on with the program that saved it",
 		},
 		{"deficits", edit(func(s *progress.State) { s.Sources[1].Deficit = -6 }), "deficits"},
 		{"tokens", edit(func(s *progress.State) { s.Tokens = 6 }), "placed 7 tokens"},

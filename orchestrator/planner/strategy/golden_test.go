@@ -9,12 +9,13 @@ import (
 
 	"millrace"
 	"millrace/mixing"
+	"millrace/orchestrator/planner"
 	"millrace/orchestrator/planner/place"
 	"millrace/orchestrator/planner/plannertest"
 	"millrace/orchestrator/planner/progress"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write testdata/golden.txt anew: only together with a new PlannerVersion")
+var rewrite = flag.Bool("rewrite", false, "write the files of testdata anew: only together with a new PlannerVersion")
 
 // goldenLengths is the small table of documents: made by integers alone, so that it is the same everywhere.
 func goldenLengths(source, n int) []millrace.SampleMeta {
@@ -27,16 +28,29 @@ func goldenLengths(source, n int) []millrace.SampleMeta {
 	return docs
 }
 
-// TestGolden compares plans of a fixed table with the ones checked in. It fails on every change of the stream. Such a
-// change needs a new PlannerVersion. A difference between hosts is a bug.
+// TestGolden compares plans of a fixed table with the ones checked in, for runs of each planner version. It fails on
+// every change of the stream. Such a change needs a new PlannerVersion. A difference between hosts is a bug.
 func TestGolden(t *testing.T) {
+	for _, tt := range []struct {
+		version uint32
+		carry   int
+		path    string
+	}{
+		{2, 0, "testdata/golden.txt"},
+		{2, 5, "testdata/golden-carry.txt"},
+		{3, planner.AutoCarry, "testdata/golden-pool.txt"},
+	} {
+		t.Run(tt.path, func(t *testing.T) { checkGolden(t, tt.version, tt.carry, tt.path) })
+	}
+}
+
+func checkGolden(t *testing.T, version uint32, carry int, path string) {
 	var out strings.Builder
 	for _, unit := range []millrace.Unit{millrace.UnitTokens, millrace.UnitSamples} {
 		for _, packing := range []millrace.Packing{millrace.BestFit, millrace.Pad} {
-			golden(t, &out, unit, packing)
+			golden(t, &out, unit, packing, progress.NewOf(version, 3), carry)
 		}
 	}
-	const path = "testdata/golden.txt"
 	if *rewrite {
 		if err := os.WriteFile(path, []byte(out.String()), 0o644); err != nil {
 			t.Fatal(err)
@@ -59,9 +73,12 @@ func TestGolden(t *testing.T) {
 
 // golden writes one run: for every step its content, its placements and the state after it; the first step of each kind
 // in full.
-func golden(t *testing.T, out *strings.Builder, unit millrace.Unit, packing millrace.Packing) {
+func golden(
+	t *testing.T, out *strings.Builder, unit millrace.Unit, packing millrace.Packing, from progress.State, carry int,
+) {
 	spec := plannertest.NewSpec(t, 64, 16, "1", "1", "1")
 	spec.Unit, spec.Packing, spec.PadMultiple, spec.LastStep = unit, packing, 4, millrace.ShortLast
+	spec.Carry = carry
 	spec.Schedule = plannertest.Schedule(
 		t,
 		mixing.Milestone{Weights: plannertest.Weights(t, "5", "3", "2")},
@@ -76,7 +93,7 @@ func golden(t *testing.T, out *strings.Builder, unit millrace.Unit, packing mill
 		Docs:   [][]millrace.SampleMeta{goldenLengths(0, 90), goldenLengths(1, 70), goldenLengths(2, 40)},
 		Epochs: []uint64{1, 2, 1},
 	}
-	steps, _, err := plannertest.Collect(t, spec, progress.New(3), c, 0)
+	steps, _, err := plannertest.Collect(t, spec, from, c, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,8 +26,9 @@ type DumpOptions struct {
 	// JSON asks for one JSON object a line instead of text.
 	JSON bool
 	// Describe, if set, turns a body into a few words. Its first argument is "snapshot", "record", "entry", "plan" or
-	// "indexEntry". kind is a record's Kind, else 0. For an entry, body is the digest.
-	Describe func(what string, kind uint8, body []byte) string
+	// "indexEntry". kind is a record's Kind, else 0. key is that of an entry, a plan or an index entry, else zero. For
+	// an entry, body is the digest.
+	Describe func(what string, kind uint8, key StepKey, body []byte) string
 }
 
 // dumpLine is one value in the store. `millrace checkpoint dump --json` prints these names, so they must stay as they
@@ -86,11 +87,11 @@ type dumper struct {
 	damaged int
 }
 
-func (d *dumper) says(what string, kind uint8, body []byte) string {
+func (d *dumper) says(what string, kind uint8, key StepKey, body []byte) string {
 	if d.o.Describe == nil {
 		return ""
 	}
-	return d.o.Describe(what, kind, body)
+	return d.o.Describe(what, kind, key, body)
 }
 
 func bodyDigest(body []byte) string {
@@ -114,7 +115,16 @@ func (d *dumper) snapshot(key, value []byte) (dumpLine, error) {
 	if err != nil {
 		return l, err
 	}
-	l.Step, l.Size, l.Digest, l.Says = &s.Step, len(s.Body), bodyDigest(s.Body), d.says(dumpSnapshot, 0, s.Body)
+	l.Step, l.Size, l.Digest, l.Says = &s.Step, len(
+		s.Body,
+	), bodyDigest(
+		s.Body,
+	), d.says(
+		dumpSnapshot,
+		0,
+		StepKey{},
+		s.Body,
+	)
 	return l, nil
 }
 
@@ -126,7 +136,7 @@ func (d *dumper) record(key, value []byte) (dumpLine, error) {
 		return l, err
 	}
 	l.Step, l.Kind, l.Size, l.Digest = &r.Step, &r.Kind, len(r.Body), bodyDigest(r.Body)
-	l.Says = d.says(dumpRecord, r.Kind, r.Body)
+	l.Says = d.says(dumpRecord, r.Kind, StepKey{}, r.Body)
 	return l, nil
 }
 
@@ -137,7 +147,7 @@ func (d *dumper) entry(key, value []byte) (dumpLine, error) {
 		return l, err
 	}
 	l.Index, l.Size, l.Digest = &e.Index, int(e.PlanSize), hex.EncodeToString(e.Digest)
-	l.Says = d.says(dumpEntry, 0, e.Digest)
+	l.Says = d.says(dumpEntry, 0, e.Key, e.Digest)
 	return l, nil
 }
 
@@ -149,7 +159,8 @@ func (d *dumper) bare(what string) func(key, value []byte) (dumpLine, error) {
 		if err != nil {
 			return l, err
 		}
-		l.Size, l.Digest, l.Says = len(body), bodyDigest(body), d.says(what, 0, body)
+		k, _ := parseStepKey(key)
+		l.Size, l.Digest, l.Says = len(body), bodyDigest(body), d.says(what, 0, k, body)
 		return l, nil
 	}
 }

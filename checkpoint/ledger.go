@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"math"
+	"slices"
 
 	"github.com/cockroachdb/pebble/v2"
 )
@@ -136,6 +137,29 @@ func (l ledger) indexEntryBefore(k StepKey) (e IndexEntry, ok bool, err error) {
 		return nil
 	})
 	return e, ok, err
+}
+
+// indexEntries calls f with every index entry in [from, to).
+func (l ledger) indexEntries(from, to StepKey, f func(IndexEntry) error) error {
+	c := l.db.scan(stepKey(tagIndexEntry, from), stepKey(tagIndexEntry, to))
+	for c.next() {
+		k, ok := parseStepKey(c.key())
+		body, err := decodeBare(c.key(), c.value())
+		if err == nil && !ok {
+			err = errShort
+		}
+		if err != nil {
+			if c.err == nil {
+				c.err = corrupt(l.db.dir, "index entry "+describeStepKey(c.key()), err.Error())
+			}
+			break
+		}
+		if err := f(IndexEntry{Key: k, Body: slices.Clone(body)}); err != nil {
+			_ = c.close() // the error of f counts
+			return err
+		}
+	}
+	return c.close()
 }
 
 // before calls f with the last key of one kind in [from, to], if there is one.

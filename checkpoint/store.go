@@ -242,6 +242,17 @@ func (s *Store) IndexEntryBefore(k StepKey) (IndexEntry, bool, error) {
 	return s.ledger.indexEntryBefore(k)
 }
 
+// IndexEntries calls f with every index entry in [from, to), in key order. The first error of f ends the call and is
+// returned unchanged.
+func (s *Store) IndexEntries(from, to StepKey, f func(IndexEntry) error) error {
+	leave, err := s.gate.enter()
+	if err != nil {
+		return err
+	}
+	defer leave()
+	return s.ledger.indexEntries(from, to, f)
+}
+
 // Plan returns a step's plan, and whether it is still kept. The bytes are the caller's.
 func (s *Store) Plan(k StepKey) ([]byte, bool, error) {
 	leave, err := s.gate.enter()

@@ -336,7 +336,9 @@ func TestDump(t *testing.T) {
 	if err := s.SaveSnapshot(1, 5, []byte("state")); err != nil {
 		t.Fatal(err)
 	}
-	describe := func(what string, kind uint8, b []byte) string { return fmt.Sprintf("<%s %d %q>", what, kind, b) }
+	describe := func(what string, kind uint8, _ StepKey, b []byte) string {
+		return fmt.Sprintf("<%s %d %q>", what, kind, b)
+	}
 	var text bytes.Buffer
 	if err := s.Dump(&text, DumpOptions{Describe: describe}); err != nil {
 		t.Fatal(err)

@@ -22,6 +22,10 @@ type kept struct {
 	// expect has the contents that restored machines planned for a step, by attempt/step.
 	expect map[string]string
 	took   map[int]position // by rank
+	whole  *facts.State     // of the same facts; it keeps all changes of the mixture
+	older  []*facts.RunState
+	// starts counts compared starts at older states, settled those that needed changes from the ledger.
+	starts, settled int
 }
 
 // position is the first step of an attempt that a rank has not consumed.
@@ -31,7 +35,8 @@ type position struct {
 }
 
 func keep(t *testing.T, w *world) *kept {
-	k := &kept{world: w, disk: disktest.NewMemory(), expect: map[string]string{}, took: map[int]position{}}
+	k := &kept{world: w, disk: disktest.NewMemory(), expect: map[string]string{}, took: map[int]position{},
+		whole: facts.NewState()}
 	k.store = openStore(t, k.disk)
 	t.Cleanup(func() {
 		if err := k.store.Close(); err != nil {
@@ -43,29 +48,33 @@ func keep(t *testing.T, w *world) *kept {
 		if err := k.o.commit(made); err != nil {
 			t.Fatal(err)
 		}
+		for _, f := range made {
+			k.whole.Apply(f)
+		}
 	}
 	w.commit(w.journal)
 	return k
 }
 
-// read restores the state from the store as a power cut would leave it now.
-func (k *kept) read() (*facts.State, error) {
+// crash returns the store as a power cut would leave it now.
+func (k *kept) crash() *checkpoint.Store {
 	store, err := checkpoint.Open(checkpoint.Config{Dir: "journal", Disk: disktest.Crash(k.disk, 0, 1)})
 	if err != nil {
-		return nil, err
+		k.t.Fatal(err)
 	}
-	defer store.Close()
-	s, _, err := facts.Read(store, millrace.Train, k.cfg.Spec)
-	return s, err
+	return store
 }
 
 // check compares the store with the state in memory, and lets a restored machine plan one step further than the run.
 func (k *kept) check(what string) {
 	k.t.Helper()
-	s, err := k.read()
+	store := k.crash()
+	defer store.Close()
+	s, _, err := facts.Read(store, millrace.Train, k.cfg.Spec)
 	if err != nil {
 		k.t.Fatalf("after %s: %v", what, err)
 	}
+	k.checkChanges(what, s)
 	if got, want := snapshotBytes(k.t, s), snapshotBytes(k.t, k.m.s); got != want || s.Next != k.m.s.Next ||
 		text(s.Base) != text(k.m.s.Base) ||
 		text(s.Tail()) != text(k.m.s.Tail()) {
@@ -88,9 +97,29 @@ func (k *kept) check(what string) {
 	}
 }
 
+// checkChanges compares starts at older states with those of a state that keeps all changes of the mixture.
+func (k *kept) checkChanges(what string, s *facts.State) {
+	if s.Attempt == nil {
+		return
+	}
+	k.older, k.starts = append(k.older, s.Base), k.starts+1
+	at := k.older[k.starts*7919%len(k.older)]
+	want, err := k.whole.Forward(at)
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	got, err := s.Forward(at)
+	if err != nil || text(got) != text(want) {
+		k.t.Fatalf("after %s: a start at step %d has %s, want %s: %v", what, at.NextStep(), text(got), text(want), err)
+	}
+	if s.Settled > at.NextStep() {
+		k.settled++
+	}
+}
+
 // reborn goes on from the store with a new machine, as after a crash.
 func (k *kept) reborn() {
-	s, err := k.read()
+	s, _, err := facts.Read(k.store, millrace.Train, k.cfg.Spec)
 	if err != nil {
 		k.t.Fatal(err)
 	}
@@ -195,7 +224,7 @@ func (k *kept) mix(rng *rand.Rand) {
 // TestTheStoreIsTheState: after any history of attempts, masks, commits, ends, crashes and snapshots, the newest
 // snapshot and the records after it give the same state. The restored machine plans the step that the run plans next.
 func TestTheStoreIsTheState(t *testing.T) {
-	seen, met, attempts, ends := map[string]int{}, 0, uint32(0), 0
+	seen, met, attempts, ends, settled, cuts := map[string]int{}, 0, uint32(0), 0, 0, 0
 	for seed := range uint64(8) {
 		rng := rand.New(rand.NewPCG(seed, 77))
 		w := newWorld(t, 2)
@@ -226,6 +255,7 @@ func TestTheStoreIsTheState(t *testing.T) {
 				ends++
 			}
 		}
+		settled, cuts = settled+k.settled, cuts+len(k.m.s.Cuts)
 		for attempt, steps := range k.contents() {
 			for step, contents := range steps {
 				if want := k.expect[fmt.Sprint(attempt, "/", step)]; want != "" {
@@ -240,7 +270,9 @@ func TestTheStoreIsTheState(t *testing.T) {
 		}
 	}
 	t.Logf("%d plans foretold, %d attempts, %d moments after an end, %v", met, attempts, ends, len(seen))
-	if met < 50 || attempts < 4 || ends == 0 || seen["a crash"] == 0 || seen["a snapshot"] == 0 ||
+	t.Logf("%d starts with changes from the ledger, %d cuts", settled, cuts)
+	if met < 50 || attempts < 4 || ends == 0 || settled < 20 || cuts < 4 || seen["a crash"] == 0 ||
+		seen["a snapshot"] == 0 ||
 		seen["back to an older state"] == 0 ||
 		seen["a change of the mixture"] == 0 {
 		t.Errorf("the histories hold too little: %d plans foretold, %d attempts, %d ends, %v", met, attempts, ends,

@@ -89,12 +89,13 @@ func (o *Orchestrator) snapshot() error {
 // snapshot makes superfluous.
 func (o *Orchestrator) snapshotAt(index uint64) error {
 	s := o.m.s
+	if err := o.leaveIndexEntries(); err != nil {
+		return err
+	}
+	s.Settle()
 	body, err := pbuf.MarshalOptions{Deterministic: true}.Marshal(s.Snapshot())
 	if err != nil {
 		return fmt.Errorf("encode snapshot: %w", err)
-	}
-	if err := o.leaveIndexEntry(); err != nil {
-		return err
 	}
 	if err := o.opt.Store.SaveSnapshot(index, int64(s.Watermark), body); err != nil {
 		return err
@@ -103,8 +104,9 @@ func (o *Orchestrator) snapshotAt(index uint64) error {
 	return retire(o.opt.Store, string(o.cfg.Stream), s, index)
 }
 
-// leaveIndexEntry writes the positions of the sources at the watermark into the ledger.
-func (o *Orchestrator) leaveIndexEntry() error {
+// leaveIndexEntries writes the positions of the sources at the watermark, and the settled changes of the mixture, into
+// the ledger.
+func (o *Orchestrator) leaveIndexEntries() error {
 	if o.m.s.Attempt == nil {
 		return nil
 	}
@@ -112,8 +114,12 @@ func (o *Orchestrator) leaveIndexEntry() error {
 		Key:  o.key(o.m.s.Attempt.Attempt, o.m.s.Watermark),
 		Body: ledger.EncodePositions(&o.m.s.Base.Planner),
 	}
-	if _, err := o.opt.Store.Commit(checkpoint.Commit{LedgerIndex: []checkpoint.IndexEntry{post}}); err != nil {
-		return fmt.Errorf("leave index entry in the ledger: %w", err)
+	settled, err := o.m.s.SettledEntries(o.cfg.Stream)
+	if err != nil {
+		return err
+	}
+	if _, err := o.opt.Store.Commit(checkpoint.Commit{LedgerIndex: append(settled, post)}); err != nil {
+		return fmt.Errorf("leave index entries in the ledger: %w", err)
 	}
 	return nil
 }

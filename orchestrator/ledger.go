@@ -41,9 +41,9 @@ func ledgerRun(s *facts.State, stream millrace.Stream, inverse ledger.Inverse) l
 	for _, name := range names {
 		run.Manifests = append(run.Manifests, s.Manifests[name])
 	}
-	changes := s.Mixed[:len(s.Mixed):len(s.Mixed)]
-	run.Changes = func(attempt uint32, step uint64) []*proto.MixChange {
-		return facts.ChangesAt(changes, names, attempt, step)
+	changes := s.ChangesOnly()
+	run.Changes = func(attempt uint32, step uint64) ([]*proto.MixChange, error) {
+		return changes.ChangesAt(names, attempt, step)
 	}
 	return run
 }

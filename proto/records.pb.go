@@ -2344,7 +2344,10 @@ type Snapshot struct {
 	Holders          []*Assigned            `protobuf:"bytes,17,rep,name=holders,proto3" json:"holders,omitempty"`                                                                                                                      // the primary of each stripe, by (source, stripe)
 	Consumed         map[uint32]uint64      `protobuf:"bytes,18,rep,name=consumed,proto3" json:"consumed,omitempty" protobuf_key:"varint,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`                                        // earlier attempts: the watermark when the next attempt was opened
 	QuarantinedBelow map[string]uint64      `protobuf:"bytes,19,rep,name=quarantined_below,json=quarantinedBelow,proto3" json:"quarantined_below,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // per source: quarantined counts the bad records below this ordinal
-	Mixed            []*Mixed               `protobuf:"bytes,20,rep,name=mixed,proto3" json:"mixed,omitempty"`                                                                                                                          // as in the journal
+	Mixed            []*Mixed               `protobuf:"bytes,20,rep,name=mixed,proto3" json:"mixed,omitempty"`                                                                                                                          // as in the journal; the ledger has older ones
+	Changes          uint64                 `protobuf:"varint,21,opt,name=changes,proto3" json:"changes,omitempty"`                                                                                                                     // of the mixture that were journaled, all together
+	Settled          uint64                 `protobuf:"varint,22,opt,name=settled,proto3" json:"settled,omitempty"`                                                                                                                     // the first step above all changes that only the ledger has
+	Cuts             []*Cut                 `protobuf:"bytes,23,rep,name=cuts,proto3" json:"cuts,omitempty"`                                                                                                                            // of the changes that only the ledger has
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -2517,6 +2520,134 @@ func (x *Snapshot) GetMixed() []*Mixed {
 		return x.Mixed
 	}
 	return nil
+}
+
+func (x *Snapshot) GetChanges() uint64 {
+	if x != nil {
+		return x.Changes
+	}
+	return 0
+}
+
+func (x *Snapshot) GetSettled() uint64 {
+	if x != nil {
+		return x.Settled
+	}
+	return 0
+}
+
+func (x *Snapshot) GetCuts() []*Cut {
+	if x != nil {
+		return x.Cuts
+	}
+	return nil
+}
+
+// Settled is the body of the ledger's entry for the changes of the mixture at one step, in the order of the journal.
+type Settled struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Changes       []*Mixed               `protobuf:"bytes,1,rep,name=changes,proto3" json:"changes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Settled) Reset() {
+	*x = Settled{}
+	mi := &file_records_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Settled) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Settled) ProtoMessage() {}
+
+func (x *Settled) ProtoReflect() protoreflect.Message {
+	mi := &file_records_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Settled.ProtoReflect.Descriptor instead.
+func (*Settled) Descriptor() ([]byte, []int) {
+	return file_records_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *Settled) GetChanges() []*Mixed {
+	if x != nil {
+		return x.Changes
+	}
+	return nil
+}
+
+// Cut: changes of one kind that were made before an attempt, for steps from a step on, are out of force. kind is the
+// field number of Mixed.change; 0: every kind.
+type Cut struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Attempt       uint32                 `protobuf:"varint,1,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Kind          uint32                 `protobuf:"varint,2,opt,name=kind,proto3" json:"kind,omitempty"`
+	Step          uint64                 `protobuf:"varint,3,opt,name=step,proto3" json:"step,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Cut) Reset() {
+	*x = Cut{}
+	mi := &file_records_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Cut) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Cut) ProtoMessage() {}
+
+func (x *Cut) ProtoReflect() protoreflect.Message {
+	mi := &file_records_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Cut.ProtoReflect.Descriptor instead.
+func (*Cut) Descriptor() ([]byte, []int) {
+	return file_records_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *Cut) GetAttempt() uint32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *Cut) GetKind() uint32 {
+	if x != nil {
+		return x.Kind
+	}
+	return 0
+}
+
+func (x *Cut) GetStep() uint64 {
+	if x != nil {
+		return x.Step
+	}
+	return 0
 }
 
 var File_records_proto protoreflect.FileDescriptor
@@ -2707,7 +2838,7 @@ const file_records_proto_rawDesc = "" +
 	"\astandby\x18\x05 \x01(\bR\astandby\x12\x12\n" +
 	"\x04step\x18\x06 \x01(\x04R\x04step\x12\x16\n" +
 	"\x06reason\x18\a \x01(\tR\x06reason\x12\x0e\n" +
-	"\x02up\x18\b \x01(\tR\x02up\"\xa0\b\n" +
+	"\x02up\x18\b \x01(\tR\x02up\"\xfa\b\n" +
 	"\bSnapshot\x12\x1a\n" +
 	"\bidentity\x18\x01 \x01(\fR\bidentity\x12'\n" +
 	"\x0fplanner_version\x18\x02 \x01(\rR\x0eplannerVersion\x12\x12\n" +
@@ -2730,7 +2861,10 @@ const file_records_proto_rawDesc = "" +
 	"\aholders\x18\x11 \x03(\v2\x15.millrace.v1.AssignedR\aholders\x12?\n" +
 	"\bconsumed\x18\x12 \x03(\v2#.millrace.v1.Snapshot.ConsumedEntryR\bconsumed\x12X\n" +
 	"\x11quarantined_below\x18\x13 \x03(\v2+.millrace.v1.Snapshot.QuarantinedBelowEntryR\x10quarantinedBelow\x12(\n" +
-	"\x05mixed\x18\x14 \x03(\v2\x12.millrace.v1.MixedR\x05mixed\x1a>\n" +
+	"\x05mixed\x18\x14 \x03(\v2\x12.millrace.v1.MixedR\x05mixed\x12\x18\n" +
+	"\achanges\x18\x15 \x01(\x04R\achanges\x12\x18\n" +
+	"\asettled\x18\x16 \x01(\x04R\asettled\x12$\n" +
+	"\x04cuts\x18\x17 \x03(\v2\x10.millrace.v1.CutR\x04cuts\x1a>\n" +
 	"\x10QuarantinedEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\x1a;\n" +
@@ -2739,7 +2873,13 @@ const file_records_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\x1aC\n" +
 	"\x15QuarantinedBelowEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01B\x10Z\x0emillrace/protob\x06proto3"
+	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\"7\n" +
+	"\aSettled\x12,\n" +
+	"\achanges\x18\x01 \x03(\v2\x12.millrace.v1.MixedR\achanges\"G\n" +
+	"\x03Cut\x12\x18\n" +
+	"\aattempt\x18\x01 \x01(\rR\aattempt\x12\x12\n" +
+	"\x04kind\x18\x02 \x01(\rR\x04kind\x12\x12\n" +
+	"\x04step\x18\x03 \x01(\x04R\x04stepB\x10Z\x0emillrace/protob\x06proto3"
 
 var (
 	file_records_proto_rawDescOnce sync.Once
@@ -2753,7 +2893,7 @@ func file_records_proto_rawDescGZIP() []byte {
 	return file_records_proto_rawDescData
 }
 
-var file_records_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
+var file_records_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
 var file_records_proto_goTypes = []any{
 	(*Fence)(nil),        // 0: millrace.v1.Fence
 	(*Shard)(nil),        // 1: millrace.v1.Shard
@@ -2783,9 +2923,11 @@ var file_records_proto_goTypes = []any{
 	(*Saved)(nil),        // 25: millrace.v1.Saved
 	(*Assigned)(nil),     // 26: millrace.v1.Assigned
 	(*Snapshot)(nil),     // 27: millrace.v1.Snapshot
-	nil,                  // 28: millrace.v1.Snapshot.QuarantinedEntry
-	nil,                  // 29: millrace.v1.Snapshot.ConsumedEntry
-	nil,                  // 30: millrace.v1.Snapshot.QuarantinedBelowEntry
+	(*Settled)(nil),      // 28: millrace.v1.Settled
+	(*Cut)(nil),          // 29: millrace.v1.Cut
+	nil,                  // 30: millrace.v1.Snapshot.QuarantinedEntry
+	nil,                  // 31: millrace.v1.Snapshot.ConsumedEntry
+	nil,                  // 32: millrace.v1.Snapshot.QuarantinedBelowEntry
 }
 var file_records_proto_depIdxs = []int32{
 	1,  // 0: millrace.v1.Manifest.shards:type_name -> millrace.v1.Shard
@@ -2817,17 +2959,19 @@ var file_records_proto_depIdxs = []int32{
 	6,  // 26: millrace.v1.Snapshot.sealed:type_name -> millrace.v1.Plan
 	24, // 27: millrace.v1.Snapshot.ended:type_name -> millrace.v1.Ended
 	4,  // 28: millrace.v1.Snapshot.recent:type_name -> millrace.v1.Quarantine
-	28, // 29: millrace.v1.Snapshot.quarantined:type_name -> millrace.v1.Snapshot.QuarantinedEntry
+	30, // 29: millrace.v1.Snapshot.quarantined:type_name -> millrace.v1.Snapshot.QuarantinedEntry
 	17, // 30: millrace.v1.Snapshot.masks:type_name -> millrace.v1.Mask
 	26, // 31: millrace.v1.Snapshot.holders:type_name -> millrace.v1.Assigned
-	29, // 32: millrace.v1.Snapshot.consumed:type_name -> millrace.v1.Snapshot.ConsumedEntry
-	30, // 33: millrace.v1.Snapshot.quarantined_below:type_name -> millrace.v1.Snapshot.QuarantinedBelowEntry
+	31, // 32: millrace.v1.Snapshot.consumed:type_name -> millrace.v1.Snapshot.ConsumedEntry
+	32, // 33: millrace.v1.Snapshot.quarantined_below:type_name -> millrace.v1.Snapshot.QuarantinedBelowEntry
 	9,  // 34: millrace.v1.Snapshot.mixed:type_name -> millrace.v1.Mixed
-	35, // [35:35] is the sub-list for method output_type
-	35, // [35:35] is the sub-list for method input_type
-	35, // [35:35] is the sub-list for extension type_name
-	35, // [35:35] is the sub-list for extension extendee
-	0,  // [0:35] is the sub-list for field type_name
+	29, // 35: millrace.v1.Snapshot.cuts:type_name -> millrace.v1.Cut
+	9,  // 36: millrace.v1.Settled.changes:type_name -> millrace.v1.Mixed
+	37, // [37:37] is the sub-list for method output_type
+	37, // [37:37] is the sub-list for method input_type
+	37, // [37:37] is the sub-list for extension type_name
+	37, // [37:37] is the sub-list for extension extendee
+	0,  // [0:37] is the sub-list for field type_name
 }
 
 func init() { file_records_proto_init() }
@@ -2860,7 +3004,7 @@ func file_records_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_records_proto_rawDesc), len(file_records_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   31,
+			NumMessages:   33,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -4187,6 +4187,7 @@ type MixtureStatus struct {
 	Milestones    []string               `protobuf:"bytes,3,rep,name=milestones,proto3" json:"milestones,omitempty"` // of the schedule from that step on, in words
 	Costs         *Costed                `protobuf:"bytes,4,opt,name=costs,proto3" json:"costs,omitempty"`
 	Calibration   *Calibration           `protobuf:"bytes,5,opt,name=calibration,proto3" json:"calibration,omitempty"`
+	Earlier       uint64                 `protobuf:"varint,6,opt,name=earlier,proto3" json:"earlier,omitempty"` // changes before these that were journaled
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4254,6 +4255,13 @@ func (x *MixtureStatus) GetCalibration() *Calibration {
 		return x.Calibration
 	}
 	return nil
+}
+
+func (x *MixtureStatus) GetEarlier() uint64 {
+	if x != nil {
+		return x.Earlier
+	}
+	return 0
 }
 
 // Calibration compares predicted costs with reported times: R² under the coefficients in force, and under the best
@@ -5246,7 +5254,7 @@ const file_roles_proto_rawDesc = "" +
 	"\x02by\x18\x03 \x01(\tR\x02by\x12\x10\n" +
 	"\x03why\x18\x04 \x01(\tR\x03why\x12\x19\n" +
 	"\bin_force\x18\x05 \x01(\bR\ainForce\x12\x18\n" +
-	"\aattempt\x18\x06 \x01(\rR\aattempt\"\xfd\x01\n" +
+	"\aattempt\x18\x06 \x01(\rR\aattempt\"\x97\x02\n" +
 	"\rMixtureStatus\x123\n" +
 	"\aweights\x18\x01 \x03(\v2\x19.millrace.v1.SourceWeightR\aweights\x120\n" +
 	"\achanges\x18\x02 \x03(\v2\x16.millrace.v1.MixChangeR\achanges\x12\x1e\n" +
@@ -5254,7 +5262,8 @@ const file_roles_proto_rawDesc = "" +
 	"milestones\x18\x03 \x03(\tR\n" +
 	"milestones\x12)\n" +
 	"\x05costs\x18\x04 \x01(\v2\x13.millrace.v1.CostedR\x05costs\x12:\n" +
-	"\vcalibration\x18\x05 \x01(\v2\x18.millrace.v1.CalibrationR\vcalibration\"y\n" +
+	"\vcalibration\x18\x05 \x01(\v2\x18.millrace.v1.CalibrationR\vcalibration\x12\x18\n" +
+	"\aearlier\x18\x06 \x01(\x04R\aearlier\"y\n" +
 	"\vCalibration\x12\x18\n" +
 	"\areports\x18\x01 \x01(\x04R\areports\x12\x0e\n" +
 	"\x02r2\x18\x02 \x01(\x01R\x02r2\x12'\n" +

@@ -17,6 +17,7 @@ import (
 	"millrace/internal/app/report"
 	"millrace/internal/app/rundir"
 	"millrace/orchestrator"
+	"millrace/orchestrator/facts"
 	"millrace/orchestrator/ledger"
 	"millrace/proto"
 )
@@ -202,7 +203,7 @@ func folderBytes(dir string) (total int64, err error) {
 }
 
 // describe returns a summary of an entry of a store.
-func describe(what string, _ uint8, body []byte) string {
+func describe(what string, _ uint8, key checkpoint.StepKey, body []byte) string {
 	switch what {
 	case "record":
 		var r proto.Record
@@ -220,6 +221,9 @@ func describe(what string, _ uint8, body []byte) string {
 	case "entry":
 		return ledger.DescribeEntry(body)
 	case "indexEntry":
+		if text, ok := facts.DescribeSettled(key, body); ok {
+			return text
+		}
 		return ledger.DescribeIndexEntry(body)
 	case "plan":
 		var p proto.Plan

@@ -206,10 +206,11 @@ func (p *plan) fromLedger(w *bufio.Writer) error {
 		if err != nil {
 			return exit.Failuref("run directory %s: %v", p.runDir, err)
 		}
-		changes := report.NewChanges(
-			facts.ChangesAt(state.Mixed, report.Names(state.Manifests), uint32(found.Attempt), step),
-		)
-		if err := p.print(w, report.NewStep(found, ms, changes)); err != nil {
+		changes, err := state.ChangesAt(report.Names(state.Manifests), uint32(found.Attempt), step)
+		if err != nil {
+			return exit.Failuref("run directory %s: %v", p.runDir, err)
+		}
+		if err := p.print(w, report.NewStep(found, ms, report.NewChanges(changes))); err != nil {
 			return err
 		}
 	}

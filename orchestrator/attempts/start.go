@@ -18,7 +18,7 @@ type start struct {
 	placement  string          // of a mid-step state
 	forgets    bool            // journaled changes of the mixture for steps from there on are dropped
 	base       *facts.RunState // the run's state when `latest` was resolved
-	mixed      int             // journaled changes of the mixture then
+	changes    uint64          // of the mixture that were journaled by then
 }
 
 // overrideChanges, as an override of a state, drops the changes of the mixture that were journaled for steps from the
@@ -28,12 +28,12 @@ const overrideChanges = "mixture.changes"
 // isStale reports whether a join has no start yet, or `latest` has moved since. While a rank that came back waits,
 // others may still move the place at which the run goes on.
 func (at *start) isStale(s *facts.State) bool {
-	return at.kind == "" || at.kind == "latest" && (at.base != s.Base || at.mixed != len(s.Mixed))
+	return at.kind == "" || at.kind == "latest" && (at.base != s.Base || at.changes != s.Changes)
 }
 
 // resolve returns the start that a join declares, or why it is refused.
 func (r *Ranks) resolve(k *rank, msg *pb.Join) (start, error) {
-	at := start{kind: msg.Start, base: r.s.Base, mixed: len(r.s.Mixed)}
+	at := start{kind: msg.Start, base: r.s.Base, changes: r.s.Changes}
 	if at.kind == "" {
 		if r.hasHistory() && !r.isUnheard(k) {
 			return at, millrace.Errorf(millrace.ErrInvalid,

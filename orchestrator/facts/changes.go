@@ -20,9 +20,9 @@ func inAttempt(list []*pb.Mixed, o *pb.Opened) (out []*pb.Mixed) {
 	return out
 }
 
-// without returns the changes that another change of the same kind does not replace.
+// without removes from a list the changes that another change of the same kind replaces. It keeps the list's memory.
 func without(list []*pb.Mixed, by *pb.Mixed) []*pb.Mixed {
-	return slices.DeleteFunc(slices.Clone(list), func(c *pb.Mixed) bool {
+	return slices.DeleteFunc(list, func(c *pb.Mixed) bool {
 		switch by.GetChange().(type) {
 		case *pb.Mixed_Schedule:
 			return c.GetSchedule() != nil && c.AtStep >= by.AtStep

@@ -69,24 +69,6 @@ func readable(weights []mixing.Weight) []string {
 	return out
 }
 
-// ChangesAt returns the changes of the mixture that took effect with a step of an attempt, for people; names are those
-// of the sources, in order.
-func ChangesAt(list []*pb.Mixed, names []string, attempt uint32, step uint64) (out []*pb.MixChange) {
-	for _, c := range list {
-		if c.AtStep == step && c.Attempt <= attempt {
-			out = append(out, &pb.MixChange{
-				AtStep:  c.AtStep,
-				Text:    Describe(c, names),
-				By:      c.By,
-				Why:     c.Why,
-				Attempt: c.Attempt,
-				InForce: true,
-			})
-		}
-	}
-	return out
-}
-
 // DecimalShare returns a share with six decimal places.
 func DecimalShare(share uint32) string {
 	millionths := (uint64(share)*1_000_000 + mixing.One/2) / mixing.One

@@ -65,6 +65,7 @@ func replayJournal(store *checkpoint.Store, stream millrace.Stream, spec *planne
 			return nil, fmt.Errorf("read snapshot of journal record %d: %w", snap.Index, err)
 		}
 	}
+	r.s.stream, r.s.index = stream, store.IndexEntries
 	return r, store.Replay(snap.Index+1, func(rec checkpoint.Record) error {
 		f := Fact{Record: &proto.Record{}}
 		if err := pbuf.Unmarshal(rec.Body, f.Record); err != nil {

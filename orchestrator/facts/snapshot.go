@@ -27,6 +27,9 @@ func (s *State) Snapshot() *proto.Snapshot {
 		Chain:            s.Chain,
 		Consumed:         s.Consumed,
 		Mixed:            s.Mixed,
+		Changes:          s.Changes,
+		Settled:          s.Settled,
+		Cuts:             s.Cuts,
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Manifests)) {
 		out.Manifests = append(out.Manifests, s.Manifests[name])
@@ -65,6 +68,7 @@ func Restore(m *proto.Snapshot, spec *planner.Spec) (*State, error) {
 	s.Watermark, s.Next, s.Ended, s.Recent = m.Acknowledged, m.Acknowledged, m.Ended, m.Recent
 	s.Saved, s.HasSaved = m.Saved, m.HasSaved
 	s.Attempt, s.Masks, s.Mixed = m.Attempt, m.Masks, m.Mixed
+	s.Changes, s.Settled, s.Cuts = max(m.Changes, uint64(len(m.Mixed))), m.Settled, m.Cuts
 	for _, h := range m.Holders {
 		s.Holders[Stripe{h.Source, h.Stripe}] = h
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"millrace"
+	"millrace/checkpoint"
 	"millrace/orchestrator/planner"
 	"millrace/orchestrator/planner/progress"
 	"millrace/proto"
@@ -42,14 +43,22 @@ type State struct {
 	QuarantinedBelow map[string]uint64
 	// segments that were found bad after they were sealed, in the order of discovery
 	Masks []*proto.Mask
-	// changes of the mixture in the order of the journal, without superseded ones
+	// Changes of the mixture in the order of the journal, without superseded ones. The ledger has those that are
+	// settled.
 	Mixed   []*proto.Mixed
+	Changes uint64                     // of the mixture that were journaled, all together
+	Settled uint64                     // the first step above all settled changes
+	Cuts    []*proto.Cut               // of settled changes
 	Holders map[Stripe]*proto.Assigned // the primary of each stripe
 	// digest chain up to the newest sealed step; empty if the attempt has none
 	Chain    []byte
 	Consumed map[uint32]uint64 // earlier attempts: the watermark when the next attempt was opened
 	Saved    uint64            // newest step whose model checkpoint is durable
 	HasSaved bool
+
+	stream millrace.Stream
+	// index calls f with the ledger's index entries in [from, to), in key order; nil: there are none.
+	index func(from, to checkpoint.StepKey, f func(checkpoint.IndexEntry) error) error
 }
 
 // NewState returns the state before the first record.
@@ -86,6 +95,9 @@ func (s *State) Apply(f Fact) {
 		s.Attempt, s.Base, s.Watermark, s.Next = r.Opened, f.At, r.Opened.Step, r.Opened.Step
 		s.Ended, s.Chain = nil, nil
 		s.Mixed = inAttempt(s.Mixed, r.Opened)
+		if r.Opened.Forgets {
+			s.cut(0, r.Opened.Step)
+		}
 		clear(s.Sealed)
 		clear(s.Through)
 	case *proto.Record_Sealed:
@@ -107,7 +119,7 @@ func (s *State) Apply(f Fact) {
 	case *proto.Record_Masked:
 		s.mask(r.Masked.Masks)
 	case *proto.Record_Mixed:
-		s.Mixed = append(s.Mixed, r.Mixed)
+		s.Mixed, s.Changes = append(s.Mixed, r.Mixed), s.Changes+1
 	case *proto.Record_Saved:
 		s.Saved, s.HasSaved = max(s.Saved, r.Saved.Step), true
 	}
@@ -212,7 +224,11 @@ func (s *State) overridesAfter(o Overrides, file *planner.Spec, from, to uint64)
 // Forward returns the state with the changes that stay in force in an attempt that begins at the state.
 func (s *State) Forward(at *RunState) (*RunState, error) {
 	next := &proto.Opened{Attempt: uint32(s.CurrentAttempt()) + 1, Step: at.NextStep()}
-	o, err := withAll(at.Overrides, at.Spec, inAttempt(s.Mixed, next),
+	settled, err := s.settledAt(s.Attempt.GetAttempt(), at.NextStep(), s.Settled)
+	if err != nil {
+		return nil, err
+	}
+	o, err := withAll(at.Overrides, at.Spec, inAttempt(append(settled, s.Mixed...), next),
 		func(c *proto.Mixed) bool { return c.AtStep >= at.NextStep() })
 	return at.WithOverrides(o), err
 }

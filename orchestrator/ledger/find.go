@@ -173,7 +173,9 @@ func (l *Ledger) describe(stored checkpoint.Entry, wanted func(source uint32, or
 		Segments:     &pb.Assignments{},
 	}
 	if l.run.Changes != nil {
-		out.Changes = l.run.Changes(key.Attempt, key.Step)
+		if out.Changes, err = l.run.Changes(key.Attempt, key.Step); err != nil {
+			return nil, err
+		}
 	}
 	p, kept, err := ReadPlan(l.store, key)
 	if err != nil || !kept {

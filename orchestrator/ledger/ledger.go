@@ -27,7 +27,7 @@ type Run struct {
 	Consumed    map[uint32]uint64 // by attempt, the newest included: first step that not every rank has consumed
 	Inverse     Inverse           // may be nil
 	// Changes lists the changes of the mixture that took effect with a step of an attempt.
-	Changes func(attempt uint32, step uint64) []*pb.MixChange
+	Changes func(attempt uint32, step uint64) ([]*pb.MixChange, error)
 }
 
 // Inverse inverts the order of a source: it returns a record's ordinals below a bound, ascending. known is false if the

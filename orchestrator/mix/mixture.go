@@ -107,7 +107,11 @@ func (x *Mixture) Apply(c *pb.Mixed) (inForce bool, err error) {
 	return inForce, nil
 }
 
+// put brings overrides into force, without those that have no effect on steps from the watermark on.
 func (x *Mixture) put(overrides facts.Overrides) {
+	if x.s.Base != nil {
+		overrides = overrides.Since(&x.s.Base.Planner)
+	}
 	x.overrides, x.spec = overrides, overrides.Spec(x.cfg.File)
 }
 
@@ -154,7 +158,10 @@ func (x *Mixture) describe(c *pb.Mixed) *pb.MixChange {
 	}
 }
 
-// Status returns the mixture in force at a planner's state, and its changes, for people.
+// shownChanges is the number of changes that a status lists.
+const shownChanges = 20
+
+// Status returns the mixture in force at a planner's state, and its newest changes, for people.
 func (x *Mixture) Status(st *progress.State) *pb.MixtureStatus {
 	schedule := x.spec.Schedule.Since(uint64(st.Step), st.Tokens)
 	out := &pb.MixtureStatus{}
@@ -164,9 +171,11 @@ func (x *Mixture) Status(st *progress.State) *pb.MixtureStatus {
 	for _, k := range schedule.Milestones() {
 		out.Milestones = append(out.Milestones, facts.DescribeMilestone(k, x.cfg.Sources))
 	}
-	for _, c := range x.s.Mixed {
+	newest := x.s.Mixed[max(0, len(x.s.Mixed)-shownChanges):]
+	for _, c := range newest {
 		out.Changes = append(out.Changes, x.describe(c))
 	}
+	out.Earlier = x.s.Changes - uint64(len(newest))
 	if cost, ok := x.overrides.Cost(uint64(st.Step)); ok {
 		out.Costs = &pb.Costed{Linear: cost.Linear, Quadratic: cost.Quadratic}
 	}

@@ -23,9 +23,10 @@ type Change struct {
 type Mixture struct {
 	Weights    map[string]float64 `json:"weights,omitempty"` // at the next step to be planned; they add up to 1
 	Milestones []string           `json:"schedule,omitempty"`
-	Changes    []Change           `json:"changes"`
-	Costs      *Costs             `json:"costs,omitempty"` // null if they are the mixture file's
-	Fit        *Fit               `json:"fit,omitempty"`   // null if trainers report no times
+	Changes    []Change           `json:"changes"`           // the newest
+	Earlier    uint64             `json:"earlier,omitempty"` // changes before these
+	Costs      *Costs             `json:"costs,omitempty"`   // null if they are the mixture file's
+	Fit        *Fit               `json:"fit,omitempty"`     // null if trainers report no times
 }
 
 // Costs are coefficients of the cost.
@@ -62,7 +63,8 @@ func NewMixture(m *proto.MixtureStatus) *Mixture {
 	if m == nil {
 		return nil
 	}
-	out := &Mixture{Weights: map[string]float64{}, Milestones: m.Milestones, Changes: NewChanges(m.Changes)}
+	out := &Mixture{Weights: map[string]float64{}, Milestones: m.Milestones, Changes: NewChanges(m.Changes),
+		Earlier: m.Earlier}
 	for _, w := range m.Weights {
 		if share, err := strconv.ParseFloat(w.Weight, 64); err == nil {
 			out.Weights[w.Source] = share
@@ -99,6 +101,15 @@ func storedChanges(s *facts.State) []Change {
 		)
 	}
 	return out
+}
+
+// printChanges writes a line for each of the newest changes.
+func (m *Mixture) printChanges(w io.Writer) {
+	if m.Earlier > 0 {
+		fmt.Fprintf(w, "%d earlier changes of the mixture: `millrace ledger DIR --step N` has those of a step\n",
+			m.Earlier)
+	}
+	printChanges(w, m.Changes)
 }
 
 // printChanges writes a line for each change.
@@ -142,6 +153,6 @@ func (m *Mixture) Print(w io.Writer) error {
 			f.Reports, f.R2, f.Best.Linear, f.Best.Quadratic, f.BestR2,
 		)
 	}
-	printChanges(w, m.Changes)
+	m.printChanges(w)
 	return nil
 }

@@ -154,7 +154,7 @@ func (v *Status) Stored(store *checkpoint.Store) error {
 	if err != nil {
 		return exit.Failure(err)
 	}
-	v.Mixture = &Mixture{Changes: storedChanges(s)}
+	v.Mixture = &Mixture{Changes: storedChanges(s), Earlier: s.Changes - uint64(len(s.Mixed))}
 	v.Step, v.Planned, v.Attempt, v.Ended = &s.Watermark, &s.Next, s.Attempt.GetAttempt(), s.Ended != nil
 	total := uint64(0)
 	for _, n := range s.Quarantined {
@@ -221,7 +221,7 @@ func (v *Status) Print(w io.Writer) error {
 		}
 	}
 	if v.Mixture != nil {
-		printChanges(w, v.Mixture.Changes)
+		v.Mixture.printChanges(w)
 	}
 	if v.Masked > 0 {
 		fmt.Fprintf(w, "\nmasked: %d segments that became unreadable after their steps were sealed\n", v.Masked)

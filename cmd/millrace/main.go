@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"runtime"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -13,7 +14,22 @@ import (
 	"millrace/internal/app/exit"
 )
 
-func main() { os.Exit(run(os.Args[1:])) }
+func main() {
+	raiseProcessors(os.Getenv("GOMAXPROCS"))
+	os.Exit(run(os.Args[1:]))
+}
+
+// leastProcessors is the least number of threads that run Go code at the same time. With one, a goroutine that encodes
+// keeps requests of other processes waiting for up to 10 ms. With two, the kernel shares a single core between them
+// within less than that.
+const leastProcessors = 2
+
+// raiseProcessors applies leastProcessors, unless the user has set a number.
+func raiseProcessors(set string) {
+	if set == "" && runtime.GOMAXPROCS(0) < leastProcessors {
+		runtime.GOMAXPROCS(leastProcessors)
+	}
+}
 
 // run executes a command line and returns the exit status. The reason of a failure is the last line on standard error.
 func run(args []string) int {

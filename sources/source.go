@@ -161,10 +161,14 @@ func (s *Source) open(ctx context.Context, opts OpenOptions) error {
 	s.manifest.Shards = s.survey.shards
 	s.decideShuffle()
 	if s.manifest.Shuffle == millrace.Global {
-		if err := surveyor.indexAll(ctx, s.survey); err != nil {
-			return err
-		}
+		err = surveyor.indexAll(ctx, s.survey)
+	} else {
+		err = surveyor.rememberUncounted(ctx, s.survey)
 	}
+	if err != nil {
+		return err
+	}
+	s.survey.later = nil
 	if err := s.kept.Flush(); err != nil {
 		return err
 	}

@@ -163,6 +163,7 @@ type survey struct {
 	known   []identity.File // of all files of each shard in turn, as they were found to be the shard
 	width   int             // files of a shard
 	doubts  map[uint32]bool // shards whose kept index may be of another file
+	later   []bool          // new shards that are remembered once they were indexed, or will not be; nil after that
 	streams atomic.Int64    // the first shard that only streams, len(shards) if there is none
 
 	mu sync.Mutex // guards doubts
@@ -186,15 +187,19 @@ func (s *surveyor) survey(ctx context.Context, files []find.File) (*survey, erro
 	v := &survey{shards: make([]millrace.Shard, len(files)), doubts: make(map[uint32]bool)}
 	v.width = len(shardPaths(s.format, ""))
 	v.known = make([]identity.File, len(files)*v.width)
+	v.later = make([]bool, len(files))
 	v.streams.Store(int64(len(files)))
 	tell := progress{tell: s.opts.Looked, total: int64(len(files))}
+	var looked atomic.Int64
 	err := each(ctx, len(files), s.opts.Parallel, func(ctx context.Context, i int) error {
 		v.shards[i] = millrace.Shard{Name: files[i].Name, Path: files[i].Path}
 		if err := s.look(ctx, v, i); err != nil {
 			return err
 		}
-		s.opts.Tried()
-		tell.add(1)
+		if n := looked.Add(1); n%1024 == 0 || n == int64(len(files)) {
+			s.opts.Tried()
+			tell.upTo(n)
+		}
 		return nil
 	})
 	return v, err
@@ -211,13 +216,11 @@ func (s *surveyor) look(ctx context.Context, v *survey, i int) error {
 		}
 	}
 	if !s.opts.Deep && !known[0].IsZero() {
-		if e, same := s.seen.Recall(sh.Path, known); same {
-			if facts, ok := e.FactsOf(s.settings); ok {
-				sh.Size, sh.Digest = known[0].Size, e.Digest
-				sh.Count, sh.Counted = facts.Count, facts.Counted
-				v.noteSeekable(i, facts.Seekable)
-				return nil
-			}
+		if digest, facts, ok := s.seen.Recall(sh.Path, known, s.settings); ok {
+			sh.Size, sh.Digest = known[0].Size, digest
+			sh.Count, sh.Counted = facts.Count, facts.Counted
+			v.noteSeekable(i, facts.Seekable)
+			return nil
 		}
 	}
 	g := s.guards.Watch(*sh, paths, known)
@@ -259,11 +262,25 @@ func (s *surveyor) inspect(ctx context.Context, v *survey, i int, g *guard.Guard
 	defer o.close()
 	v.noteSeekable(i, o.Seekable())
 	v.shards[i].Count, v.shards[i].Counted = o.Count()
-	return g.Remember(s.facts(v.shards[i], o))
+	if !v.shards[i].Counted && o.Seekable() {
+		v.later[i] = true
+		return nil
+	}
+	return g.Remember(s.facts(v.shards[i], o.Seekable()))
 }
 
-func (s *surveyor) facts(sh millrace.Shard, o *OpenShard) identity.Facts {
-	return identity.Facts{Settings: s.settings, Count: sh.Count, Counted: sh.Counted, Seekable: o.Seekable()}
+func (s *surveyor) facts(sh millrace.Shard, seekable bool) identity.Facts {
+	return identity.Facts{Settings: s.settings, Count: sh.Count, Counted: sh.Counted, Seekable: seekable}
+}
+
+// rememberUncounted remembers the new shards of a source that is not indexed.
+func (s *surveyor) rememberUncounted(ctx context.Context, v *survey) error {
+	return each(ctx, len(v.shards), s.opts.Parallel, func(_ context.Context, i int) error {
+		if !v.later[i] {
+			return nil
+		}
+		return v.watch(s.guards, s.format, uint32(i)).Remember(s.facts(v.shards[i], true))
+	})
 }
 
 // watch returns the guard of a surveyed shard.
@@ -319,7 +336,7 @@ func (s *surveyor) indexShard(ctx context.Context, v *survey, i int, tell *progr
 	v.mu.Lock()
 	delete(v.doubts, uint32(i))
 	v.mu.Unlock()
-	return g.Remember(s.facts(*sh, again))
+	return g.Remember(s.facts(*sh, again.Seekable()))
 }
 
 // each calls act for 0 … n−1 on several goroutines, until one fails or ctx ends.
@@ -367,10 +384,12 @@ func (p *progress) part(size int64) func(position int64) {
 	}
 }
 
-// add reports n more.
-func (p *progress) add(n int64) {
+// upTo reports that n are done, if fewer were before.
+func (p *progress) upTo(n int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.done += n
-	p.tell(p.done, p.total)
+	if n > p.done {
+		p.done = n
+		p.tell(n, p.total)
+	}
 }

@@ -47,7 +47,7 @@ const unpack = "unpack it, or pack JSON lines with gzip or zstd"
 func (f *sifter) belongs(file string, e fs.DirEntry) (bool, error) {
 	k := kindOf(file)
 	isData := k.format == f.format && !k.side
-	if isData || e.Type()&fs.ModeSymlink != 0 {
+	if isData && !e.Type().IsRegular() || e.Type()&fs.ModeSymlink != 0 {
 		st, err := os.Stat(file)
 		switch {
 		case err != nil && isData:

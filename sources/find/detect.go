@@ -78,6 +78,10 @@ func packings() []packing {
 
 // unpacked returns a name without its packings, and the packings, outermost first.
 func unpacked(name string) (bare string, found []packing) {
+	switch path.Ext(name) {
+	case ".jsonl", ".json", ".ndjson", ".parquet", ".bin", ".idx":
+		return name, nil
+	}
 	all := packings()
 	for {
 		i := slices.IndexFunc(all, func(p packing) bool { return strings.HasSuffix(name, p.suffix) })

@@ -68,29 +68,34 @@ func leftOut(skipped []Skipped, files []File) []Skipped {
 // name names every file, drops files that were matched twice, and sorts.
 func name(found []match, root string) ([]File, error) {
 	files := make([]File, 0, len(found))
-	seen := make(map[string]bool, len(found))
-	for _, m := range found {
-		if seen[m.path] {
+	// a pattern alone yields each path once, and mostly in the order of names
+	var seen map[string]bool
+	if !slices.IsSortedFunc(found, func(a, b match) int { return strings.Compare(a.path, b.path) }) {
+		seen = make(map[string]bool, len(found))
+	}
+	for i, m := range found {
+		if seen == nil && i > 0 && found[i-1].path == m.path || seen[m.path] {
 			continue
 		}
-		seen[m.path] = true
+		if seen != nil {
+			seen[m.path] = true
+		}
 		from := m.root
 		if root != "" {
 			from = root
 		}
-		rel, err := filepath.Rel(from, m.path)
-		if err != nil || rel == ".." || strings.HasPrefix(rel, "../") {
-			return nil, millrace.Errorf(millrace.ErrInvalid,
-				"name %s: it is not below the root %s: set `root:` to a directory above it", m.path, from)
+		rel, err := nameBelow(from, m.path)
+		if err != nil {
+			return nil, err
 		}
-		if !utf8.ValidString(rel) {
-			return nil, millrace.Errorf(millrace.ErrInvalid, "name %q: not valid UTF-8; rename the file", m.path)
-		}
-		files = append(files, File{Name: filepath.ToSlash(rel), Path: m.path})
+		files = append(files, File{Name: rel, Path: m.path})
 	}
-	slices.SortFunc(files, func(a, b File) int {
+	byName := func(a, b File) int {
 		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Path, b.Path))
-	})
+	}
+	if !slices.IsSortedFunc(files, byName) {
+		slices.SortFunc(files, byName)
+	}
 	for i := 1; i < len(files); i++ {
 		if a, b := files[i-1], files[i]; a.Name == b.Name {
 			return nil, millrace.Errorf(millrace.ErrInvalid,
@@ -99,4 +104,24 @@ func name(found []match, root string) ([]File, error) {
 		}
 	}
 	return files, nil
+}
+
+// nameBelow returns the path of a file below a root, with forward slashes. The name of a file shares the memory of its
+// path.
+func nameBelow(root, file string) (string, error) {
+	rel := file
+	if head := strings.TrimSuffix(root, "/"); strings.HasPrefix(file, head) && len(file) > len(head)+1 &&
+		file[len(head)] == '/' {
+		rel = file[len(head)+1:]
+	} else {
+		var err error
+		if rel, err = filepath.Rel(root, file); err != nil || rel == ".." || strings.HasPrefix(rel, "../") {
+			return "", millrace.Errorf(millrace.ErrInvalid,
+				"name %s: it is not below the root %s: set `root:` to a directory above it", file, root)
+		}
+	}
+	if !utf8.ValidString(rel) {
+		return "", millrace.Errorf(millrace.ErrInvalid, "name %q: not valid UTF-8; rename the file", file)
+	}
+	return filepath.ToSlash(rel), nil
 }

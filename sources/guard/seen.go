@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"sync"
 
+	"github.com/zeebo/xxh3"
+
 	"millrace"
 	"millrace/sources/identity"
 )
@@ -34,7 +36,7 @@ const (
 	kindFiles = "files"
 )
 
-// NewSeen returns the memory of a source. digest names the blob of a path.
+// NewSeen returns the memory of a source. digest names the blobs of earlier releases.
 func NewSeen(blobs Blobs, digest func(text string) millrace.Digest, log *slog.Logger) *Seen {
 	host, err := os.Hostname()
 	if err != nil {
@@ -43,15 +45,21 @@ func NewSeen(blobs Blobs, digest func(text string) millrace.Digest, log *slog.Lo
 	return &Seen{blobs: blobs, key: digest, log: log, host: host, tables: map[string]map[string]identity.Entry{}}
 }
 
-// Recall returns the entry of the shard at a path, and whether these files, exactly, were seen as this shard on this
-// host.
-func (s *Seen) Recall(path string, files []identity.File) (e identity.Entry, same bool) {
-	e, ok := s.entry(path)
-	return e, ok && e.IsSeen(identity.Seen{Host: s.host, Files: files})
+// Recall returns the digest of the shard at a path and the facts in its head under some settings, if exactly these
+// files were seen as this shard on this host.
+func (s *Seen) Recall(path string, files []identity.File, settings uint64) (millrace.Digest, identity.Facts, bool) {
+	blob, ok := s.blobs.Load(keyOf(path), kindFile)
+	if !ok {
+		return millrace.Digest{}, identity.Facts{}, false
+	}
+	return identity.Match(blob, identity.Seen{Host: s.host, Files: files}, settings)
 }
 
+// keyOf returns the name of the blob of a path.
+func keyOf(path string) millrace.Digest { return xxh3.HashString128(path).Bytes() }
+
 func (s *Seen) entry(path string) (identity.Entry, bool) {
-	if blob, ok := s.blobs.Load(s.key("millrace file 1"+path), kindFile); ok {
+	if blob, ok := s.blobs.Load(keyOf(path), kindFile); ok {
 		e, err := identity.Decode(blob)
 		if err == nil {
 			return *e, true
@@ -97,7 +105,7 @@ func (s *Seen) add(shard millrace.Shard, sample uint64, files []identity.File, f
 	if !news {
 		return
 	}
-	if err := s.blobs.Save(s.key("millrace file 1"+shard.Path), kindFile, e.Encode()); err != nil {
+	if err := s.blobs.Save(keyOf(shard.Path), kindFile, e.Encode()); err != nil {
 		s.log.Warn("the identity of a file is not kept", "file", shard.Path, "err", err)
 	}
 }

@@ -140,11 +140,7 @@ func Decode(in []byte) (*Entry, error) {
 	}
 	e := d.entry()
 	for range d.count() {
-		f := Facts{Settings: d.word(), Count: d.word()}
-		if b := d.bytes(1); b != nil {
-			f.Counted, f.Seekable = b[0]&1 != 0, b[0]&2 != 0
-		}
-		e.Facts = append(e.Facts, f)
+		e.Facts = append(e.Facts, d.facts())
 	}
 	if d.short || len(d.in) > 0 {
 		return nil, millrace.Errorf(millrace.ErrDamaged, "decode the memory of a file: it has the wrong length")
@@ -222,4 +218,41 @@ func (d *decoder) word() uint64 {
 		return 0
 	}
 	return binary.LittleEndian.Uint64(b)
+}
+
+// Match reads an encoded entry without decoding it: the digest and the facts under some settings, if the shard was seen
+// on this host with exactly these files, on the same devices.
+func Match(in []byte, seen Seen, settings uint64) (digest millrace.Digest, facts Facts, ok bool) {
+	d := decoder{in: in}
+	if v := d.bytes(1); v == nil || v[0] != entryVersion {
+		return digest, facts, false
+	}
+	copy(digest[:], d.bytes(len(digest)))
+	d.word()
+	same := false
+	for range d.count() {
+		host := string(d.bytes(d.count())) == seen.Host // the conversion takes no memory
+		n := d.count()
+		equal := n == len(seen.Files)
+		for i := range n {
+			f := File{d.word(), d.word(), int64(d.word()), int64(d.word()), int64(d.word())}
+			equal = equal && f == seen.Files[i]
+		}
+		same = same || host && equal
+	}
+	for range d.count() {
+		f := d.facts()
+		if f.Settings == settings && !ok {
+			facts, ok = f, true
+		}
+	}
+	return digest, facts, ok && same && !d.short && len(d.in) == 0
+}
+
+func (d *decoder) facts() Facts {
+	f := Facts{Settings: d.word(), Count: d.word()}
+	if b := d.bytes(1); b != nil {
+		f.Counted, f.Seekable = b[0]&1 != 0, b[0]&2 != 0
+	}
+	return f
 }

@@ -114,9 +114,26 @@ func TestEntry(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(*again, e) || !bytes.Equal(again.Encode(), blob) {
 		t.Fatalf("it is not read as it was written: %v", err)
 	}
+	here := identity.Seen{Host: "t", Files: files(19)}
+	if digest, f, ok := identity.Match(blob, here, 18); !ok || digest != e.Digest || f.Settings != 18 || f.Count != 5 {
+		t.Errorf("got %v, %+v, %v", digest, f, ok)
+	}
+	for _, other := range []identity.Seen{
+		{Host: "s", Files: files(19)}, {Host: "t", Files: moved}, {Host: "t"}, {Host: "t", Files: append(files(19), files(1)...)},
+	} {
+		if _, _, ok := identity.Match(blob, other, 18); ok {
+			t.Errorf("%+v matches", other)
+		}
+	}
+	if _, _, ok := identity.Match(blob, here, 3); ok {
+		t.Error("facts that were dropped match")
+	}
 	for n := range blob {
 		if _, err := identity.Decode(blob[:n]); err == nil {
 			t.Fatalf("%d of %d bytes are an entry", n, len(blob))
+		}
+		if _, _, ok := identity.Match(blob[:n], here, 18); ok {
+			t.Fatalf("%d of %d bytes match", n, len(blob))
 		}
 	}
 }

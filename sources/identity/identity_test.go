@@ -119,7 +119,10 @@ func TestEntry(t *testing.T) {
 		t.Errorf("got %v, %+v, %v", digest, f, ok)
 	}
 	for _, other := range []identity.Seen{
-		{Host: "s", Files: files(19)}, {Host: "t", Files: moved}, {Host: "t"}, {Host: "t", Files: append(files(19), files(1)...)},
+		{Host: "s", Files: files(19)},
+		{Host: "t", Files: moved},
+		{Host: "t"},
+		{Host: "t", Files: append(files(19), files(1)...)},
 	} {
 		if _, _, ok := identity.Match(blob, other, 18); ok {
 			t.Errorf("%+v matches", other)

@@ -61,15 +61,16 @@ type Lengths struct {
 	Bytes   uint32
 }
 
-// SampleMeta is the metadata of a document. The planner sees nothing else of the document. Three kinds of documents
-// keep their ordinal and count zero: one that cannot be decoded (Reject is not empty), one without tokens, and one that
-// a filter in force refuses. Bit 0 of Refused is for the source's own filter; each further bit is for the filter of a
-// stage.
+// SampleMeta is the metadata of an ordinal: of a document, or of a piece of one. The planner sees nothing else. Three
+// kinds of documents keep their ordinals and count zero: one that cannot be decoded (Reject is not empty), one without
+// tokens, and one that a filter in force refuses. Bit 0 of Refused is for the source's own filter; each further bit is
+// for the filter of a stage.
 type SampleMeta struct {
 	Ordinal Ordinal
 	Epoch   Epoch
 	ID      SampleID
-	Lengths Lengths
+	Offset  uint32  // the document's tokens before the ordinal's piece; 0: the ordinal begins with the document
+	Lengths Lengths // of the whole document
 	Refused uint64
 	Reject  string
 }

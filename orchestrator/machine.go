@@ -80,7 +80,8 @@ func (m *Machine) restart() error {
 func (m *Machine) reposition() {
 	base := m.s.PlannerState(len(m.cfg.Sources))
 	for i := range m.cfg.Sources {
-		m.roster.Reposition(i, base.Floor(i), base.Sources[i].SeekPoint)
+		piece := m.mix.Spec().Sources[i].PieceTokens
+		m.roster.Reposition(i, base.Floor(i), base.Sources[i].SeekPoint, piece)
 	}
 }
 

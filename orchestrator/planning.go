@@ -158,12 +158,13 @@ func (p *planning) restoreLengths() {
 	}
 }
 
-// asSealed gives the queues the lengths of the documents that end in a plan.
+// asSealed gives the queues the lengths of the documents whose ordinals end in a plan.
 func (p *planning) asSealed(plan *pb.Plan) {
 	as := plan.Assignments
 	for i, ordinal := range as.GetOrdinal() {
-		if !as.More[i] {
-			p.queues[as.Source[i]].SetPlannedLength(millrace.Ordinal(ordinal), as.Offset[i]+as.Length[i])
+		seg := millrace.Segment{Offset: as.Offset[i], Length: as.Length[i], More: as.More[i]}
+		if tokens := p.mix.Spec().Sources[as.Source[i]].PlannedTokens(&seg); tokens > 0 {
+			p.queues[as.Source[i]].SetPlannedLength(millrace.Ordinal(ordinal), tokens)
 		}
 	}
 }

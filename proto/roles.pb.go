@@ -435,6 +435,7 @@ type Offers struct {
 	EndOrdinal    uint64                 `protobuf:"varint,12,opt,name=end_ordinal,json=endOrdinal,proto3" json:"end_ordinal,omitempty"` // at this ordinal
 	Refused       []uint64               `protobuf:"varint,14,rep,packed,name=refused,proto3" json:"refused,omitempty"`                  // a bit for each filter that refuses the document; empty if no filter refuses any
 	Patches       []uint32               `protobuf:"varint,20,rep,packed,name=patches,proto3" json:"patches,omitempty"`                  // empty if no document has any
+	Offset        []uint32               `protobuf:"varint,25,rep,packed,name=offset,proto3" json:"offset,omitempty"`                    // the document's tokens before the ordinal's piece; empty if all are 0
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -563,6 +564,13 @@ func (x *Offers) GetRefused() []uint64 {
 func (x *Offers) GetPatches() []uint32 {
 	if x != nil {
 		return x.Patches
+	}
+	return nil
+}
+
+func (x *Offers) GetOffset() []uint32 {
+	if x != nil {
+		return x.Offset
 	}
 	return nil
 }
@@ -1013,6 +1021,7 @@ type ReadFrom struct {
 	Ordinal       uint64                 `protobuf:"varint,5,opt,name=ordinal,proto3" json:"ordinal,omitempty"`
 	SeekPoint     *SeekPoint             `protobuf:"bytes,6,opt,name=seek_point,json=seekPoint,proto3" json:"seek_point,omitempty"`
 	Standby       bool                   `protobuf:"varint,7,opt,name=standby,proto3" json:"standby,omitempty"`
+	PieceTokens   uint32                 `protobuf:"varint,10,opt,name=piece_tokens,json=pieceTokens,proto3" json:"piece_tokens,omitempty"` // an ordinal is a piece of a document, of so many tokens; 0: a whole document
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1094,6 +1103,13 @@ func (x *ReadFrom) GetStandby() bool {
 		return x.Standby
 	}
 	return false
+}
+
+func (x *ReadFrom) GetPieceTokens() uint32 {
+	if x != nil {
+		return x.PieceTokens
+	}
+	return 0
 }
 
 // Promote: this loader, the stripe's standby of that term, is the stripe's primary from the step on. It offers from
@@ -4974,7 +4990,7 @@ const file_roles_proto_rawDesc = "" +
 	"\aOpening\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x12\n" +
 	"\x04done\x18\x02 \x01(\x03R\x04done\x12\x14\n" +
-	"\x05total\x18\x03 \x01(\x03R\x05total\"\x97\x03\n" +
+	"\x05total\x18\x03 \x01(\x03R\x05total\"\xaf\x03\n" +
 	"\x06Offers\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x16\n" +
 	"\x06stripe\x18\x02 \x01(\rR\x06stripe\x12\x18\n" +
@@ -4992,7 +5008,8 @@ const file_roles_proto_rawDesc = "" +
 	"\vend_ordinal\x18\f \x01(\x04R\n" +
 	"endOrdinal\x12\x18\n" +
 	"\arefused\x18\x0e \x03(\x04R\arefused\x12\x18\n" +
-	"\apatches\x18\x14 \x03(\rR\apatches\"!\n" +
+	"\apatches\x18\x14 \x03(\rR\apatches\x12\x16\n" +
+	"\x06offset\x18\x19 \x03(\rR\x06offset\"!\n" +
 	"\aLeaving\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\"5\n" +
 	"\aTrouble\x12\x16\n" +
@@ -5018,7 +5035,7 @@ const file_roles_proto_rawDesc = "" +
 	"\n" +
 	"OpenSource\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x14\n" +
-	"\x05known\x18\x02 \x01(\bR\x05known\"\xd3\x01\n" +
+	"\x05known\x18\x02 \x01(\bR\x05known\"\xf6\x01\n" +
 	"\bReadFrom\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x16\n" +
 	"\x06stripe\x18\x02 \x01(\rR\x06stripe\x12\x18\n" +
@@ -5027,7 +5044,9 @@ const file_roles_proto_rawDesc = "" +
 	"\aordinal\x18\x05 \x01(\x04R\aordinal\x125\n" +
 	"\n" +
 	"seek_point\x18\x06 \x01(\v2\x16.millrace.v1.SeekPointR\tseekPoint\x12\x18\n" +
-	"\astandby\x18\a \x01(\bR\astandby\"{\n" +
+	"\astandby\x18\a \x01(\bR\astandby\x12!\n" +
+	"\fpiece_tokens\x18\n" +
+	" \x01(\rR\vpieceTokens\"{\n" +
 	"\aPromote\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x16\n" +
 	"\x06stripe\x18\x02 \x01(\rR\x06stripe\x12\x12\n" +

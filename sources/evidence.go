@@ -26,6 +26,7 @@ const (
 	kindIndex  = "index"
 	kindBlocks = "blocks"
 	kindDeep   = "deep"
+	kindPieces = "pieces" // counts of the pieces of a shard of tokens
 )
 
 // digestEnds is the length of each end of a file that its digest covers.

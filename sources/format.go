@@ -62,6 +62,8 @@ type Record struct {
 	Tokens []uint32 // for formats of tokens, and of a record that was made before
 	Made   bool     // Tokens are the finished document of a text; Text is nil
 	MadeOf int64    // bytes of the text of a record that was made before
+	Start  uint32   // of a part of a document (ReadPieces): the document's tokens before Tokens
+	Total  uint32   // of a part of a document (ReadPieces): the document's tokens
 	Others []any    // values of Field.Others, in order: string, int, float64, bool, or nil if the record has none
 	Err    error    // reason to quarantine the record (wraps millrace.ErrBadSample); the record then has no content
 }
@@ -123,3 +125,18 @@ type Cached struct {
 
 // Name returns the name of the shard's file.
 func (c Cached) Name() string { return c.Source.manifest.Shards[c.Shard].Path }
+
+// PieceReader is implemented by shards that read a part of a document without the rest of it.
+type PieceReader interface {
+	// ReadPieces passes parts of documents to fn, in the order of the requests. Record.Tokens has the tokens of the
+	// part; Record.Start and Record.Total give its place in the document. A part beyond the document's end has no
+	// tokens. The shard is seekable and counted.
+	ReadPieces(ctx context.Context, parts []DocumentPart, fn func(Record) error) error
+}
+
+// DocumentPart is a part of a document: at most Length tokens from Start on.
+type DocumentPart struct {
+	Record uint64
+	Start  uint32
+	Length uint32
+}

@@ -71,12 +71,13 @@ func (v *LengthView) of(ctx context.Context, shard uint32) (func(uint64) (uint32
 	return get, nil
 }
 
-// sum adds up the known lengths of a shard. A record known to be bad counts as known, with no tokens. In formats of
-// tokens the file's own index also counts records that reading may yet find to be bad.
-func (v *LengthView) sum(ctx context.Context, shard uint32, count uint64) (tokens, known, refused uint64, err error) {
+// sum adds the known lengths of a shard to st. A record known to be bad counts as known, with no tokens. In formats of
+// tokens the file's own index also counts records that reading may yet find to be bad. Pieces have so many tokens; 0:
+// documents are read whole.
+func (v *LengthView) sum(ctx context.Context, shard uint32, count uint64, piece uint32, st *Stats) error {
 	get, err := v.of(ctx, shard)
 	if err != nil {
-		return 0, 0, 0, err
+		return err
 	}
 	otherwise, refusals := v.otherwise(shard), v.refusals(shard)
 	for r := range count {
@@ -87,16 +88,20 @@ func (v *LengthView) sum(ctx context.Context, shard uint32, count uint64) (token
 		if !ok {
 			continue
 		}
-		known++
+		st.Known++
 		if refusals != nil {
 			if bits, ok := refusals(r, n); ok && bits&filter.Own != 0 {
-				refused++
+				st.Refused++
 				continue
 			}
 		}
-		tokens += uint64(n)
+		st.Tokens += uint64(n)
+		st.Pieces++
+		if piece > 0 && n > piece {
+			st.Pieces += uint64(n-1) / uint64(piece)
+		}
 	}
-	return tokens, known, refused, nil
+	return nil
 }
 
 // otherwise returns the lookup for records without a known length: ok means that the record is bad, or that the

@@ -27,6 +27,14 @@ func (s *Source) SampleName(shard uint32, record uint64) string {
 // Global returns the order of a source with shuffle global, else nil.
 func (s *Source) Global() *order.Global { return s.global }
 
+// PieceTokens returns the tokens of a piece if the source's ordinals are pieces of documents, 0 if they are documents.
+func (s *Source) PieceTokens() uint32 {
+	if s.global == nil {
+		return 0
+	}
+	return s.global.PieceTokens()
+}
+
 // Blocks returns the order of a source that is read block by block, else nil. Exactly one of Global and Blocks is not
 // nil.
 func (s *Source) Blocks() *order.Blocks { return s.blocks }
@@ -37,9 +45,12 @@ func (s *Source) Filters() *filter.Set { return s.spec.Filters }
 // Log returns the source's logger.
 func (s *Source) Log() *slog.Logger { return s.log }
 
-// RecordBytes estimates the bytes of a record's tokens before any record was read.
+// RecordBytes estimates the bytes of an ordinal's tokens before any record was read.
 func (s *Source) RecordBytes() int64 {
 	records, ok := s.records()
+	if s.PieceTokens() > 0 {
+		records = s.global.Total()
+	}
 	if !ok || records == 0 {
 		return 4 << 10
 	}

@@ -35,7 +35,8 @@ type Source struct {
 	patience  patience
 	halt      func() // ends the waits for failing reads
 	unbind    func() bool
-	closing   sync.Once
+	closing   *sync.Once
+	pieces    *pieceOrders
 
 	global *order.Global // nil in block orders
 	blocks *order.Blocks // nil in global order
@@ -70,6 +71,8 @@ func newSource(spec Spec, opts OpenOptions) (*Source, error) {
 		log:       opts.Logger.With("source", spec.Name),
 		transform: newTransform(spec.Tokenizer, spec.AddBOS, spec.AddEOS),
 		unbind:    func() bool { return true },
+		closing:   new(sync.Once),
+		pieces:    &pieceOrders{byTokens: map[uint32]*order.Global{}},
 	}
 	done := make(chan struct{})
 	s.halt = sync.OnceFunc(func() { close(done) })
@@ -173,7 +176,11 @@ func (s *Source) open(ctx context.Context, opts OpenOptions) error {
 		return err
 	}
 	s.manifest.Fingerprint = manifestFingerprint(&s.manifest, s.spec)
-	return s.arrange()
+	if err := s.arrange(); err != nil {
+		return err
+	}
+	_, err = s.InPieces(ctx, s.spec.PieceTokens)
+	return err
 }
 
 // decideShuffle puts the whole source into blocks order if one file only streams.
@@ -194,7 +201,7 @@ func (s *Source) NoRecords() error {
 
 // arrange sets up the order of a complete manifest.
 func (s *Source) arrange() error {
-	seed := order.Seed{Run: s.spec.Seed, Source: s.spec.Name, Epochs: s.spec.Epochs}
+	seed := s.seed()
 	if records, ok := s.records(); ok && records == 0 {
 		return s.NoRecords()
 	}
@@ -209,6 +216,10 @@ func (s *Source) arrange() error {
 	s.blocks = order.NewBlocks(seed, s.manifest.Shuffle == millrace.InFileOrder, len(s.manifest.Shards))
 	s.tables = newBlockTables(&s.opener.evidence, s.blocks.Plain, s.manifest.Shards)
 	return nil
+}
+
+func (s *Source) seed() order.Seed {
+	return order.Seed{Run: s.spec.Seed, Source: s.spec.Name, Epochs: s.spec.Epochs}
 }
 
 // records returns the records of one epoch, false if some shard was not counted.
@@ -231,6 +242,7 @@ type Stats struct {
 	Tokens  uint64 // of the records in Known that are not in Refused
 	Known   uint64 // records with known length; a bad record counts, with no tokens
 	Refused uint64 // records in Known that the source's own filter refuses
+	Pieces  uint64 // of the records in Known that are not in Refused; a document that is read whole is one
 }
 
 // Stats returns the counts and lengths known so far. It reads the length stores, not the data.
@@ -246,14 +258,11 @@ func (s *Source) Stats(ctx context.Context) (Stats, error) {
 		}
 		st.Records += count
 		view := s.Lengths()
-		tokens, known, refused, err := view.sum(ctx, uint32(i), count)
+		err := view.sum(ctx, uint32(i), count, s.PieceTokens(), &st)
 		view.Close()
 		if err != nil {
 			return st, fmt.Errorf("source %s: %w", s.spec.Name, err)
 		}
-		st.Tokens += tokens
-		st.Known += known
-		st.Refused += refused
 	}
 	if !st.Counted {
 		st.Records = 0

@@ -16,22 +16,25 @@ import (
 // Spec is one source as the mixture file describes it. All fields but IndexDir and Verify decide the source's samples
 // or the place of its files.
 type Spec struct {
-	Name      string
-	Format    Format
-	Base      string   // directory at which relative patterns start
-	Patterns  []string // see find.Resolve
-	Root      string   // of the shards' names; empty: the part of each pattern before its first wildcard
-	Field     Field
-	Limits    Limits
-	Shuffle   millrace.Shuffle // the requested one; the manifest has the resulting one
-	Seed      uint64
-	Epochs    uint32    // passes; 0: endless
-	Tokenizer Tokenizer // nil for formats of tokens
-	AddBOS    bool
-	AddEOS    bool
-	Filters   *filter.Set // the source's own is bit 0; Field.Others names the fields that they need
-	IndexDir  string      // of index files and length stores; empty: nothing is kept
-	Verify    Verify      // how changed shards are noticed; default: VerifyTokens
+	Name     string
+	Format   Format
+	Base     string   // directory at which relative patterns start
+	Patterns []string // see find.Resolve
+	Root     string   // of the shards' names; empty: the part of each pattern before its first wildcard
+	Field    Field
+	Limits   Limits
+	Shuffle  millrace.Shuffle // the requested one; the manifest has the resulting one
+	Seed     uint64
+	Epochs   uint32 // passes; 0: endless
+	// PieceTokens is the length of the pieces in whose order the source will be read (InPieces): Open counts them. 0:
+	// it will be read in the order of documents.
+	PieceTokens uint32
+	Tokenizer   Tokenizer // nil for formats of tokens
+	AddBOS      bool
+	AddEOS      bool
+	Filters     *filter.Set // the source's own is bit 0; Field.Others names the fields that they need
+	IndexDir    string      // of index files and length stores; empty: nothing is kept
+	Verify      Verify      // how changed shards are noticed; default: VerifyTokens
 }
 
 // OpenOptions are the means of opening a source. They do not change its content.

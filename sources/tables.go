@@ -1,8 +1,13 @@
 package sources
 
 import (
+	"context"
+	"fmt"
 	"log/slog"
+	"runtime"
 	"sync"
+
+	"golang.org/x/sync/errgroup"
 
 	"millrace"
 	"millrace/sources/kept"
@@ -102,4 +107,99 @@ func (t *blockTables) ended(shard, block uint32) error {
 	}
 	st.whole = true
 	return t.kept.Save(t.shards[shard].Digest, t.kind, st.table.Encode())
+}
+
+// pieceOrders holds the orders of pieces of one source that were asked for. It is safe for concurrent use.
+type pieceOrders struct {
+	mu       sync.Mutex
+	byTokens map[uint32]*order.Global
+}
+
+// InPieces returns the source in another order: its ordinals are pieces of so many tokens, in a permutation of all
+// pieces. A document's last piece has the rest of its tokens. The result shares files and stores with the source, and
+// is valid until the source is closed. 0 tokens give the source itself.
+//
+// The source needs shuffle global and the length of every document: the error wraps millrace.ErrInvalid if it has not.
+func (s *Source) InPieces(ctx context.Context, tokens uint32) (*Source, error) {
+	if tokens == 0 {
+		return s, nil
+	}
+	s.pieces.mu.Lock()
+	defer s.pieces.mu.Unlock()
+	global := s.pieces.byTokens[tokens]
+	if global == nil {
+		var err error
+		if global, err = s.countPieces(ctx, tokens); err != nil {
+			return nil, err
+		}
+		s.pieces.byTokens[tokens] = global
+	}
+	view := *s
+	view.global = global
+	return &view, nil
+}
+
+// countPieces makes the order of pieces, several shards at a time.
+func (s *Source) countPieces(ctx context.Context, tokens uint32) (*order.Global, error) {
+	if s.manifest.Shuffle != millrace.Global {
+		return nil, millrace.Errorf(millrace.ErrInvalid,
+			"shuffle the pieces of long documents: its order is %s (%s), and only `shuffle: global` can do that; "+
+				"set long_documents: consecutive", s.manifest.Shuffle, s.manifest.Why)
+	}
+	shards := make([]order.Pieces, len(s.manifest.Shards))
+	group, gctx := errgroup.WithContext(ctx)
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	for i := range shards {
+		group.Go(func() (err error) {
+			shards[i], err = s.shardPieces(gctx, uint32(i), tokens)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	return order.NewGlobalPieces(s.seed(), shards, tokens), nil
+}
+
+// shardPieces counts the pieces of one shard. The counts of shards of tokens are kept, because they follow from the
+// files alone.
+func (s *Source) shardPieces(ctx context.Context, shard, tokens uint32) (order.Pieces, error) {
+	sh := &s.manifest.Shards[shard]
+	kind := fmt.Sprintf("%s-%d-%d", s.opener.kind(kindPieces), tokens, s.spec.Limits.SampleBytes)
+	if s.HoldsTokens() {
+		if blob, ok := s.kept.Load(sh.Digest, kind); ok {
+			p, err := order.DecodePieces(blob)
+			if err == nil && p.Records() == sh.Count {
+				return p, nil
+			}
+			s.log.Warn("piece counts do not fit their file; they are made again", "file", sh.Path, "err", err)
+		}
+	}
+	view := s.Lengths()
+	defer view.Close()
+	get, err := view.of(ctx, shard)
+	if err != nil {
+		return order.Pieces{}, err
+	}
+	otherwise, counter := view.otherwise(shard), order.NewPieceCounter(tokens)
+	for r := range sh.Count {
+		n, ok := get(r)
+		if !ok {
+			n, ok = otherwise(r)
+		}
+		if !ok {
+			return order.Pieces{}, millrace.Errorf(millrace.ErrInvalid,
+				"shuffle the pieces of long documents: the length of %s is not known; "+
+					"run `millrace index MIXTURE --lengths` once, or set long_documents: consecutive",
+				s.SampleName(shard, r))
+		}
+		if err := counter.Add(n); err != nil {
+			return order.Pieces{}, fmt.Errorf("%s: %w", sh.Path, err)
+		}
+	}
+	p := counter.Pieces()
+	if !s.HoldsTokens() {
+		return p, nil
+	}
+	return p, s.kept.Save(sh.Digest, kind, p.Encode())
 }

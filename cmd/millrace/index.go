@@ -63,7 +63,7 @@ func (x *index) run(c *cobra.Command, mixture string) error {
 	opened, failed := dryrun.Open(
 		c.Context(),
 		cfg,
-		dryrun.Options{OnePass: true, Only: x.source, Logger: roles.NewLogger("index"),
+		dryrun.Options{OnePass: true, Whole: true, Only: x.source, Logger: roles.NewLogger("index"),
 			Looked:   func(source string, done, total int64) { m.show("look at the files of "+source, done, total) },
 			Progress: func(source string, done, total int64) { m.show("index "+source, done, total) }},
 	)

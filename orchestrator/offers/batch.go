@@ -27,6 +27,7 @@ func FromProto(m *proto.Offers) Batch {
 		b.Metas[i] = millrace.SampleMeta{
 			Ordinal: millrace.Ordinal(o), Epoch: millrace.Epoch(at(m.Epoch, i)),
 			ID:      millrace.SampleID{Shard: at(m.Shard, i), Record: at(m.Record, i)},
+			Offset:  at(m.Offset, i),
 			Lengths: millrace.Lengths{Tokens: at(m.Tokens, i), Patches: at(m.Patches, i), Bytes: at(m.Bytes, i)},
 			Refused: at(m.Refused, i),
 		}

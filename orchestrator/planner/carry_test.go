@@ -47,6 +47,7 @@ func TestCarryIsBounded(t *testing.T) {
 			spec.Schedule = restless(t, rng, len(spec.Sources))
 		}
 		c := plannertest.RandomCorpus(rng, len(spec.Sources), 300, spec.SequenceLength)
+		c.SomeInPieces(rng, spec)
 		from := progress.NewOf(uint32(2+seed/2%2), len(spec.Sources)) // every second one of an earlier planner
 		steps, _, err := plannertest.Collect(t, spec, from, c, 0)
 		if err != nil {

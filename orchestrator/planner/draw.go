@@ -26,7 +26,7 @@ func (d *draft) draw(o Offers) (*missing, error) {
 		d.heads.fill(d.replay, source, d.most(), seg)
 		d.replay.consume(seg)
 		d.stale = append(d.stale, source)
-		d.heads.forget(seg)
+		d.heads.forget(d.replay, seg)
 		d.count(seg)
 	}
 	return nil, nil
@@ -91,7 +91,7 @@ func (d *draft) update(o Offers) (changed bool, wait *missing, err error) {
 		if !d.drawsWhole() {
 			size = min(size, d.replay.stage.SequenceLength)
 		}
-		d.replay.mix.SetSize(i, d.replay.charge(d.replay.state.Sources[i].Offset, size))
+		d.replay.mix.SetSize(i, d.replay.charge(i, d.replay.state.Sources[i].Offset, size))
 	}
 	d.stale = d.stale[:0]
 	if len(ended) == 0 {

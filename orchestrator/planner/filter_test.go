@@ -23,6 +23,7 @@ func TestRefusedDocumentsAreEmptyOnes(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 41))
 		spec := plannertest.RandomSpec(t, rng, 1+rng.IntN(3))
 		c := plannertest.RandomCorpus(rng, len(spec.Sources), 120, spec.SequenceLength)
+		c.SomeInPieces(rng, spec)
 		dumb := &plannertest.Corpus{Epochs: c.Epochs}
 		for s := range c.Docs {
 			dumb.Docs = append(dumb.Docs, slices.Clone(c.Docs[s]))

@@ -63,15 +63,23 @@ func (h *heads) resolve(r *replay, o Offers, source int) (Availability, error) {
 		meta.Ordinal = at.Ordinal
 		// A document that has begun goes on, even if a later stage's filter refuses it.
 		refused := at.Offset == 0 && meta.Refused&(ownFilter|r.stage.Filters) != 0
-		if meta.Reject == "" && meta.Lengths.Tokens > at.Offset && !refused {
+		fits := at.Offset == 0 || at.Offset > meta.Offset
+		if fits && meta.Reject == "" && h.rest(r, source) > 0 && !refused {
 			h.known[source], h.idling[source] = true, false
 			break
 		}
 		if at.Offset > 0 {
-			return a, millrace.Errorf(millrace.ErrMismatch,
-				"plan step %s: source %q: document %s has %d tokens, of which %d are placed already; "+
+			return a, millrace.Errorf(
+				millrace.ErrMismatch,
+				"plan step %s: source %q: document %s has tokens %d to %d, and those below %d are placed already; "+
 					"the document changed: restore the source files",
-				r.state.Step, r.spec.Sources[source].Name, at.Ordinal, meta.Lengths.Tokens, at.Offset)
+				r.state.Step,
+				r.spec.Sources[source].Name,
+				at.Ordinal,
+				meta.Offset,
+				r.spec.Sources[source].endOf(meta),
+				at.Offset,
+			)
 		}
 		if !h.idling[source] {
 			h.idling[source], h.idle[source] = true, meta.Epoch
@@ -90,25 +98,31 @@ func emptySource(r *replay, source int) error {
 	return &ExhaustedError{Source: src.Name, Step: r.state.Step, Empty: true, Filters: src.Filters}
 }
 
-// rest returns the tokens of a source's resolved head that are not drawn yet.
+// next returns the offset of a head's next token in its document.
+func (h *heads) next(r *replay, source int) uint32 {
+	return max(h.metas[source].Offset, r.state.Sources[source].Offset)
+}
+
+// rest returns the tokens of a source's head that are not drawn yet.
 func (h *heads) rest(r *replay, source int) uint32 {
-	return h.metas[source].Lengths.Tokens - r.state.Sources[source].Offset
+	end, next := r.spec.Sources[source].endOf(&h.metas[source]), h.next(r, source)
+	return end - min(next, end)
 }
 
 // fill writes the next segment of a source's resolved head, of at most so many tokens, into seg. seg must be zero.
 func (h *heads) fill(r *replay, source int, most uint32, seg *millrace.Segment) {
-	meta, offset, rest := &h.metas[source], r.state.Sources[source].Offset, h.rest(r, source)
+	meta, offset := &h.metas[source], h.next(r, source)
 	seg.Source, seg.Ordinal, seg.Epoch, seg.ID = uint32(source), meta.Ordinal, meta.Epoch, meta.ID
-	seg.Offset, seg.Length = offset, min(rest, most)
-	seg.More = seg.Length < rest
+	seg.Offset, seg.Length = offset, min(h.rest(r, source), most)
+	seg.More = offset+seg.Length < meta.Lengths.Tokens
 	if offset == 0 {
 		seg.Patches = meta.Lengths.Patches
 	}
 }
 
-// forget drops a head whose document was drawn to its end.
-func (h *heads) forget(seg *millrace.Segment) {
-	if !seg.More {
+// forget drops a head that was drawn to its end.
+func (h *heads) forget(r *replay, seg *millrace.Segment) {
+	if r.spec.Sources[seg.Source].ends(seg) {
 		h.known[seg.Source] = false
 	}
 }

@@ -89,28 +89,29 @@ func (r *replay) removeSource(source int) {
 // consume takes a segment and charges its source.
 func (r *replay) consume(seg *millrace.Segment) {
 	src := &r.state.Sources[seg.Source]
-	if charge := r.charge(seg.Offset, seg.Length); charge > 0 {
+	spec := &r.spec.Sources[seg.Source]
+	if charge := r.charge(int(seg.Source), seg.Offset, seg.Length); charge > 0 {
 		r.mix.Place(int(seg.Source), charge)
 	}
-	if seg.Offset == 0 {
+	if spec.begins(seg.Offset) {
 		src.Samples++
 	}
 	src.Tokens += uint64(seg.Length)
 	r.drawn += uint64(seg.Length)
 	src.Epoch = seg.Epoch
 	src.Offset = seg.Offset + seg.Length
-	if !seg.More {
+	if spec.ends(seg) {
 		src.Ordinal++
 		src.Offset = 0
 	}
 }
 
 // charge returns the cost of a segment to its source, in the unit of the mixture.
-func (r *replay) charge(offset, length uint32) int64 {
+func (r *replay) charge(source int, offset, length uint32) int64 {
 	switch {
 	case r.spec.Unit == millrace.UnitTokens:
 		return int64(length)
-	case offset == 0:
+	case r.spec.Sources[source].begins(offset):
 		return 1
 	default:
 		return 0

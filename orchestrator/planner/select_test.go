@@ -22,7 +22,9 @@ func checkStep(t *testing.T, spec *planner.Spec, sel *planner.Selection) {
 		held[sel.Bin[i]] += uint64(spec.Units(seg.Length)) * uint64(max(spec.PadMultiple, 1))
 		bad := seg.More && seg.Length != spec.SequenceLength || seg.Offset%spec.SequenceLength != 0
 		if spec.Packing == millrace.Concat {
-			bad = seg.More && held[sel.Bin[i]] != uint64(spec.SequenceLength)
+			piece := spec.Sources[seg.Source].PieceTokens
+			isPiece := piece > 0 && (seg.Offset+seg.Length)%piece == 0
+			bad = seg.More && !isPiece && held[sel.Bin[i]] != uint64(spec.SequenceLength)
 		}
 		if bad || seg.Length == 0 || seg.Length > spec.SequenceLength {
 			t.Fatalf("step %s: segment %+v is cut at a forbidden place", sel.Step, seg)
@@ -58,6 +60,7 @@ func TestEveryTokenOnce(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		spec := plannertest.RandomSpec(t, rng, 1+rng.IntN(4))
 		c := plannertest.RandomCorpus(rng, len(spec.Sources), 150, spec.SequenceLength)
+		c.SomeInPieces(rng, spec)
 		steps, out, err := plannertest.Collect(t, spec, progress.New(len(spec.Sources)), c, 0)
 		if err != nil || out.Reason != planner.SourcesThrough || len(out.Unread) > 0 {
 			t.Fatalf("seed %d: %+v, %v", seed, out, err)
@@ -75,6 +78,10 @@ func TestEveryTokenOnce(t *testing.T) {
 				if _, twice := seen[key]; twice {
 					t.Fatalf("seed %d: %+v is there twice", seed, seg)
 				}
+				meta, _ := c.Peek(int(seg.Source), seg.Ordinal)
+				if seg.More != (seg.Offset+seg.Length < meta.Lengths.Tokens) {
+					t.Fatalf("seed %d: %+v of a document of %d tokens", seed, seg, meta.Lengths.Tokens)
+				}
 				seen[key] = seg.Length
 			}
 		}
@@ -85,12 +92,15 @@ func TestEveryTokenOnce(t *testing.T) {
 				if meta.Reject != "" {
 					wantRejects++
 				}
-				got := uint32(0)
-				for n := uint32(1); got < meta.Lengths.Tokens && n > 0; got += n {
+				got, end := meta.Offset, meta.Lengths.Tokens
+				if piece := spec.Sources[s].PieceTokens; piece > 0 {
+					end = min(end, got+piece)
+				}
+				for n := uint32(1); got < end && n > 0; got += n {
 					n = seen[place{uint32(s), millrace.Ordinal(o), got}]
 				}
-				if got != meta.Lengths.Tokens {
-					t.Fatalf("seed %d: document %d/%d has %d of %d tokens placed", seed, s, o, got, meta.Lengths.Tokens)
+				if got != end {
+					t.Fatalf("seed %d: ordinal %d/%d has tokens up to %d of %d placed", seed, s, o, got, end)
 				}
 			}
 		}
@@ -111,6 +121,9 @@ func TestWaitingDoesNotChangeSteps(t *testing.T) {
 			spec.Schedule = restless(t, rng, len(spec.Sources))
 		}
 		c := plannertest.RandomCorpus(rng, len(spec.Sources), 100, spec.SequenceLength)
+		if seed%2 == 1 {
+			c.SomeInPieces(rng, spec)
+		}
 		spec.Sources[0].OnExhausted = []millrace.OnExhausted{
 			millrace.Renormalize, millrace.StopRun, millrace.FailRun, millrace.Renormalize,
 		}[seed/2%4]
@@ -182,6 +195,9 @@ func TestMixtureBound(t *testing.T) {
 			for s := range c.Epochs {
 				c.Epochs[s], spec.Sources[s].OnExhausted = 0, millrace.Repeat
 			}
+			if seed%2 == 1 {
+				c.SomeInPieces(rng, spec)
+			}
 			steps, _, err := plannertest.Collect(t, spec, progress.New(5), c, 100)
 			if err != nil {
 				t.Fatal(err)
@@ -195,7 +211,8 @@ func TestMixtureBound(t *testing.T) {
 				for _, seg := range steps[i].Segments {
 					charge := int64(seg.Length)
 					if unit == millrace.UnitSamples {
-						if seg.Offset > 0 {
+						piece := spec.Sources[seg.Source].PieceTokens
+						if seg.Offset > 0 && (piece == 0 || seg.Offset%piece > 0) {
 							continue
 						}
 						charge = 1

@@ -86,14 +86,14 @@ func (sel *Selection) reject(events []passed) {
 func (s *Stats) move(steps int) { s.Moved, s.Most = s.Moved+uint64(steps), max(s.Most, steps) }
 
 // countTokens fills in the counts that follow from the segments.
-func (sel *Selection) countTokens() {
+func (sel *Selection) countTokens(spec *Spec) {
 	st, pad := &sel.Stats, uint64(sel.PadMultiple)
 	for i := range sel.Segments {
 		seg := &sel.Segments[i]
 		st.Tokens += uint64(seg.Length)
 		st.Padded += (uint64(seg.Length) + pad - 1) / pad * pad
 		st.Sources[seg.Source].Tokens += uint64(seg.Length)
-		if seg.Offset == 0 {
+		if spec.Sources[seg.Source].begins(seg.Offset) {
 			st.Sources[seg.Source].Samples++
 		}
 	}

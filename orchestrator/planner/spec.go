@@ -13,6 +13,41 @@ type SourceSpec struct {
 	Name        string
 	OnExhausted millrace.OnExhausted
 	Filters     string // the filters that may refuse its documents, for people; empty: none
+	// PieceTokens is the length of a piece if the source's ordinals are pieces of documents. 0: an ordinal is a whole
+	// document.
+	PieceTokens uint32
+}
+
+// begins reports whether a segment at an offset of its document is the first of its ordinal.
+func (s *SourceSpec) begins(offset uint32) bool {
+	return offset == 0 || s.PieceTokens > 0 && offset%s.PieceTokens == 0
+}
+
+// ends reports whether a segment is the last of its ordinal.
+func (s *SourceSpec) ends(seg *millrace.Segment) bool {
+	return !seg.More || s.PieceTokens > 0 && (seg.Offset+seg.Length)%s.PieceTokens == 0
+}
+
+// PlannedTokens returns the tokens that a document has as far as plans depend on them, given a segment of a plan. It
+// returns 0 unless the segment is the last of its ordinal.
+func (s *SourceSpec) PlannedTokens(seg *millrace.Segment) uint32 {
+	switch {
+	case !s.ends(seg):
+		return 0
+	case seg.More:
+		return seg.Offset + seg.Length + 1
+	default:
+		return seg.Offset + seg.Length
+	}
+}
+
+// endOf returns the document's tokens up to the end of the ordinal.
+func (s *SourceSpec) endOf(meta *millrace.SampleMeta) uint32 {
+	end := meta.Lengths.Tokens
+	if s.PieceTokens > 0 {
+		end = uint32(min(uint64(end), uint64(meta.Offset)+uint64(s.PieceTokens)))
+	}
+	return end
 }
 
 // Spec is the part of the configuration that decides the content of a step. It has nothing of the topology. It must

@@ -62,7 +62,7 @@ func (w *window) seal() ([]Selection, error) {
 		sel := &out[k]
 		w.describe(sel, k)
 		sel.Incomplete = over && len(carried) == 0 && sel.NumBins < sel.GlobalBatch
-		sel.countTokens()
+		sel.countTokens(w.replay.spec)
 		sel.Content = seal.Content(w.names, sel.Segments)
 	}
 	first, last := &out[0], &out[len(out)-1]
@@ -237,7 +237,7 @@ func (w *window) charges() []progress.Leg {
 		var sum progress.Leg
 		for i := max(l.first, len(w.ages)); i < end; i++ {
 			seg := &w.segments[i]
-			sum.Charge += w.replay.charge(seg.Offset, seg.Length)
+			sum.Charge += w.replay.charge(int(seg.Source), seg.Offset, seg.Length)
 			sum.Tokens += uint64(seg.Length)
 		}
 		out = append(out, sum)

@@ -69,6 +69,8 @@ func (r *Roster) read(st *stripe, g grant, standby bool) {
 		Term:    g.term,
 		Ordinal: uint64(q.First()),
 		Standby: standby,
+
+		PieceTokens: r.pieces[st.source],
 	}
 	if seekPoint, ok := q.SeekPointAt(q.First()); ok {
 		order.SeekPoint = wire.SeekPointToProto(seekPoint)

@@ -38,11 +38,13 @@ func (r *Roster) Release(source int, below millrace.Ordinal) {
 	}
 }
 
-// Reposition makes a source stand at an ordinal, with the seek point that a state knows for it. If the offers do not
-// reach that ordinal, the source is read again from there.
-func (r *Roster) Reposition(source int, at millrace.Ordinal, seekPoint millrace.SeekPoint) {
-	q := r.queues[source]
-	if at >= q.First() && at <= q.Next() {
+// Reposition makes a source stand at an ordinal, with the seek point that a state knows for it. Ordinals are pieces of
+// so many tokens, or whole documents if piece is 0. If the offers do not reach that ordinal, or have other ordinals,
+// the source is read again from there.
+func (r *Roster) Reposition(source int, at millrace.Ordinal, seekPoint millrace.SeekPoint, piece uint32) {
+	q, same := r.queues[source], r.pieces[source] == piece
+	r.pieces[source] = piece
+	if same && at >= q.First() && at <= q.Next() {
 		q.Release(at)
 		return
 	}

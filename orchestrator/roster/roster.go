@@ -33,6 +33,7 @@ type Roster struct {
 	out      *Actions
 	queues   offers.Queues
 	wants    []millrace.Ordinal // by source: loaders were asked to offer below this ordinal
+	pieces   []uint32           // by source: tokens of the pieces that ordinals are; 0: whole documents
 	unpinned []*pb.Manifest     // seen, not yet journaled
 	members  map[string]*member
 	stripes  stripes
@@ -48,7 +49,8 @@ type Roster struct {
 
 // New returns a roster without members. Its orders go to out.
 func New(cfg Config, out *Actions) *Roster {
-	r := &Roster{cfg: cfg, out: out, wants: make([]millrace.Ordinal, len(cfg.Sources)), members: map[string]*member{},
+	r := &Roster{cfg: cfg, out: out, wants: make([]millrace.Ordinal, len(cfg.Sources)),
+		pieces: make([]uint32, len(cfg.Sources)), members: map[string]*member{},
 		stripes: newStripes(cfg.Sources), fenced: map[Process]bool{}, lost: map[string]time.Time{}, unsettled: true}
 	for _, src := range cfg.Sources {
 		r.queues = append(r.queues, offers.NewQueue(src.Name, len(src.Loaders)))

@@ -24,6 +24,7 @@ import (
 type fakeFormat struct {
 	counted bool
 	lengths bool // records are tokens: the bytes of the line
+	pieces  bool // and their lengths and parts are read without the rest
 }
 
 func (fakeFormat) Name() string { return "jsonl" }
@@ -44,6 +45,9 @@ func (ff fakeFormat) Open(_ context.Context, f sources.File, _ sources.Field, _ 
 		sh.lens = append(sh.lens, n)
 		off += n + 1
 	}
+	if ff.pieces {
+		return fakePieces{sh}, nil
+	}
 	if ff.lengths {
 		return fakeTokens{sh}, nil
 	}
@@ -62,6 +66,26 @@ type fakeShard struct {
 type fakeTokens struct{ *fakeShard }
 
 func (s fakeTokens) Length(record uint64) uint32 { return uint32(s.lens[record]) }
+
+// fakePieces knows lengths and reads parts of documents.
+type fakePieces struct{ *fakeShard }
+
+func (s fakePieces) Length(record uint64) (uint32, bool) { return uint32(s.lens[record]), true }
+
+func (s fakePieces) ReadPieces(_ context.Context, parts []sources.DocumentPart, fn func(sources.Record) error) error {
+	for _, part := range parts {
+		r, err := s.record(part.Record)
+		if err != nil {
+			return err
+		}
+		r.Start, r.Total = part.Start, uint32(len(r.Tokens))
+		r.Tokens = r.Tokens[min(part.Start, r.Total):min(uint64(part.Start)+uint64(part.Length), uint64(r.Total))]
+		if err := fn(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 func (s *fakeShard) Count() (uint64, bool) {
 	return uint64(len(s.offs)), s.counted || s.indexed

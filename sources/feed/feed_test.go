@@ -29,8 +29,18 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type referenceDoc struct {
 	id     millrace.SampleID
 	epoch  millrace.Epoch
-	tokens []uint32
+	tokens []uint32 // of the whole document
 	reject bool
+	start  uint32 // of the ordinal's piece in the document
+	piece  uint32 // tokens of a piece; 0: the ordinal is the whole document
+}
+
+// end returns the document's tokens up to the end of the ordinal.
+func (d *referenceDoc) end() uint32 {
+	if d.piece == 0 {
+		return uint32(len(d.tokens))
+	}
+	return min(uint32(len(d.tokens)), d.start+d.piece)
 }
 
 func referenceTokens(line string, raw bool) (d referenceDoc) {
@@ -183,7 +193,7 @@ func lastOf(s order.Stripe, n millrace.Ordinal) millrace.Ordinal {
 func checkOffer(t testing.TB, f *Feed, o Offer, want referenceDoc) {
 	t.Helper()
 	if o.ID != want.id || o.Epoch != want.epoch || int(o.Lengths.Tokens) != len(want.tokens) ||
-		(o.Reject != "") != want.reject {
+		o.Offset != want.start || (o.Reject != "") != want.reject {
 		t.Fatalf("offer %+v, want %+v", o, want)
 	}
 	if want.reject &&
@@ -197,12 +207,12 @@ func fetchAll(t testing.TB, f *Feed, offers []Offer, rnd *rand.Rand, docs []refe
 	t.Helper()
 	var reqs []Request
 	for _, o := range offers {
-		n := o.Lengths.Tokens
-		if n == 0 {
+		start, end := o.Offset, docs[o.Ordinal].end()
+		if o.Lengths.Tokens == 0 {
 			continue
 		}
-		off := rnd.Uint32N(n)
-		reqs = append(reqs, Request{o.Ordinal, 0, n}, Request{o.Ordinal, off, rnd.Uint32N(n - off + 1)})
+		off := start + rnd.Uint32N(end-start)
+		reqs = append(reqs, Request{o.Ordinal, start, end - start}, Request{o.Ordinal, off, rnd.Uint32N(end - off + 1)})
 	}
 	rnd.Shuffle(len(reqs), func(i, j int) { reqs[i], reqs[j] = reqs[j], reqs[i] })
 	got := make([]bool, len(reqs))

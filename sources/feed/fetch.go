@@ -176,6 +176,7 @@ func (f *Feed) emitFrom(p *span, i int, r Request, emit func(int, []uint32) erro
 		return &SampleError{Ordinal: r.Ordinal, Quarantine: q}
 	}
 	s := &p.slots[at]
+	piece := f.src.PieceTokens()
 	until := uint64(r.Offset) + uint64(r.Length)
 	if q, ok := p.rejects[at]; ok && until > 0 { // another reading offered it with a length
 		return &SampleError{Ordinal: r.Ordinal, Quarantine: q}
@@ -185,15 +186,22 @@ func (f *Feed) emitFrom(p *span, i int, r Request, emit func(int, []uint32) erro
 			"fetch %s %s: the source's filter refuses it, although a plan holds it",
 			f.src.Name(), f.src.SampleName(s.Shard, s.Record))
 	}
-	if until > uint64(s.Length) {
-		return millrace.Errorf(millrace.ErrMismatch, "fetch %s %s tokens %d to %d: it has %d",
-			f.src.Name(), f.src.SampleName(s.Shard, s.Record), r.Offset, until, s.Length)
+	if r.Offset < s.Start || until > uint64(s.Start)+uint64(s.Tokens(piece)) {
+		return millrace.Errorf(millrace.ErrMismatch, "fetch %s %s tokens %d to %d: ordinal %d has tokens %d to %d",
+			f.src.Name(), f.src.SampleName(s.Shard, s.Record), r.Offset, until, r.Ordinal, s.Start,
+			s.Start+s.Tokens(piece))
 	}
-	if s.Length == 0 {
+	if s.Tokens(piece) == 0 {
 		return emit(i, nil)
 	}
-	tokens := p.parts[s.Part][s.Off : s.Off+s.Length]
-	return emit(i, tokens[r.Offset:min(until+1, uint64(s.Length)):len(tokens)])
+	return emit(i, within(p.parts[s.Part][s.Off:s.Off+s.Held(piece)], s.Start, r))
+}
+
+// within returns the requested tokens of an ordinal that begins at an offset of its document, and one more if the
+// document continues.
+func within(held []uint32, start uint32, r Request) []uint32 {
+	from := uint64(r.Offset - start)
+	return held[from:min(from+uint64(r.Length)+1, uint64(len(held))):len(held)]
 }
 
 // pin waits until the tokens around an ordinal are held, and keeps them from being dropped.

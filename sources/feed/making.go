@@ -69,7 +69,7 @@ func (k *maker) endSpan(p *span) {
 		p.known = true
 		for i := range p.slots {
 			if !p.isRefused(uint32(i)) {
-				p.tokens += int64(p.slots[i].Length)
+				p.tokens += int64(p.slots[i].Tokens(k.src.PieceTokens()))
 			}
 		}
 		k.sizes.learn(p)
@@ -111,8 +111,8 @@ func (a *lookUp) work(ctx context.Context, _ *decode.Decoder) error {
 	} else {
 		records := a.src.Global().Lookup()
 		for i := range a.slots {
-			_, id := records.At(a.stripe.Ordinal(p.lo + uint64(i)))
-			a.slots[i].Shard, a.slots[i].Record = id.Shard, id.Record
+			_, at := records.At(a.stripe.Ordinal(p.lo + uint64(i)))
+			a.slots[i] = decode.Slot{Shard: at.Shard, Record: at.Record, Start: at.Offset}
 		}
 	}
 	return a.readLengths(ctx)
@@ -150,7 +150,7 @@ func (a *lookUp) readLengths(ctx context.Context) (err error) {
 				continue
 			}
 		}
-		a.tokens += int64(n)
+		a.tokens += int64(s.Tokens(a.src.PieceTokens()))
 	}
 	a.known = true
 	return nil

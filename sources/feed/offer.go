@@ -22,7 +22,7 @@ type Batch struct {
 	EndOrdinal millrace.Ordinal     // with End: the number of ordinals of the source, over all stripes
 }
 
-// Request asks for tokens Offset … Offset+Length of a document.
+// Request asks for tokens Offset … Offset+Length of a document. They are of the ordinal's piece.
 type Request struct {
 	Ordinal millrace.Ordinal
 	Offset  uint32
@@ -93,6 +93,7 @@ func (c *chooser) offerOf(p *span, position uint64) Offer {
 		Ordinal: n,
 		Epoch:   c.epochOf(p, n),
 		ID:      millrace.SampleID{Shard: s.Shard, Record: s.Record},
+		Offset:  s.Start,
 		Lengths: millrace.Lengths{Tokens: s.Length},
 	}}
 	if p.patches != nil {

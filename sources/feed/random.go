@@ -34,26 +34,30 @@ func byDocument(reqs []Request, byOrdinal []int) (out []wanted) {
 	return out
 }
 
-// server passes a document's tokens, or the reason why there are none, to its requests.
-type server func(s *sources.Source, w wanted, id millrace.SampleID, tokens []uint32, bad *millrace.Quarantine) error
+// server passes an ordinal's tokens, or the reason why there are none, to its requests.
+type server func(s *sources.Source, w wanted, at order.Place, tokens []uint32, bad *millrace.Quarantine) error
 
 // serving returns the server of requests.
 func serving(reqs []Request, emit func(int, []uint32) error) server {
-	return func(s *sources.Source, w wanted, id millrace.SampleID, tokens []uint32, bad *millrace.Quarantine) error {
+	return func(s *sources.Source, w wanted, at order.Place, tokens []uint32, bad *millrace.Quarantine) error {
 		for _, i := range w.reqs {
 			r := reqs[i]
+			end := uint64(at.Offset) + uint64(len(tokens))
+			if piece := s.PieceTokens(); piece > 0 { // the next piece's first token may follow
+				end = uint64(at.Offset) + uint64(min(piece, uint32(len(tokens))))
+			}
 			until := uint64(r.Offset) + uint64(r.Length)
-			if bad == nil && until > uint64(len(tokens)) {
+			if bad == nil && (r.Offset < at.Offset || until > end) {
 				reason := fmt.Sprintf(
-					"tokens %d to %d are requested, and it has %d: the file or the length store changed",
-					r.Offset, until, len(tokens))
-				name := s.SampleName(id.Shard, id.Record)
+					"tokens %d to %d are requested, and it has %d to %d: the file or the length store changed",
+					r.Offset, until, at.Offset, end)
+				name := s.SampleName(at.Shard, at.Record)
 				bad = &millrace.Quarantine{Source: s.Name(), ID: name, Offset: -1, Reason: reason}
 			}
 			if bad != nil && until > 0 {
 				return &SampleError{Ordinal: r.Ordinal, Quarantine: *bad}
 			}
-			if err := emit(i, tokens[r.Offset:min(until+1, uint64(len(tokens))):len(tokens)]); err != nil {
+			if err := emit(i, within(tokens, at.Offset, r)); err != nil {
 				return err
 			}
 		}
@@ -79,14 +83,14 @@ type randomRead struct {
 }
 
 // pass serves one document.
-func (r *randomRead) pass(w wanted, id millrace.SampleID, tokens []uint32, bad *millrace.Quarantine) error {
+func (r *randomRead) pass(w wanted, at order.Place, tokens []uint32, bad *millrace.Quarantine) error {
 	if r.serve == nil {
 		return nil
 	}
 	r.turn.take()
 	defer r.turn.pass()
 	var err error
-	r.bad, err = separate(r.bad, r.serve(r.src, w, id, tokens, bad))
+	r.bad, err = separate(r.bad, r.serve(r.src, w, at, tokens, bad))
 	return err
 }
 
@@ -96,8 +100,8 @@ func (r *randomRead) read(ctx context.Context, documents []wanted) error {
 		walk := r.src.Global().Lookup()
 		slots := make([]decode.Slot, len(documents))
 		for i, w := range documents {
-			_, id := walk.At(w.ordinal)
-			slots[i].Shard, slots[i].Record = id.Shard, id.Record
+			_, at := walk.At(w.ordinal)
+			slots[i] = decode.Slot{Shard: at.Shard, Record: at.Record, Start: at.Offset}
 		}
 		return r.readSlots(ctx, documents, slots)
 	}
@@ -183,11 +187,12 @@ func (r *randomRead) decoder(documents []wanted, slots []decode.Slot, lengths []
 		Slots:   slots,
 		Lengths: lengths,
 		Serve: func(i uint32, tokens []uint32, bad *millrace.Quarantine) error {
-			w, id := documents[i], millrace.SampleID{Shard: slots[i].Shard, Record: slots[i].Record}
+			w, s := documents[i], &slots[i]
+			at := order.Place{SampleID: millrace.SampleID{Shard: s.Shard, Record: s.Record}, Offset: s.Start}
 			if bad == nil && r.keep != nil && !isLarge(tokens) {
-				r.keep(w.ordinal, document{id, slices.Clone(tokens)})
+				r.keep(w.ordinal, document{at, slices.Clone(tokens)})
 			}
-			return r.pass(w, id, tokens, bad)
+			return r.pass(w, at, tokens, bad)
 		},
 	})
 	return d

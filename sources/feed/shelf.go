@@ -6,6 +6,7 @@ import (
 
 	"millrace"
 	"millrace/sources/feed/decode"
+	"millrace/sources/order"
 )
 
 // shelfBytes bounds the tokens of a shelf.
@@ -22,9 +23,9 @@ type shelf struct {
 	size      int64              // bytes of their tokens
 }
 
-// document is one whole sample. Its tokens never change.
+// document is the content of one ordinal: a whole document, or a piece and the token after it. It never changes.
 type document struct {
-	id     millrace.SampleID
+	place  order.Place
 	tokens []uint32
 }
 

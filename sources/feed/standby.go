@@ -93,7 +93,7 @@ func (f *Feed) readRandom(ctx context.Context, s *shelf, documents []wanted, ser
 	}
 	f.unlock()
 	for _, k := range found {
-		if err := r.pass(k.wanted, k.id, k.tokens, nil); err != nil {
+		if err := r.pass(k.wanted, k.place, k.tokens, nil); err != nil {
 			return err
 		}
 	}

@@ -42,6 +42,10 @@ func (l *Loader) read(ctx context.Context, out *reporter, order *proto.ReadFrom,
 		}
 		old.cancel()
 	}
+	src, err := src.InPieces(ctx, order.PieceTokens)
+	if err != nil {
+		return l.fatal(ctx, out, of.source, err)
+	}
 	r := l.newReading(src, out, order)
 	own, cancel := context.WithCancel(ctx)
 	r.cancel = cancel
@@ -79,6 +83,7 @@ func (l *Loader) newReading(src *sources.Source, out *reporter, assigned *proto.
 	r := &reading{
 		of:      stripe{assigned.Source, assigned.Stripe},
 		stripes: assigned.Stripes,
+		piece:   assigned.PieceTokens,
 		feed:    feed,
 		own:     make(chan struct{}),
 		out:     out,

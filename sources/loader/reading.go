@@ -26,6 +26,7 @@ func (s stripe) String() string { return fmt.Sprintf("%s/%d", s.source, s.index)
 type reading struct {
 	of      stripe
 	stripes uint32
+	piece   uint32 // tokens of a piece; 0: ordinals are whole documents
 	feed    *feed.Feed
 	cancel  context.CancelFunc
 	own     chan struct{} // closed when the stripe is this loader's own
@@ -47,7 +48,8 @@ func (r *reading) adopt(out *reporter, order *proto.ReadFrom) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	at := millrace.Ordinal(order.Ordinal)
-	if order.Stripes != r.stripes || at < r.from || r.failed || order.Standby && !r.standby {
+	isOther := order.Stripes != r.stripes || order.PieceTokens != r.piece
+	if isOther || at < r.from || r.failed || order.Standby && !r.standby {
 		return false
 	}
 	r.forget(at, wire.SeekPointFromProto(order.SeekPoint))

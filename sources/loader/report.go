@@ -58,6 +58,12 @@ func offers(source string, stripe uint32, b feed.Batch) *proto.Offers {
 			}
 			m.Patches[i] = o.Lengths.Patches
 		}
+		if o.SampleMeta.Offset > 0 {
+			if m.Offset == nil {
+				m.Offset = make([]uint32, n)
+			}
+			m.Offset[i] = o.SampleMeta.Offset
+		}
 		if o.Refused != 0 {
 			if m.Refused == nil {
 				m.Refused = make([]uint64, n)

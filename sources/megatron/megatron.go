@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"strings"
 
 	"millrace"
@@ -24,6 +25,8 @@ var (
 	_ sources.Format     = Format{}
 	_ sources.Companions = Format{}
 	_ sources.Lengther   = (*shard)(nil)
+
+	_ sources.PieceReader = (*shard)(nil)
 )
 
 // New returns the format over files. Shards must be opened from the same file system.
@@ -114,7 +117,7 @@ func (s *shard) Close() error { return nil }
 func (s *shard) Scan(ctx context.Context, from uint64, fn func(sources.Record) error) error {
 	r := &reader{shard: s}
 	for n := from; n < s.docs.count; n++ {
-		if err := r.one(ctx, n, s.docs.count-n, fn); err != nil {
+		if err := r.one(ctx, sources.DocumentPart{Record: n, Length: math.MaxUint32}, s.docs.count-n, fn); err != nil {
 			return err
 		}
 	}
@@ -133,11 +136,39 @@ func (s *shard) Read(ctx context.Context, numbers []uint64, fn func(sources.Reco
 		for i+int(run) < len(numbers) && numbers[i+int(run)] == n+run {
 			run++
 		}
-		if err := r.one(ctx, n, run, fn); err != nil {
+		if err := r.one(ctx, sources.DocumentPart{Record: n, Length: math.MaxUint32}, run, fn); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// ReadPieces implements sources.PieceReader.
+func (s *shard) ReadPieces(ctx context.Context, parts []sources.DocumentPart, fn func(sources.Record) error) error {
+	r := &reader{shard: s}
+	for i, part := range parts {
+		if part.Record >= s.docs.count {
+			return millrace.Errorf(millrace.ErrInvalid, "read record %d of %s: it has %d", part.Record, s.bin.Name(),
+				s.docs.count)
+		}
+		run := uint64(1)
+		for i+int(run) < len(parts) && s.follows(parts[i+int(run)-1], parts[i+int(run)]) {
+			run++
+		}
+		if err := r.one(ctx, part, run, fn); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// follows reports whether a part begins at the end of another one, or before it.
+func (s *shard) follows(part, next sources.DocumentPart) bool {
+	if next.Record == part.Record {
+		return next.Start >= part.Start && uint64(next.Start) <= uint64(part.Start)+uint64(part.Length)
+	}
+	_, length := s.docs.span(part.Record)
+	return next.Record == part.Record+1 && next.Start == 0 && uint64(part.Start)+uint64(part.Length) >= length
 }
 
 // fetchBytes is the size of one read if documents follow each other.
@@ -151,19 +182,23 @@ type reader struct {
 	tokens []uint32
 }
 
-// one passes document n to fn. The caller asks for run documents in a row, of which n is the first.
-func (r *reader) one(ctx context.Context, n, run uint64, fn func(sources.Record) error) error {
+// one passes a part of a document to fn. The caller asks for run documents in a row, of which this is the first.
+func (r *reader) one(ctx context.Context, part sources.DocumentPart, run uint64,
+	fn func(sources.Record) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	s := r.shard
-	start, length := s.docs.span(n)
+	start, length := s.docs.span(part.Record)
 	size := uint64(s.dtype.size)
-	rec := sources.Record{Number: n, Offset: int64(start * size), Raw: int64(length * size)}
+	rec := sources.Record{Number: part.Record, Offset: int64(start * size), Raw: int64(length * size)}
 	if length*size > s.limit {
 		rec.Err = millrace.Errorf(millrace.ErrBadSample, "the document is longer than sample_bytes, %d", s.limit)
 		return fn(rec)
 	}
+	first := min(uint64(part.Start), length)
+	rec.Start, rec.Total = part.Start, uint32(length)
+	start, length = start+first, min(uint64(part.Length), length-first)
 	b, err := r.fetch(start*size, length*size, run)
 	if err != nil {
 		return err
@@ -176,8 +211,8 @@ func (r *reader) one(ctx context.Context, n, run uint64, fn func(sources.Record)
 	if ok {
 		rec.Tokens = tokens
 	} else {
-		rec.Err = millrace.Errorf(millrace.ErrBadSample, "token %d of the document is %d, which is no token id", at,
-			wrong)
+		rec.Err = millrace.Errorf(millrace.ErrBadSample, "token %d of the document is %d, which is no token id",
+			first+uint64(at), wrong)
 	}
 	return fn(rec)
 }

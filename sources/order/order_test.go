@@ -57,13 +57,14 @@ func TestGlobalOrder(t *testing.T) {
 		w := g.Lookup()
 		var epochs [3][]millrace.SampleID
 		for n := range g.End() {
-			e, id := w.At(n)
+			e, at := w.At(n)
+			id := at.SampleID
 			if uint64(e) != uint64(n)/total {
 				t.Fatalf("ordinal %d is of epoch %d", n, e)
 			}
 			epochs[e] = append(epochs[e], id)
 			fresh := g.Lookup()
-			if _, again := fresh.At(n); again != id {
+			if _, again := fresh.At(n); again != at {
 				t.Fatalf("ordinal %d is %v, and %v when looked up alone", n, id, again)
 			}
 		}
@@ -91,8 +92,8 @@ func TestOrderGolden(t *testing.T) {
 	w := NewGlobal(o, []uint64{3, 0, 5}).Lookup()
 	var global []string
 	for n := range millrace.Ordinal(16) {
-		_, id := w.At(n)
-		global = append(global, id.String())
+		_, at := w.At(n)
+		global = append(global, at.String())
 	}
 	b := NewBlocks(o, false, 4)
 	p, _ := b.Permutation(millrace.SeekPoint{Epoch: 1, Shard: 2, Block: 3}, 6)
@@ -156,7 +157,8 @@ func TestOrdinalsIsTheInverse(t *testing.T) {
 		for n := range below {
 			id := inOrder[int(n)%len(inOrder)]
 			if m.Shuffle == millrace.Global {
-				_, id = w.At(n)
+				_, at := w.At(n)
+				id = at.SampleID
 			}
 			want[id] = append(want[id], n)
 		}

@@ -138,6 +138,50 @@ func (f Fixture) lengths(t *testing.T, s sources.Shard, all []record) {
 	}
 }
 
+// pieces tests that parts of documents are the parts of whole ones.
+func (f Fixture) pieces(t *testing.T, s sources.Shard, all []record) {
+	r, ok := s.(sources.PieceReader)
+	if !ok {
+		return
+	}
+	rng := rand.New(rand.NewPCG(3, 2))
+	var parts []sources.DocumentPart
+	for _, i := range sampleOf(all) {
+		n := uint32(len(all[i].Tokens))
+		length := 1 + rng.Uint32N(n/2+2)
+		for start := uint32(0); start <= n+1; start += length {
+			parts = append(
+				parts,
+				sources.DocumentPart{Record: uint64(i), Start: start, Length: length + rng.Uint32N(2)},
+			)
+		}
+	}
+	done := 0
+	err := r.ReadPieces(t.Context(), parts, func(got sources.Record) error {
+		p := parts[done]
+		want, n := all[p.Record], uint32(len(all[p.Record].Tokens))
+		done++
+		if got.Err != nil || want.Why != "" {
+			if want.Why == "" || got.Number != p.Record {
+				t.Fatalf("part %+v is bad: %v, and the document is good", p, got.Err)
+			}
+			return nil
+		}
+		tokens := want.Tokens[min(p.Start, n):min(p.Start+p.Length, n)]
+		if got.Number != p.Record || got.Start != p.Start || got.Total != n || !slices.Equal(got.Tokens, tokens) {
+			t.Fatalf("part %+v is %+v, want %v of %d tokens", p, got, tokens, n)
+		}
+		return nil
+	})
+	if err != nil || done != len(parts) {
+		t.Fatalf("%d of %d parts were read: %v", done, len(parts), err)
+	}
+	if r.ReadPieces(t.Context(), []sources.DocumentPart{{Record: uint64(len(all)), Length: 1}},
+		func(sources.Record) error { return nil }) == nil {
+		t.Fatal("read a part of a record behind the last without an error")
+	}
+}
+
 func (f Fixture) concurrent(t *testing.T, s sources.Shard, all []record) {
 	var wait sync.WaitGroup
 	for g := range 4 {

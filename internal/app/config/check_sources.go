@@ -16,6 +16,7 @@ import (
 
 // checkSources checks each source and fills in its format and on_exhausted.
 func (v *validator) checkSources() {
+	v.checkPieces("long_documents", v.c.LongDocuments)
 	for i := range v.c.Sources {
 		s := &v.c.Sources[i]
 		path := decode.Join("sources", s.Name)
@@ -26,6 +27,7 @@ func (v *validator) checkSources() {
 		v.checkExhaustion(path, s)
 		v.checkFormat(path, s)
 		v.checkFilter(path+".filter", s.Filter, s)
+		v.checkPieces(path+".long_documents", s.LongDocuments)
 		if v.Sound(path+".text") &&
 			(strings.HasPrefix(s.Text, ".") || strings.HasSuffix(s.Text, ".") || strings.Contains(s.Text, "..")) {
 			v.wrong(
@@ -39,6 +41,16 @@ func (v *validator) checkSources() {
 				"add `tokenizer: {name: gpt2}` at the top level",
 			)
 		}
+	}
+}
+
+// checkPieces checks an order of the pieces of long documents against the order of documents.
+func (v *validator) checkPieces(path string, how LongDocuments) {
+	if how == ShuffledPieces && v.Sound(path, "shuffle") && v.c.Shuffle != millrace.Global {
+		v.wrong(
+			path, "pieces cannot be shuffled with shuffle "+string(v.c.Shuffle),
+			"write `shuffle: global`, or `long_documents: consecutive`",
+		)
 	}
 }
 

@@ -68,6 +68,10 @@ type Config struct {
 	// starts at once; files in random order, documents shuffled in blocks. none: the order of the files. A source whose
 	// files can only be streamed falls back from global to blocks, with a warning.
 	Shuffle millrace.Shuffle `yaml:"shuffle" jsonschema:"default=global,enum=global,enum=blocks,enum=none"`
+	// LongDocuments is the order of the pieces of long documents. consecutive: they come one after the other, in
+	// neighbouring steps. shuffle: pieces of the longest sequence_length are shuffled like documents; needs `shuffle:
+	// global` and known lengths. Left out: consecutive.
+	LongDocuments LongDocuments `yaml:"long_documents" jsonschema:"enum=consecutive,enum=shuffle"`
 	// TokenDtype is the element type of tokens, labels and position_ids.
 	TokenDtype millrace.TokenDtype `yaml:"token_dtype" jsonschema:"default=int64,enum=int64,enum=int32"`
 	// Model is the shape of the trained transformer. The compute of a sequence is estimated from it. Give this or cost.

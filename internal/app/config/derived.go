@@ -120,6 +120,22 @@ func (c *Config) AllStages() []Stage {
 	return append([]Stage{first}, c.Stages...)
 }
 
+// PieceTokens returns the tokens of a piece if the ordinals of a source are pieces of documents: the longest sequence
+// of all stages. 0: ordinals are whole documents.
+func (c *Config) PieceTokens(s *Source) (tokens uint32) {
+	how := s.LongDocuments
+	if how == "" {
+		how = c.LongDocuments
+	}
+	if how != ShuffledPieces {
+		return 0
+	}
+	for _, in := range c.AllStages() {
+		tokens = max(tokens, in.SequenceLength)
+	}
+	return tokens
+}
+
 // StageFilterSets returns the different sets of the stages' filters in order. It also returns for every stage the
 // number of its set, from 1, or 0 without filters. Loaders answer for a set by the bit of that number.
 func (c *Config) StageFilterSets() (sets []StageFilters, of []int) {

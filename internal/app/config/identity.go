@@ -28,6 +28,9 @@ func (c *Config) Identity() identity.Identity {
 		add(fmt.Sprintf("stages[%d]", i), c.Stages[i].identity())
 	}
 	add("shuffle", c.Shuffle)
+	if n := c.pieceTokens(); n > 0 {
+		add("long_documents", fmt.Sprintf("shuffle pieces of %d", n))
+	}
 	add("pad_multiple", c.PadMultiple)
 	if c.Carry > 0 {
 		add("carry", c.Carry)
@@ -63,6 +66,14 @@ func (c *Config) Identity() identity.Identity {
 		add("sources."+c.Sources[i].Name, c.Sources[i].identity(c))
 	}
 	return id
+}
+
+// pieceTokens returns the tokens of a piece if the ordinals of any source are pieces.
+func (c *Config) pieceTokens() (tokens uint32) {
+	for i := range c.Sources {
+		tokens = max(tokens, c.PieceTokens(&c.Sources[i]))
+	}
+	return tokens
 }
 
 func (t *Tokenizer) identity() []identity.Entry {
@@ -152,6 +163,9 @@ func (s *Source) identity(c *Config) string {
 	parts = append(parts, string(s.OnExhausted))
 	if n := c.Passes(s); n > 0 && c.Epochs() == 0 {
 		parts = append(parts, fmt.Sprintf("max_epochs=%d", n))
+	}
+	if c.PieceTokens(s) > 0 {
+		parts = append(parts, "long_documents="+string(ShuffledPieces))
 	}
 	if s.Filter != "" {
 		parts = append(parts, "filter="+s.Filter)

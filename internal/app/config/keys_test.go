@@ -40,7 +40,9 @@ var edits = map[string]string{
 	"index_dir":         "=> index_dir: /x",
 	"verify":            "=> verify: off",
 	"last_step":         "=> last_step: drop",
-	"layout":            "=> layout: varlen",
+	"long_documents": "=> long_documents: shuffle; sources: {web: {path: web/*.jsonl}, " +
+		"code: {path: code/*.parquet, long_documents: consecutive}}",
+	"layout": "=> layout: varlen",
 
 	"limits.loader_memory":  "=> limits: {loader_memory: 1GiB}",
 	"limits.open_files":     "=> limits: {open_files: 100}",
@@ -116,6 +118,8 @@ var edits = map[string]string{
 		"code/*.parquet}}",
 	"sources.*.format": "sources: {web: {path: web/*, format: jsonl}, code: {path: code/*.parquet}} => " +
 		"sources: {web: {path: web/*, format: parquet}, code: {path: code/*.parquet}}",
+	"sources.*.long_documents": "=> sources: {web: {path: web/*.jsonl, long_documents: shuffle}, code: {path: " +
+		"code/*.parquet}}",
 	"sources.*.max_epochs":   "=> sources: {web: {path: web/*.jsonl, max_epochs: 2}, code: {path: code/*.parquet}}",
 	"sources.*.max_fraction": "=> sources: {web: {path: web/*.jsonl, max_fraction: 0.5}, code: {path: code/*.parquet}}",
 	"sources.*.min_fraction": "=> sources: {web: {path: web/*.jsonl, min_fraction: 0.5}, code: {path: code/*.parquet}}",

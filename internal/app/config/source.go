@@ -121,6 +121,8 @@ type Source struct {
 	// it leaves and the others share its weight. stop: the run ends. error: the run fails. Default: repeat; under
 	// stop.epochs or with max_epochs, renormalize.
 	OnExhausted millrace.OnExhausted `yaml:"on_exhausted" jsonschema:"enum=repeat,enum=renormalize,enum=stop,enum=error"`
+	// LongDocuments is the order of the pieces of this source's long documents. Left out: `long_documents` of the file.
+	LongDocuments LongDocuments `yaml:"long_documents" jsonschema:"enum=consecutive,enum=shuffle"`
 	// MaxEpochs is the number of passes over the source; a source that repeats leaves after so many. Left out: without
 	// bound, or stop.epochs.
 	MaxEpochs uint32 `yaml:"max_epochs" jsonschema:"minimum=1,maximum=1000000"`
@@ -147,6 +149,13 @@ const (
 
 // HoldsText reports whether the format's records are text, which needs a tokenizer.
 func (f Format) HoldsText() bool { return f != Megatron && f != Lengths }
+
+// LongDocuments is the order of the pieces of documents that are longer than a piece.
+type LongDocuments string
+
+// ShuffledPieces permutes the pieces of all documents together. The other value, consecutive, keeps a document's pieces
+// in a row.
+const ShuffledPieces LongDocuments = "shuffle"
 
 // Patterns are path patterns: one string or a list of them in the file.
 type Patterns []string

@@ -24,7 +24,8 @@ func (out *Opened) measure(ctx context.Context) (Problems, error) {
 		switch {
 		case !st.Counted:
 			why = fmt.Sprintf("the records of its %d files are not counted", st.Files)
-		case (c.Mixture.Unit == millrace.UnitTokens || c.Sources[i].Filter != "") && st.Known < st.Records:
+		case (c.Mixture.Unit == millrace.UnitTokens || c.Sources[i].Filter != "" || src.PieceTokens() > 0) &&
+			st.Known < st.Records:
 			why = fmt.Sprintf("the lengths of %d of its %d records are not known", st.Records-st.Known, st.Records)
 		}
 		if why != "" {
@@ -41,6 +42,9 @@ func (out *Opened) measure(ctx context.Context) (Problems, error) {
 		c.Sources[i].Size = st.Tokens
 		if c.Mixture.Unit == millrace.UnitSamples {
 			c.Sources[i].Size = st.Records - st.Refused
+			if src.PieceTokens() > 0 {
+				c.Sources[i].Size = st.Pieces
+			}
 		}
 	}
 	c.Mixture.Measured = len(problems) == 0

@@ -27,6 +27,7 @@ type Options struct {
 	Progress func(source string, done, total int64) // bytes indexed
 	Logger   *slog.Logger                           // default: none
 	Measure  bool                                   // measure the sources if weights are derived from their sizes
+	Whole    bool                                   // documents are read whole, whatever the mixture file says
 }
 
 // Opened is the sources of a mixture, sorted by name. It is safe for concurrent use until Close.
@@ -128,6 +129,9 @@ func (out *Opened) open(ctx context.Context, s *config.Source, o Options) (*Prob
 	if o.OnePass {
 		spec.Epochs = 1
 	}
+	if o.Whole {
+		spec.PieceTokens = 0
+	}
 	// Open resolves the paths again. This call separates mistakes in the paths from other failures.
 	files, err := find.Resolve(spec.Base, spec.Patterns, spec.Root, spec.Format.Name())
 	if err != nil {
@@ -140,6 +144,9 @@ func (out *Opened) open(ctx context.Context, s *config.Source, o Options) (*Prob
 		opts.Cache = out.cache
 	}
 	src, err := sources.Open(ctx, spec, opts)
+	if err == nil {
+		src, err = src.InPieces(ctx, spec.PieceTokens)
+	}
 	switch {
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)

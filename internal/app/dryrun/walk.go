@@ -48,7 +48,7 @@ type Walk struct {
 
 // Found describes the records of a source's first pass that a walk has seen, and its bad records.
 type Found struct {
-	Records uint64   // offered of the first pass
+	Records uint64   // offered of the first pass, each with its first piece
 	Tokens  uint64   // of these, without those that the source's own filter refuses
 	Refused uint64   // of these, by the source's own filter
 	Rejects []Reject // in ordinal order
@@ -203,7 +203,7 @@ func (w *Walk) note(source int, b *feed.Batch) {
 	found := &w.found[source]
 	for i := range b.Offers {
 		o := &b.Offers[i]
-		if o.Epoch > 0 {
+		if o.Epoch > 0 || o.SampleMeta.Offset > 0 { // a later piece of a document that was counted
 			continue
 		}
 		found.Records++

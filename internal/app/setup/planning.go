@@ -40,6 +40,7 @@ func PlanSpec(c *config.Config) (*planner.Spec, error) {
 				Name:        c.Sources[i].Name,
 				OnExhausted: c.Sources[i].OnExhausted,
 				Filters:     filterTexts(c, &c.Sources[i]),
+				PieceTokens: c.PieceTokens(&c.Sources[i]),
 			},
 		)
 	}

@@ -58,11 +58,13 @@ func SourceSpec(c *config.Config, s *config.Source, e *tokenize.Encoding) (sourc
 		Limits: sources.Limits{
 			SampleBytes: int64(c.Limits.SampleBytes),
 		},
-		Shuffle:  c.Shuffle,
-		Seed:     c.Seed,
-		Epochs:   c.Passes(s),
-		IndexDir: c.IndexPath(),
-		Verify:   sources.Verify(c.Verify),
+		Shuffle: c.Shuffle,
+		Seed:    c.Seed,
+		Epochs:  c.Passes(s),
+
+		PieceTokens: c.PieceTokens(s),
+		IndexDir:    c.IndexPath(),
+		Verify:      sources.Verify(c.Verify),
 	}
 	if spec.Filters, err = filters(c, s); err != nil {
 		return sources.Spec{}, c.ErrorAt("sources."+s.Name, err.Error(), "")

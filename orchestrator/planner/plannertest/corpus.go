@@ -70,6 +70,27 @@ func RandomCorpus(rng *rand.Rand, sources, docs int, t uint32) *Corpus {
 	return c
 }
 
+// InPieces makes pieces of so many tokens the ordinals of a source, in random order.
+func (c *Corpus) InPieces(rng *rand.Rand, spec *planner.Spec, source int, tokens uint32) {
+	var pieces []millrace.SampleMeta
+	for _, meta := range c.Docs[source] {
+		for ; meta.Offset == 0 || meta.Offset < meta.Lengths.Tokens; meta.Offset += tokens {
+			pieces = append(pieces, meta)
+		}
+	}
+	rng.Shuffle(len(pieces), func(i, j int) { pieces[i], pieces[j] = pieces[j], pieces[i] })
+	c.Docs[source], spec.Sources[source].PieceTokens = pieces, tokens
+}
+
+// SomeInPieces makes pieces the ordinals of some sources, of one or several sequences.
+func (c *Corpus) SomeInPieces(rng *rand.Rand, spec *planner.Spec) {
+	for source := range c.Docs {
+		if times := rng.Uint32N(4); times > 0 {
+			c.InPieces(rng, spec, source, times*spec.SequenceLength)
+		}
+	}
+}
+
 // Shy is a corpus that often answers Pending when an ordinal is asked for the first time.
 type Shy struct {
 	*Corpus

@@ -18,15 +18,6 @@ const mostScratch = 256 << 10
 // Unknown is the length of a document that no length store has.
 const Unknown = ^uint32(0)
 
-// Slot is one ordinal of a span: its record, and the place of its tokens. It has no pointers, because slots are many.
-type Slot struct {
-	Record uint64
-	Shard  uint32
-	Length uint32 // tokens; 0 until it is known
-	Part   uint32 // of the span's tokens
-	Off    uint32 // in that part
-}
-
 // Part is a set of documents of one span that one decoder makes. Several decoders may make parts of one span at the
 // same time: they write different elements of Slots and Refused.
 type Part struct {
@@ -37,8 +28,9 @@ type Part struct {
 	Known   bool                           // every length is known: plans may count on the documents
 	Keep    bool                           // keep the tokens; otherwise only lengths are found
 
-	// Serve, if set, gets each document at once. The tokens are valid until it returns; bad is nil or the reason why
-	// there are none. With Serve, Lengths has the length with which each slot was offered, or Unknown.
+	// Serve, if set, gets the held tokens of each slot at once. They are valid until it returns; bad is nil or the
+	// reason why there are none. With Serve, Lengths has the length of the document with which each slot was offered,
+	// or Unknown.
 	Serve   func(slot uint32, tokens []uint32, bad *millrace.Quarantine) error
 	Lengths []uint32
 }
@@ -57,6 +49,7 @@ type Outcome struct {
 // Decoder makes the documents of one part after another, of any source. One goroutine uses it.
 type Decoder struct {
 	src      *sources.Source // of the part
+	piece    uint32          // tokens of a piece of src; 0: slots are whole documents
 	progress func()
 	fail     *failpoint.Set
 
@@ -90,7 +83,7 @@ func New(progress func(), fail *failpoint.Set) *Decoder {
 		d.buf, err = d.src.Document(d.buf, d.rec, d.progress)
 		d.progress()
 		if err == nil {
-			err = d.judge(len(d.buf) - d.before)
+			err = d.judge(int(d.total()))
 		}
 		return err
 	}
@@ -104,6 +97,7 @@ func (d *Decoder) Begin(src *sources.Source, p Part) {
 		d.judged, d.judges = src, nil
 	}
 	d.src, d.part, d.out, d.shard = src, p, Outcome{}, 0
+	d.piece = src.PieceTokens()
 	d.buf, d.lengths = d.buf[:0], d.lengths[:0]
 	d.check = d.src.DocumentCheck()
 }
@@ -151,20 +145,29 @@ func (d *Decoder) place(shard uint32, r *sources.Record, slots []uint32) error {
 	}
 	for _, i := range slots {
 		q, bad := d.out.Rejects[i]
-		if was, n := d.part.Lengths[i], uint32(len(d.buf)); !bad && was != Unknown && was != n {
-			q, bad = d.quarantine(shard, d.rec, lengthChanged(was, n)), true
+		s := &d.part.Slots[i]
+		if was := d.part.Lengths[i]; !bad && was != Unknown && was != s.Length {
+			q, bad = d.quarantine(shard, d.rec, lengthChanged(was, s.Length)), true
 		}
 		var err error
 		if bad {
 			err = d.part.Serve(i, nil, &q)
 		} else {
-			err = d.part.Serve(i, d.buf, nil)
+			err = d.part.Serve(i, d.buf[s.Off:s.Off+s.Held(d.piece)], nil)
 		}
 		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// total returns the tokens of the document whose tokens were appended to buf last.
+func (d *Decoder) total() uint32 {
+	if d.rec.Total > 0 {
+		return d.rec.Total
+	}
+	return uint32(len(d.buf) - d.before)
 }
 
 func (d *Decoder) make(shard uint32, r *sources.Record, slots []uint32) error {
@@ -188,10 +191,12 @@ func (d *Decoder) make(shard uint32, r *sources.Record, slots []uint32) error {
 		d.refuse(shard, r, slots, err)
 		return nil
 	}
-	n := uint32(len(d.buf) - before)
+	n := d.total()
 	found := kept.Length{Record: r.Number, Tokens: n, Refused: uint32(d.bits)}
-	if err := d.check.Compare(shard, &found, d.buf[before:]); err != nil {
-		return err
+	if int(n) == len(d.buf)-before { // a part of a document has no checksum
+		if err := d.check.Compare(shard, &found, d.buf[before:]); err != nil {
+			return err
+		}
 	}
 	if !d.part.Known {
 		d.lengths = append(d.lengths, found)
@@ -202,18 +207,20 @@ func (d *Decoder) make(shard uint32, r *sources.Record, slots []uint32) error {
 			d.part.Refused[i] = uint32(d.bits)
 		}
 		kept = kept || !IsRefused(d.part.Refused, i)
-		if err := d.file(i, r, uint32(before), n); err != nil {
+		if err := d.file(i, r, n); err != nil {
 			return err
 		}
 	}
 	if !kept { // no plan asks for a document that the source's own filter refuses
 		d.buf = d.buf[:before]
+	} else {
+		d.gather(slots)
 	}
 	return nil
 }
 
-// file notes the place of a slot's tokens.
-func (d *Decoder) file(i uint32, r *sources.Record, off, n uint32) error {
+// file notes the length of a slot's document, and its part.
+func (d *Decoder) file(i uint32, r *sources.Record, n uint32) error {
 	s := &d.part.Slots[i]
 	switch {
 	case !d.part.Known:
@@ -225,7 +232,7 @@ func (d *Decoder) file(i uint32, r *sources.Record, off, n uint32) error {
 		d.fault(i, r, lengthChanged(s.Length, n))
 		return nil
 	}
-	s.Part, s.Off = d.part.Number, off
+	s.Part = d.part.Number
 	return nil
 }
 

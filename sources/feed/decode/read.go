@@ -13,15 +13,16 @@ import (
 // Entry is a slot of a span in reading order.
 type Entry struct {
 	record uint64
+	start  uint32
 	shard  uint32
 	slot   uint32
 }
 
-// InFileOrder returns a span's slots in the order of their records in the files.
+// InFileOrder returns a span's slots in the order of their places in the files.
 func InFileOrder(slots []Slot) []Entry {
 	entries := make([]Entry, len(slots))
 	for i, s := range slots {
-		entries[i] = Entry{s.Record, s.Shard, uint32(i)}
+		entries[i] = Entry{s.Record, s.Start, s.Shard, uint32(i)}
 	}
 	slices.SortFunc(entries, func(a, b Entry) int {
 		switch {
@@ -29,6 +30,8 @@ func InFileOrder(slots []Slot) []Entry {
 			return cmp.Compare(a.shard, b.shard)
 		case a.record != b.record:
 			return cmp.Compare(a.record, b.record)
+		case a.start != b.start:
+			return cmp.Compare(a.start, b.start)
 		}
 		return cmp.Compare(a.slot, b.slot)
 	})
@@ -67,7 +70,7 @@ func (d *Decoder) readShard(ctx context.Context, entries []Entry) error {
 		if !d.survives(err) {
 			return err
 		}
-		n := sameRecord(entries)
+		n := d.sameRead(o, entries)
 		if _, err = d.readRun(ctx, o, entries[:n]); err != nil {
 			if !d.survives(err) {
 				return err
@@ -106,12 +109,7 @@ func failedRecord(number uint64, err error) *sources.Record {
 
 // readRun reads entries of an open shard and returns those that it did not reach.
 func (d *Decoder) readRun(ctx context.Context, o *sources.OpenShard, entries []Entry) ([]Entry, error) {
-	numbers := make([]uint64, 0, len(entries))
-	for i, e := range entries {
-		if i == 0 || e.record != entries[i-1].record {
-			numbers = append(numbers, e.record)
-		}
-	}
+	all := entries
 	take := func(r sources.Record) error {
 		if err := o.HostFailure(&r); err != nil {
 			return err
@@ -119,7 +117,7 @@ func (d *Decoder) readRun(ctx context.Context, o *sources.OpenShard, entries []E
 		if len(entries) == 0 || r.Number != entries[0].record {
 			return millrace.Errorf(millrace.ErrDamaged, "read %s: record %d came out of turn", o.Path(), r.Number)
 		}
-		n := sameRecord(entries)
+		n := d.sameRead(o, entries)
 		d.record = r
 		d.slots = appendSlots(d.slots[:0], entries[:n])
 		err := d.place(entries[0].shard, &d.record, d.slots)
@@ -129,7 +127,7 @@ func (d *Decoder) readRun(ctx context.Context, o *sources.OpenShard, entries []E
 	what := func() string { return d.src.SampleName(entries[0].shard, entries[0].record) }
 	err := sources.Fence(millrace.ErrBadSample, what, func() error {
 		d.fail.Hit("loader/read/before")
-		return o.Read(ctx, numbers, take)
+		return d.readAll(ctx, o, all, take)
 	})
 	if err == nil && len(entries) > 0 {
 		err = millrace.Errorf(millrace.ErrDamaged, "read %s: record %d is missing", o.Path(), entries[0].record)
@@ -137,10 +135,42 @@ func (d *Decoder) readRun(ctx context.Context, o *sources.OpenShard, entries []E
 	return entries, o.Explain(err)
 }
 
-// sameRecord returns how many of the first entries have one record: a small source repeats within one span.
-func sameRecord(entries []Entry) int {
+// readAll reads the records of entries in file order, each once; or their pieces, if the shard reads them alone.
+func (d *Decoder) readAll(ctx context.Context, o *sources.OpenShard, entries []Entry,
+	take func(sources.Record) error) error {
+	pieces, ok := d.pieceReader(o)
+	if !ok {
+		numbers := make([]uint64, 0, len(entries))
+		for rest := entries; len(rest) > 0; rest = rest[d.sameRead(o, rest):] {
+			numbers = append(numbers, rest[0].record)
+		}
+		return o.Read(ctx, numbers, take)
+	}
+	parts := make([]sources.DocumentPart, 0, len(entries))
+	for rest := entries; len(rest) > 0; rest = rest[d.sameRead(o, rest):] {
+		part := sources.DocumentPart{Record: rest[0].record, Start: rest[0].start, Length: d.piece + 1}
+		parts = append(parts, part)
+	}
+	return pieces.ReadPieces(ctx, parts, take)
+}
+
+// pieceReader returns the shard's reader of pieces, if slots are pieces and it has one.
+func (d *Decoder) pieceReader(o *sources.OpenShard) (r sources.PieceReader, ok bool) {
+	if d.piece > 0 {
+		r, ok = o.Shard.(sources.PieceReader)
+	}
+	return r, ok
+}
+
+// sameRead returns how many of the first entries one read serves: those of one record, or of one piece of it. A small
+// source repeats within one span.
+func (d *Decoder) sameRead(o *sources.OpenShard, entries []Entry) int {
+	_, pieces := d.pieceReader(o)
+	isSame := func(e Entry) bool {
+		return e.record == entries[0].record && (!pieces || e.start == entries[0].start)
+	}
 	n := 1
-	for n < len(entries) && entries[n].record == entries[0].record {
+	for n < len(entries) && isSame(entries[n]) {
 		n++
 	}
 	return n

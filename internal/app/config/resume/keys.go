@@ -127,6 +127,13 @@ var keyRules = []Rule{
 			"`shuffle` needs `sources` too, because files are read in another order",
 	},
 	{
+		Keys:    []string{"long_documents", "sources.*.long_documents"},
+		Entries: []string{"long_documents", "sources.NAME"},
+		Class:   millrace.KeySource,
+		Then: "as for files: from then on, an ordinal is a piece and no longer a document, or the reverse. Give both " +
+			"names",
+	},
+	{
 		Keys:    []string{"stop.epochs"},
 		Entries: []string{"stop.epochs"},
 		Class:   millrace.KeyEnd,

@@ -94,6 +94,16 @@ func (r *randomRead) pass(w wanted, at order.Place, tokens []uint32, bad *millra
 	return err
 }
 
+// passOutside is pass from a decoder. Others may decode while a slow receiver takes the document.
+func (r *randomRead) passOutside(w wanted, at order.Place, tokens []uint32, bad *millrace.Quarantine) error {
+	if r.serve == nil {
+		return nil
+	}
+	r.cfg.Pool.EndRead()
+	defer r.cfg.Pool.ResumeRead()
+	return r.pass(w, at, tokens, bad)
+}
+
 // read makes documents, the documents of one block together.
 func (r *randomRead) read(ctx context.Context, documents []wanted) error {
 	if r.src.Global() != nil {
@@ -124,7 +134,7 @@ func (r *randomRead) read(ctx context.Context, documents []wanted) error {
 	return nil
 }
 
-// readSlots reads records of seekable shards. Goroutines of the pool help, as far as it has any to spare.
+// readSlots reads records of seekable shards. Parts are read side by side while the pool allows more random reads.
 func (r *randomRead) readSlots(ctx context.Context, documents []wanted, slots []decode.Slot) error {
 	entries := decode.InFileOrder(slots)
 	lengths, err := r.lookUpLengths(ctx, slots)
@@ -141,12 +151,18 @@ func (r *randomRead) readSlots(ctx context.Context, documents []wanted, slots []
 		return d.ReadEntries(gctx, part)
 	}
 	for part := range slices.Chunk(entries, per) {
-		if len(part) < len(entries) && r.cfg.Pool.TryHelp() {
+		if len(part) < len(entries) && r.cfg.Pool.TryRead() {
 			group.Go(func() error {
-				defer r.cfg.Pool.EndHelp()
+				defer r.cfg.Pool.EndRead()
 				return read(part)
 			})
-		} else if err = read(part); err != nil {
+			continue
+		}
+		if err = r.cfg.Pool.BeginRead(ctx); err == nil {
+			err = read(part)
+			r.cfg.Pool.EndRead()
+		}
+		if err != nil {
 			cancel()
 			break
 		}
@@ -192,7 +208,7 @@ func (r *randomRead) decoder(documents []wanted, slots []decode.Slot, lengths []
 			if bad == nil && r.keep != nil && !isLarge(tokens) {
 				r.keep(w.ordinal, document{at, slices.Clone(tokens)})
 			}
-			return r.pass(w, at, tokens, bad)
+			return r.passOutside(w, at, tokens, bad)
 		},
 	})
 	return d
@@ -254,6 +270,10 @@ func (r *randomRead) readBlock(ctx context.Context, b *block, documents []wanted
 	if seekable {
 		return r.readSlots(ctx, documents, slots)
 	}
+	if err := r.cfg.Pool.BeginRead(ctx); err != nil {
+		return err
+	}
+	defer r.cfg.Pool.EndRead()
 	text, err := r.blockText(ctx, b)
 	if err != nil {
 		return err

@@ -60,16 +60,22 @@ type unpacker struct {
 }
 
 func newUnpacker(f sources.File, k kind) (*unpacker, error) {
-	u := &unpacker{f: f, kind: k}
-	if k == zstdFrames {
+	u := &unpacker{}
+	return u, u.assign(f, k)
+}
+
+// assign makes the unpacker read another file.
+func (u *unpacker) assign(f sources.File, k kind) error {
+	u.f, u.kind = f, k
+	if k == zstdFrames && u.dec == nil {
 		dec, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
 			zstd.WithDecoderMaxWindow(mostWindow), zstd.WithDecoderMaxMemory(mostWindow))
 		if err != nil {
-			return nil, fmt.Errorf("decompress %s: %w", f.Name(), err)
+			return fmt.Errorf("decompress %s: %w", f.Name(), err)
 		}
 		u.dec = dec
 	}
-	return u, nil
+	return nil
 }
 
 func (u *unpacker) close() {
@@ -87,7 +93,7 @@ func (u *unpacker) unpack(out []byte, p point) ([]byte, error) {
 	if err := sources.ReadFull(u.f, u.packed, p.packed); err != nil {
 		return out, err
 	}
-	if u.dec != nil {
+	if u.kind == zstdFrames {
 		had := len(out)
 		out, err := u.dec.DecodeAll(u.packed, out)
 		if err == nil && len(out)-had > frameBytes {

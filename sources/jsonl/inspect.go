@@ -9,6 +9,20 @@ import (
 	"millrace/sources"
 )
 
+// kind is the packing of a file.
+type kind uint32
+
+const (
+	plain kind = iota
+	bgzf
+	zstdFrames
+	gzipOnly // streams
+	zstdOnly // streams
+	lastKind = zstdOnly
+)
+
+func (k kind) seekable() bool { return k <= zstdFrames }
+
 // inspect returns the packing of a file and its restart points.
 func inspect(f sources.File, head []byte) (k kind, points []point, err error) {
 	switch {

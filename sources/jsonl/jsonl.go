@@ -14,7 +14,10 @@ import (
 )
 
 // Format opens files of JSON lines.
-type Format struct{}
+type Format struct {
+	// Windows keeps memory of random reads for later ones. Sources may share it; nil keeps none.
+	Windows *Windows
+}
 
 var _ sources.Format = Format{}
 
@@ -26,7 +29,7 @@ const defaultSampleBytes = 64 << 20
 
 // Open reads the file's first bytes. In a BGZF or zstd file it also reads the heads of the members or frames. It stops
 // at the first that cannot be a restart point.
-func (Format) Open(ctx context.Context, f sources.File, field sources.Field, lim sources.Limits,
+func (ff Format) Open(ctx context.Context, f sources.File, field sources.Field, lim sources.Limits,
 	blob []byte) (sources.Shard, error) {
 	if _, err := newFields(field); err != nil {
 		return nil, err
@@ -34,7 +37,7 @@ func (Format) Open(ctx context.Context, f sources.File, field sources.Field, lim
 	if lim.SampleBytes <= 0 {
 		lim.SampleBytes = defaultSampleBytes
 	}
-	s := &shard{f: f, field: field, limit: lim.SampleBytes}
+	s := &shard{f: f, field: field, limit: lim.SampleBytes, windows: ff.Windows}
 	head := make([]byte, min(headBytes, f.Size()))
 	if err := sources.ReadFull(f, head, 0); err != nil {
 		return nil, err

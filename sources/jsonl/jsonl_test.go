@@ -19,7 +19,10 @@ import (
 	"millrace/sources/sourcetest"
 )
 
-func format(sources.FS) sources.Format { return jsonl.Format{} }
+// shared has room for one read, so that every read takes the memory of another shard's.
+var shared = jsonl.NewWindows(1)
+
+func format(sources.FS) sources.Format { return jsonl.Format{Windows: shared} }
 
 // edges is a file with every kind of line and the expected records.
 func edges() ([]byte, []sourcetest.Want) {

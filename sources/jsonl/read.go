@@ -35,43 +35,38 @@ func (s *shard) Read(ctx context.Context, numbers []uint64, fn func(sources.Reco
 		}
 		spans[i] = span{start, end}
 	}
-	c, err := s.cursor()
+	x, err := s.parser()
 	if err != nil {
 		return err
 	}
+	c, err := s.windows.take(s)
+	if err != nil {
+		return err
+	}
+	w := c.window()
 	for i, n := range numbers {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		ln, err := s.lineAt(ctx, c.window, spans[i:])
+		ln, err := s.lineAt(ctx, w, spans[i:])
 		if err != nil {
 			return err
 		}
-		if err := fn(s.newRecord(c.fields, n, ln)); err != nil {
+		if err := fn(s.newRecord(x, n, ln)); err != nil {
 			return err
 		}
 	}
-	s.cursors.Put(c)
+	s.parsers.Put(x)
+	s.windows.give(c)
 	return nil
 }
 
-// cursor is the state of one call of Read. It goes back to the pool with the bytes that it fetched last, because the
-// next call may need them.
-type cursor struct {
-	window window
-	fields *fields
-}
-
-func (s *shard) cursor() (*cursor, error) {
-	if c, ok := s.cursors.Get().(*cursor); ok {
-		return c, nil
+// parser returns a parser of the shard's lines. It goes back to the shard after a read that succeeded.
+func (s *shard) parser() (*fields, error) {
+	if x, ok := s.parsers.Get().(*fields); ok {
+		return x, nil
 	}
-	x, err := newFields(s.field)
-	if err != nil {
-		return nil, err
-	}
-	w, err := s.newWindow()
-	return &cursor{window: w, fields: x}, err
+	return newFields(s.field)
 }
 
 // lineAt reads the line of the first span. The others decide how far it reads ahead.
@@ -120,17 +115,6 @@ func (s *shard) gone(off int64) error {
 type window interface {
 	// fetch returns the bytes of at, valid until the next call. It may keep the bytes up to along for later calls.
 	fetch(at span, along int64) ([]byte, error)
-}
-
-func (s *shard) newWindow() (window, error) {
-	if s.kind == plain {
-		return &plainWindow{f: s.f}, nil
-	}
-	u, err := newUnpacker(s.f, s.kind)
-	if err != nil {
-		return nil, err
-	}
-	return &frameWindow{shard: s, unpack: u}, nil
 }
 
 type plainWindow struct {

@@ -10,7 +10,7 @@ import (
 	"millrace/sources"
 )
 
-// shard is one open file. Only its pool of cursors changes, so its methods may be called concurrently.
+// shard is one open file. Only its scratch changes, so its methods may be called concurrently.
 type shard struct {
 	f       sources.File
 	field   sources.Field
@@ -18,7 +18,8 @@ type shard struct {
 	kind    kind
 	points  []point
 	index   *index    // nil before there is one
-	cursors sync.Pool // of *cursor
+	windows *Windows  // nil keeps none
+	parsers sync.Pool // of *fields
 }
 
 // Count implements sources.Shard. Only the index has the count.
@@ -33,7 +34,10 @@ func (s *shard) Count() (uint64, bool) {
 func (s *shard) Seekable() bool { return s.kind.seekable() }
 
 // Close implements io.Closer. The caller of Open closes the file.
-func (s *shard) Close() error { return nil }
+func (s *shard) Close() error {
+	s.windows.forget(s)
+	return nil
+}
 
 // newRecord returns the record of a line.
 func (s *shard) newRecord(x *fields, number uint64, ln line) sources.Record {

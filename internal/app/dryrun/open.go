@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"runtime"
 	"strings"
 
 	"millrace"
@@ -15,6 +16,7 @@ import (
 	"millrace/sources"
 	"millrace/sources/cache"
 	"millrace/sources/find"
+	"millrace/sources/jsonl"
 	"millrace/sources/tokenize"
 )
 
@@ -36,6 +38,7 @@ type Opened struct {
 	Encoding *tokenize.Encoding // nil if no source is text
 	Sources  []*sources.Source
 	host     *sources.Host
+	windows  *jsonl.Windows
 	specs    []sources.Spec
 	cache    *cache.Store     // nil without a token cache
 	skipped  [][]find.Skipped // of each source: files of its path that are not read
@@ -92,7 +95,7 @@ func Open(ctx context.Context, c *config.Config, o Options) (*Opened, error) {
 		o.Progress = func(string, int64, int64) {}
 	}
 	host := sources.NewHost(sources.HostOptions{OpenFiles: int(c.Limits.OpenFiles), Logger: o.Logger})
-	out := &Opened{Config: c, Encoding: encoding, host: host}
+	out := &Opened{Config: c, Encoding: encoding, host: host, windows: jsonl.NewWindows(2 * runtime.GOMAXPROCS(0))}
 	if out.cache, err = setup.TokenCache(c, o.Logger); err != nil {
 		return nil, errors.Join(err, out.Close())
 	}
@@ -122,7 +125,7 @@ func Open(ctx context.Context, c *config.Config, o Options) (*Opened, error) {
 }
 
 func (out *Opened) open(ctx context.Context, s *config.Source, o Options) (*Problem, error) {
-	spec, err := setup.SourceSpec(out.Config, s, out.Encoding)
+	spec, err := setup.SourceSpec(out.Config, s, out.Encoding, out.windows)
 	if err != nil {
 		return nil, err
 	}

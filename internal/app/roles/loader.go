@@ -18,6 +18,7 @@ import (
 	"millrace/internal/heartbeat"
 	"millrace/internal/seam"
 	"millrace/sources"
+	"millrace/sources/jsonl"
 	"millrace/sources/loader"
 )
 
@@ -44,6 +45,7 @@ func (r *role) load(ctx context.Context, standby bool) error {
 	if err != nil {
 		return err
 	}
+	windows := jsonl.NewWindows(2 * setup.Decoders(r.cfg)) // of decoders and random reads
 	if encoding != nil {
 		encoding.LimitEncoders(setup.Encoders(r.cfg))
 	}
@@ -64,7 +66,7 @@ func (r *role) load(ctx context.Context, standby bool) error {
 			if !ok {
 				return sources.Spec{}, millrace.Errorf(millrace.ErrInvalid, "source %s is not in the mixture", name)
 			}
-			return setup.SourceSpec(r.cfg, src, encoding)
+			return setup.SourceSpec(r.cfg, src, encoding, windows)
 		},
 		OpenFiles: int(r.cfg.Limits.OpenFiles), Cache: tokens, Memory: memory / 2, Parallel: setup.Decoders(r.cfg),
 		Net: seam.UnixNet{}, Clock: seam.System{}, Fail: r.fail, Events: r.events, Log: r.log,

@@ -292,7 +292,7 @@ func TestFiltersHaveTheirBits(t *testing.T) {
 	for name, want := range map[string][]string{"web": {"d", "a > 1", "c > 1"}, "code": {"", "b > 1", ""},
 		"books": nil} {
 		src, _ := c.Source(name)
-		s, err := SourceSpec(c, src, nil)
+		s, err := SourceSpec(c, src, nil, nil)
 		if err != nil || !slices.Equal(s.Filters.Texts(), want) {
 			t.Errorf("%s: %q, %v, want %q", name, s.Filters.Texts(), err, want)
 		}
@@ -312,7 +312,7 @@ func TestSourcesAreWhatTheFileSays(t *testing.T) {
 		t.Error("the fingerprint is not in the configuration, where the identity looks for it")
 	}
 	src, _ := c.Source("code")
-	spec, err := SourceSpec(c, src, e)
+	spec, err := SourceSpec(c, src, e, nil)
 	if err != nil || spec.Name != "code" || spec.Field.Text != "body" || spec.Format.Name() != "jsonl" ||
 		spec.Tokenizer != e ||
 		spec.Shuffle != c.Shuffle ||

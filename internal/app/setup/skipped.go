@@ -12,7 +12,7 @@ import (
 func SkippedFiles(c *config.Config) (warnings []string) {
 	for i := range c.Sources {
 		s := &c.Sources[i]
-		spec, err := SourceSpec(c, s, nil)
+		spec, err := SourceSpec(c, s, nil, nil)
 		if err != nil {
 			continue
 		}

@@ -43,9 +43,10 @@ func Tokenizer(c *config.Config) (*tokenize.Encoding, error) {
 	return e, nil
 }
 
-// SourceSpec returns the settings with which a loader opens a source.
-func SourceSpec(c *config.Config, s *config.Source, e *tokenize.Encoding) (sources.Spec, error) {
-	format, err := format(s.Format)
+// SourceSpec returns the settings with which a loader opens a source. The sources of a process share the encoding and
+// the windows.
+func SourceSpec(c *config.Config, s *config.Source, e *tokenize.Encoding, w *jsonl.Windows) (sources.Spec, error) {
+	format, err := format(s.Format, w)
 	if err != nil {
 		return sources.Spec{}, c.ErrorAt("sources."+s.Name+".format", err.Error(), "")
 	}
@@ -117,10 +118,10 @@ func filterTexts(c *config.Config, s *config.Source) string {
 	return strings.Join(texts, "; ")
 }
 
-func format(f config.Format) (sources.Format, error) {
+func format(f config.Format, w *jsonl.Windows) (sources.Format, error) {
 	switch f {
 	case config.JSONL:
-		return jsonl.Format{}, nil
+		return jsonl.Format{Windows: w}, nil
 	case config.Parquet:
 		return parquet.Format{}, nil
 	case config.Megatron:

@@ -4,8 +4,7 @@ import (
 	"container/heap"
 	"context"
 	"sync"
-
-	"golang.org/x/sync/errgroup"
+	"time"
 
 	"millrace/sources/feed/decode"
 )
@@ -21,7 +20,7 @@ type Feed interface {
 // calls feeds without it.
 //
 // Invariants: (1) a member that was offered is stepped after the offer, or has left; (2) between Hurry and Calm, at
-// most one decoder does work that nobody waits for.
+// most one decoder does work that nobody waits for; (3) at most size decoders are in one feed.
 type Pool struct {
 	size  int
 	fresh func() *decode.Decoder
@@ -30,12 +29,24 @@ type Pool struct {
 	changed *sync.Cond // a worker, or a member that leaves, may go on
 	queue   queue
 	turns   uint64
-	hurries int               // Hurry calls without their Calm
-	patient int               // decoders that do work which nobody waits for
-	helpers int               // Helper calls without their end
-	spare   []*decode.Decoder // of random reads, for reuse
+	hurries int // Hurry calls without their Calm
+	patient int // decoders that do work which nobody waits for
 	over    bool
+
+	workers sync.WaitGroup
+	running int         // workers
+	idle    int         // of them, those that wait for work
+	taken   uint64      // steps so far
+	watch   *time.Timer // nil if no worker is missed
+
+	spare   []*decode.Decoder // of random reads, for reuse
+	reads   int               // random reads that decode now
+	readers []chan struct{}   // random reads that wait
 }
+
+// grace is the longest wait for a decoder that stands still. A read of a file that does not answer keeps its decoder
+// for long. After this time another one goes on for the other feeds.
+const grace = 100 * time.Millisecond
 
 // New returns a pool of size decoders, which fresh makes. Run starts it.
 func New(size int, fresh func() *decode.Decoder) *Pool {
@@ -53,8 +64,9 @@ type Member struct {
 	feed    Feed
 	urgency Urgency
 	turn    uint64
-	at      int // in the queue; unqueued if it is not there
-	inside  int // decoders in the feed
+	at      int  // in the queue; unqueued if it is not there
+	inside  int  // decoders in the feed
+	full    bool // it was offered while size decoders were inside
 	left    bool
 }
 
@@ -68,18 +80,53 @@ func (m *Member) Offer(u Urgency) {
 	p := m.pool
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	m.urgency = u
 	switch {
 	case m.left:
 		return
-	case m.at == unqueued:
-		p.turns++
-		m.urgency, m.turn = u, p.turns
-		heap.Push(&p.queue, m)
-	default:
-		m.urgency = u
+	case m.at != unqueued:
 		heap.Fix(&p.queue, m.at)
+	case m.inside == p.size:
+		m.full = true
+		return
+	default:
+		p.enter(m)
 	}
 	p.changed.Signal()
+	p.watchOver()
+}
+
+// enter queues a member behind its equals; mu is held.
+func (p *Pool) enter(m *Member) {
+	p.turns++
+	m.turn = p.turns
+	heap.Push(&p.queue, m)
+}
+
+// watchOver starts the timer that looks for standing decoders, if all are busy; mu is held.
+func (p *Pool) watchOver() {
+	if p.watch != nil || p.idle > 0 || p.running == 0 || p.over {
+		return
+	}
+	taken := p.taken
+	p.watch = time.AfterFunc(grace, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.watch = nil
+		if len(p.queue) == 0 || p.over {
+			return
+		}
+		if p.taken == taken {
+			p.start()
+		}
+		p.watchOver()
+	})
+}
+
+// start starts a worker; mu is held.
+func (p *Pool) start() {
+	p.running++
+	p.workers.Go(p.work)
 }
 
 // Leave ends the membership and waits until no decoder is in the feed. The caller does not hold the feed's lock.
@@ -99,25 +146,24 @@ func (m *Member) Leave() {
 
 // Run runs the decoders until ctx ends and returns its error.
 func (p *Pool) Run(ctx context.Context) error {
-	stop := context.AfterFunc(ctx, func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.over = true
-		p.changed.Broadcast()
-	})
-	defer stop()
-	var group errgroup.Group
+	p.mu.Lock()
 	for range p.size {
-		group.Go(func() error {
-			p.work()
-			return nil
-		})
+		p.start()
 	}
-	_ = group.Wait() // work has no error
+	p.mu.Unlock()
+	<-ctx.Done()
+	p.mu.Lock()
+	p.over = true
+	if p.watch != nil {
+		p.watch.Stop()
+	}
+	p.changed.Broadcast()
+	p.mu.Unlock()
+	p.workers.Wait()
 	return context.Cause(ctx)
 }
 
-// work steps one feed after another.
+// work steps one feed after another. A worker beyond size ends as soon as it finds no work.
 func (p *Pool) work() {
 	d := p.fresh()
 	for {
@@ -137,16 +183,23 @@ func (p *Pool) next() (m *Member, patient bool) {
 	defer p.mu.Unlock()
 	for !p.over {
 		if len(p.queue) == 0 || p.mustWait() {
+			if p.running > p.size {
+				break
+			}
+			p.idle++
 			p.changed.Wait()
+			p.idle--
 			continue
 		}
 		m = heap.Pop(&p.queue).(*Member)
 		m.inside++
+		p.taken++
 		if patient = m.urgency.Class > Wanted; patient {
 			p.patient++
 		}
 		return m, patient
 	}
+	p.running--
 	return nil, false
 }
 
@@ -162,6 +215,11 @@ func (p *Pool) end(m *Member, patient bool) {
 	m.inside--
 	if patient {
 		p.patient--
+	}
+	if m.full && !m.left {
+		m.full = false
+		p.enter(m)
+		p.changed.Signal()
 	}
 	if m.left || p.hurries > 0 {
 		p.changed.Broadcast()
@@ -189,44 +247,4 @@ func (p *Pool) IsBusy() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.hurries > 0 || len(p.queue) > 0
-}
-
-// Borrow returns a decoder for a read outside the feeds' steps. The caller calls Return.
-func (p *Pool) Borrow() *decode.Decoder {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if n := len(p.spare); n > 0 {
-		d := p.spare[n-1]
-		p.spare = p.spare[:n-1]
-		return d
-	}
-	return p.fresh()
-}
-
-// Return takes back a decoder whose part was finished.
-func (p *Pool) Return(d *decode.Decoder) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if len(p.spare) < p.size {
-		p.spare = append(p.spare, d)
-	}
-}
-
-// TryHelp reports whether one more goroutine may help with a read outside the feeds' steps. If so, the caller calls
-// EndHelp. So the goroutines of such reads do not grow with the reads.
-func (p *Pool) TryHelp() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.helpers >= p.size {
-		return false
-	}
-	p.helpers++
-	return true
-}
-
-// EndHelp ends one TryHelp.
-func (p *Pool) EndHelp() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.helpers--
 }

@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -97,7 +98,7 @@ func TestOffersAreNotLost(t *testing.T) {
 	for _, m := range members {
 		m.Offer(Urgency{Class: Wanted})
 	}
-	if now := runtime.NumGoroutine(); now > before+1 {
+	if now := runtime.NumGoroutine(); now > before+p.size+1 { // Run may not have begun before
 		t.Errorf("%d goroutines with %d feeds, %d with none", now, feeds, before)
 	}
 	group.Wait()
@@ -161,19 +162,78 @@ func TestHurry(t *testing.T) {
 	close(release)
 }
 
-// TestHelpersAreBounded: at most as many goroutines help as the pool has decoders, and returned decoders are reused.
-func TestHelpersAreBounded(t *testing.T) {
+// TestReadsAreBounded: at most as many random reads decode as the pool has decoders. A read that waits begins when
+// another one ends, or when none has ended within the grace. Returned decoders are reused.
+func TestReadsAreBounded(t *testing.T) {
 	p := newPool(2)
-	if !p.TryHelp() || !p.TryHelp() || p.TryHelp() {
-		t.Error("want two helpers and no third")
+	if !p.TryRead() || !p.TryRead() || p.TryRead() {
+		t.Error("want two reads and no third")
 	}
-	p.EndHelp()
-	if !p.TryHelp() {
-		t.Error("a helper that ended makes no room")
+	begun := make(chan error)
+	go func() { begun <- p.BeginRead(t.Context()) }()
+	select {
+	case <-begun:
+		t.Error("a third read began")
+	case <-time.After(grace / 5):
+	}
+	p.EndRead()
+	if err := <-begun; err != nil {
+		t.Error(err)
+	}
+	from := time.Now()
+	if err := p.BeginRead(t.Context()); err != nil || time.Since(from) < grace {
+		t.Errorf("a read beside two that stand still began after %v: %v", time.Since(from), err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := p.BeginRead(ctx); err == nil {
+		t.Error("a read began after its context had ended")
+	}
+	for range 3 {
+		p.EndRead()
+	}
+	if p.reads != 0 {
+		t.Errorf("%d reads are left", p.reads)
 	}
 	d := p.Borrow()
 	p.Return(d)
 	if p.Borrow() != d {
 		t.Error("a returned decoder was not reused")
+	}
+}
+
+// TestStandingFeed: a feed whose reads stand still takes no decoder from the others for long.
+func TestStandingFeed(t *testing.T) {
+	const size = 2
+	p := newPool(size)
+	start(t, p)
+	release := make(chan struct{})
+	defer close(release)
+	var standing *Member
+	var inside atomic.Int32
+	standing = p.Join(step(func() {
+		standing.Offer(Urgency{Class: Requested})
+		inside.Add(1)
+		<-release
+	}))
+	standing.Offer(Urgency{Class: Requested})
+	for inside.Load() < size {
+		time.Sleep(time.Millisecond)
+	}
+	const rounds = 100
+	done := make(chan struct{})
+	n := 0
+	var other *Member
+	other = p.Join(step(func() {
+		if n++; n == rounds {
+			close(done)
+		} else if n < rounds {
+			other.Offer(Urgency{Class: Ahead})
+		}
+	}))
+	other.Offer(Urgency{Class: Ahead})
+	<-done
+	if in := inside.Load(); in != size {
+		t.Errorf("%d decoders stand in one feed, want %d", in, size)
 	}
 }

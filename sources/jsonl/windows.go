@@ -1,0 +1,107 @@
+package jsonl
+
+import "sync"
+
+// Windows keeps the stretches of files that random reads fetched last, and their decompressors, for the shards of many
+// sources. So their memory does not grow with the shards. It is safe for concurrent use. A nil Windows keeps none.
+type Windows struct {
+	most int
+
+	mu   sync.Mutex
+	idle []*scratch // the last used one at the end
+}
+
+// NewWindows returns a set that keeps at most so many stretches: one for each goroutine that reads.
+func NewWindows(most int) *Windows { return &Windows{most: max(most, 1)} }
+
+// mostIdle bounds the bytes of each stretch that is kept for later reads.
+const mostIdle = 2 * frameBytes
+
+// scratch is the memory of one random read. One goroutine uses it.
+type scratch struct {
+	shard  *shard // to which the bytes belong; nil after the shard was closed
+	plain  plainWindow
+	frames frameWindow
+}
+
+// window returns the window of the shard's kind.
+func (c *scratch) window() window {
+	if c.shard.kind == plain {
+		return &c.plain
+	}
+	return &c.frames
+}
+
+// assign gives the memory to another shard and forgets the bytes in it.
+func (c *scratch) assign(s *shard) error {
+	c.shard = s
+	c.plain = plainWindow{f: s.f, buf: c.plain.buf[:0]}
+	c.frames = frameWindow{shard: s, unpack: c.frames.unpack, buf: c.frames.buf[:0]}
+	if s.kind == plain {
+		return nil
+	}
+	return c.frames.unpack.assign(s.f, s.kind)
+}
+
+// take returns memory for a read of a shard: the shard's last bytes if they are kept, otherwise the memory that waits
+// longest.
+func (w *Windows) take(s *shard) (*scratch, error) {
+	c := w.find(s)
+	if c.shard == s {
+		return c, nil
+	}
+	return c, c.assign(s)
+}
+
+func (w *Windows) find(s *shard) *scratch {
+	fresh := &scratch{frames: frameWindow{unpack: &unpacker{}}}
+	if w == nil {
+		return fresh
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i := len(w.idle) - 1; i >= 0; i-- {
+		if c := w.idle[i]; c.shard == s {
+			w.idle = append(w.idle[:i], w.idle[i+1:]...)
+			return c
+		}
+	}
+	if len(w.idle) < w.most {
+		return fresh
+	}
+	c := w.idle[0]
+	w.idle = append(w.idle[:0], w.idle[1:]...)
+	return c
+}
+
+// give takes the memory back after a read that succeeded.
+func (w *Windows) give(c *scratch) {
+	if w == nil {
+		return
+	}
+	if cap(c.plain.buf) > mostIdle {
+		c.plain.buf = nil
+	}
+	if cap(c.frames.buf) > mostIdle {
+		c.frames = frameWindow{shard: c.shard, unpack: c.frames.unpack}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.idle) < w.most {
+		w.idle = append(w.idle, c)
+	}
+}
+
+// forget makes the memory of a closed shard free for others.
+func (w *Windows) forget(s *shard) {
+	if w == nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, c := range w.idle {
+		if c.shard == s {
+			c.shard = nil
+		}
+	}
+}

@@ -2,7 +2,7 @@ package millrace
 
 // Settings of a mixture file that configuration and planner share. The constants are the words of the file.
 
-// Limits of the settings. The tags of the configuration's fields repeat the first two, and a test compares them.
+// Limits of the settings. The configuration repeats the first two, and a test compares them.
 const (
 	MostCarried   = 512  // segments that may wait for a later step
 	MostWindow    = 64   // steps that are drawn and packed together; a restart draws them again

@@ -47,7 +47,7 @@ func TestFill(t *testing.T) {
 			if fill/n < tt.fill {
 				t.Errorf("fill %d ppm, want %d", fill/n, tt.fill)
 			}
-			if oldest > progress.MostWaits || tt.carry > 0 && packs > len(steps) {
+			if oldest > progress.PoolWaits || tt.carry > 0 && packs > len(steps) {
 				t.Errorf("%d packs in %d steps, and a segment that waited for %d", packs, len(steps), oldest)
 			}
 		})

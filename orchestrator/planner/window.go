@@ -31,8 +31,8 @@ func (w *window) cut(c *pack.Cutter) {
 	switch {
 	case in.Packing == millrace.Bucketed:
 		most = progress.BucketWaits
-	case in.UsesPool(len(w.units)):
-		most = progress.PoolUrgent
+	case in.IsPooled:
+		most = min(max(progress.PoolUrgentBins/(in.Steps*in.Batch), progress.PoolUrgentLeast), progress.PoolUrgent)
 	}
 	for i, age := range w.ages {
 		if int(age)+w.steps > most {

@@ -39,8 +39,8 @@ func (v *validator) checkSizes() {
 // checkWindow checks carry and window.
 func (v *validator) checkWindow() {
 	c := v.c
-	if v.Sound("carry", "packing") && c.Carry > 0 && c.Packing != millrace.BestFit && c.Packing != millrace.Bucketed &&
-		len(c.Stages) == 0 {
+	carries := c.Packing == millrace.BestFit || c.Packing == millrace.Bucketed
+	if v.Sound("carry", "packing") && c.Carry.Count > 0 && !carries && len(c.Stages) == 0 {
 		v.wrong(
 			"carry", "carry has no effect with packing "+string(c.Packing),
 			"leave carry out, or write `packing: best_fit` or `packing: bucketed`",

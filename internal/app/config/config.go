@@ -43,9 +43,10 @@ type Config struct {
 	// PadMultiple rounds the place of every document up to a multiple of this many tokens. Context parallelism and some
 	// kernels need that. It must divide every sequence_length.
 	PadMultiple uint32 `yaml:"pad_multiple" jsonschema:"default=1,minimum=1,maximum=16777216"`
-	// Carry is the number of documents that may wait for a later step. With packing best_fit, a document waits for at
-	// most 8 steps, until it fills a sequence better. With bucketed, it waits for a step of its length.
-	Carry uint32 `yaml:"carry" jsonschema:"default=0,maximum=512"`
+	// Carry is the number of documents, or pieces of long ones, that may wait for a later step. auto: as many as fill
+	// the sequences best. With packing best_fit, a document waits until it fills a sequence, at most 24 steps, and
+	// less than 3 in the mean. With bucketed, it waits for a step of its length.
+	Carry value.Carry `yaml:"carry" jsonschema:"default=auto"`
 	// Window is the number of steps that are drawn and packed together. Long documents then come into the same steps,
 	// so that ranks wait less for each other. A document moves by at most window-1 steps.
 	Window uint32 `yaml:"window" jsonschema:"default=1,minimum=1,maximum=64"`

@@ -32,9 +32,9 @@ func (c *Config) Identity() identity.Identity {
 		add("long_documents", fmt.Sprintf("shuffle pieces of %d", n))
 	}
 	add("pad_multiple", c.PadMultiple)
-	if c.Carry > 0 {
-		add("carry", c.Carry)
-	}
+	carry := identity.Entry{Name: "carry", Value: c.Carry.String()}
+	carry.IsNew = c.Carry.IsAuto || c.Carry.Count == 0
+	id.Entries = append(id.Entries, carry)
 	add("window", c.Window)
 	add("last_step", c.LastStep)
 	add("stop.epochs", c.Epochs())

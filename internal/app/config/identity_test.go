@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -23,7 +24,7 @@ func TestIdentityIgnoresWhatMayDiffer(t *testing.T) {
 		"sources:\n  web: {path: [elsewhere/*.jsonl.zst], root: elsewhere}\n  code: {path: code/*.parquet}",
 		// defaults written out
 		"seed: 0", "tokenizer: {name: gpt2, add_bos: false, add_eos: true}", "packing: best_fit", "shuffle: global",
-		"pad_multiple: 1", "window: 1", "carry: 0",
+		"pad_multiple: 1", "window: 1", "carry: auto",
 		"last_step: pad", "limits: {sample_bytes: 67108864}",
 		"mixture: {unit: tokens, weights: {code: 4e-1, web: 0.60}}",
 		"sources:\n  code: {path: code/*.parquet, format: parquet, text: text, on_exhausted: repeat}\n  web: {path: " +
@@ -49,7 +50,7 @@ func TestIdentityNamesWhatChanged(t *testing.T) {
 		"stages: [{from_tokens: 500, packing: pad}]":                "stages[0]: added (tokens 500: 512 x 2048 pad)",
 		"pad_multiple: 8":              "pad_multiple: 1 -> 8",
 		"window: 4":                    "window: 1 -> 4",
-		"carry: 64":                    "carry: added (64)",
+		"carry: 64":                    "carry: auto -> 64",
 		"last_step: drop":              "last_step: pad -> drop",
 		"limits: {sample_bytes: 1MiB}": "limits.sample_bytes: 67108864 -> 1048576",
 		"mixture: {weights: {web: 0.5, code: 0.4}}":                "mixture.weights.web: 0.6 -> 0.5",
@@ -191,5 +192,30 @@ func TestResolvedRoundTrip(t *testing.T) {
 	}
 	if _, err := UnmarshalResolved([]byte(`{"Nonsense": 1}`)); err == nil {
 		t.Error("unknown field accepted")
+	}
+}
+
+// TestRunsFromBeforeAKeyGoOn: an identity without the entry of a key agrees with the values under which its run would
+// go on as before.
+func TestRunsFromBeforeAKeyGoOn(t *testing.T) {
+	before := parse(t, base).Identity()
+	before.Entries = slices.DeleteFunc(before.Entries, func(e identity.Entry) bool { return e.Name == "carry" })
+	text, err := json.Marshal(before)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var saved identity.Identity
+	if err := json.Unmarshal(text, &saved); err != nil {
+		t.Fatal(err)
+	}
+	for edit, want := range map[string]string{
+		"carry: auto": "", "carry: 0": "", "carry: 64": "carry: added (64)",
+		"carry: auto\nseed: 7": "seed: 0 -> 7",
+	} {
+		for _, old := range []identity.Identity{before, saved} {
+			if got := strings.Join(identity.Diff(old, parse(t, change(edit+"\n")).Identity()), "; "); got != want {
+				t.Errorf("%s: %q, want %q", edit, got, want)
+			}
+		}
 	}
 }

@@ -60,8 +60,9 @@ func TestValues(t *testing.T) {
 	want := Config{
 		Version: 1, Seed: 7, Tokenizer: &Tokenizer{Name: "cl100k_base", AddBOS: true}, SequenceLength: 4096,
 		GlobalBatchSize: 96, MicroBatchSize: 2,
-		Packing: millrace.Pad, PadMultiple: 16, Window: 4, CapSlack: value.Decimal{Text: "1.25"},
-		Layout: millrace.Varlen, Balance: millrace.BalanceNone, Shuffle: millrace.Blocks,
+		Packing: millrace.Pad, PadMultiple: 16, Carry: value.Carry{IsAuto: true}, Window: 4,
+		CapSlack: value.Decimal{Text: "1.25"},
+		Layout:   millrace.Varlen, Balance: millrace.BalanceNone, Shuffle: millrace.Blocks,
 		TokenDtype: millrace.Int32, Cost: &Cost{Linear: 61000, Quadratic: 1}, Adaptive: &Adaptive{policyADO, 100, 2000,
 			value.Decimal{Text: "0.02"}, value.Decimal{Text: "0.5"}}, Refit: &Refit{50},
 		Parallelism: Parallelism{
@@ -103,7 +104,7 @@ func TestDefaults(t *testing.T) {
 	c := parse(t, string(read(t, "testdata/valid/least.yaml")))
 	want := Config{
 		Version: 1, SequenceLength: 8, GlobalBatchSize: 1, MicroBatchSize: 1, Packing: millrace.BestFit, PadMultiple: 1,
-		Window: 1, CapSlack: value.Decimal{Text: "1"},
+		Carry: value.Carry{IsAuto: true}, Window: 1, CapSlack: value.Decimal{Text: "1"},
 		Layout: millrace.Packed, Balance: millrace.BalanceFSDP, Shuffle: millrace.Global, TokenDtype: millrace.Int64,
 		Parallelism: Parallelism{1, 1, 1},
 		LastStep:    millrace.PadLast, Mixture: Mixture{Unit: millrace.UnitTokens,

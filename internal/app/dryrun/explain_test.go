@@ -189,7 +189,7 @@ func TestPricesLeaveThePlansAlone(t *testing.T) {
 	}
 	want := []string{
 		"as it is", "layout: packed", "layout: varlen, cap_slack: 1", "layout: varlen, cap_slack: 1.15", "balance: dp",
-		"balance: none", "window: 4", "carry: 512",
+		"balance: none", "window: 4", "carry: 0",
 	}
 	if prices.Steps != pricedSteps || !slices.Equal(names, want) {
 		t.Errorf("%d steps of %q, want %q", prices.Steps, names, want)

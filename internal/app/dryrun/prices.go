@@ -32,7 +32,6 @@ const (
 	pricedSteps    = 4
 	pricedSegments = 1 << 20 // placed in all
 	otherWindow    = 4
-	otherCarry     = 512
 	otherSlack     = 1150
 )
 
@@ -81,7 +80,7 @@ func (w *Walk) choices() []choice {
 	}
 	if w.strategy.Mix.Packing == millrace.BestFit {
 		carry := is
-		if carry.name, carry.drawn.carry = fmt.Sprintf("carry: %d", otherCarry), otherCarry; is.drawn.carry > 0 {
+		if carry.name, carry.drawn.carry = "carry: auto", planner.AutoCarry; is.drawn.carry != 0 {
 			carry.name, carry.drawn.carry = "carry: 0", 0
 		}
 		out = append(out, carry)

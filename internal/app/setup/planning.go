@@ -30,7 +30,7 @@ func PlanSpec(c *config.Config) (*planner.Spec, error) {
 		Unit:           c.Mixture.Unit,
 		Schedule:       schedule,
 		LastStep:       c.LastStep,
-		Carry:          int(c.Carry),
+		Carry:          carry(c),
 		Window:         int(c.Window),
 	}
 	for i := range c.Sources {
@@ -48,6 +48,13 @@ func PlanSpec(c *config.Config) (*planner.Spec, error) {
 		spec.StopSteps, spec.StopTokens = c.Stop.Steps, c.Stop.Tokens
 	}
 	return spec, spec.Validate()
+}
+
+func carry(c *config.Config) int {
+	if c.Carry.IsAuto {
+		return planner.AutoCarry
+	}
+	return int(c.Carry.Count)
 }
 
 func stages(c *config.Config) (out []planner.Stage) {

@@ -229,7 +229,7 @@ func TestAPlanSpecIsTheFile(t *testing.T) {
 	}
 	if spec.SequenceLength != 64 || spec.GlobalBatch != 8 || spec.PadMultiple != 8 || spec.Packing != millrace.Pad ||
 		spec.LastStep != millrace.DropLast ||
-		spec.Window != 4 || spec.Carry != 0 || spec.StopTokens != 5000 ||
+		spec.Window != 4 || spec.Carry != planner.AutoCarry || spec.StopTokens != 5000 ||
 		spec.StopSteps != 0 ||
 		len(spec.Sources) != 3 ||
 		spec.Sources[2].Name != "web" {

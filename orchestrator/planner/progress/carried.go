@@ -15,6 +15,10 @@ const (
 	// segments of a pool fill fewer than four steps, and urgent ones fill at least half of each.
 	PoolWaits  = 24
 	PoolUrgent = 16
+	// Loaders keep all documents from the oldest waiting one on. So in windows of many bins, segments are urgent after
+	// the steps of PoolUrgentBins bins, but not before PoolUrgentLeast steps.
+	PoolUrgentBins  = 2048
+	PoolUrgentLeast = 2
 	// BucketWaits is for bucketed packing: rare lengths take the next step that has room after so many steps.
 	BucketWaits = 30
 )

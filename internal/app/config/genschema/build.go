@@ -110,6 +110,10 @@ func mapped(r *jsonschema.Reflector, t reflect.Type) *jsonschema.Schema {
 		return &jsonschema.Schema{
 			OneOf: []*jsonschema.Schema{{Type: "integer", Minimum: "1", Maximum: "256"}, {Const: "auto"}},
 		}
+	case reflect.TypeFor[value.Carry]():
+		return &jsonschema.Schema{
+			OneOf: []*jsonschema.Schema{{Type: "integer", Minimum: "0", Maximum: "512"}, {Const: "auto"}},
+		}
 	case reflect.TypeFor[config.Patterns]():
 		one := &jsonschema.Schema{Type: "string", MinLength: ptr(1)}
 		return &jsonschema.Schema{OneOf: []*jsonschema.Schema{one, {Type: "array", Items: one, MinItems: ptr(1)}}}

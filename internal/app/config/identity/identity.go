@@ -26,6 +26,9 @@ type Entry struct {
 	Name  string
 	Value string
 	Note  string // the value's name for people; neither compared nor in the fingerprint
+	// IsNew: identities of earlier programs lack the entry, and agree with this value. Their runs and states keep the
+	// rule that they began with.
+	IsNew bool
 }
 
 // Value returns the value of a key with the default filled in, or nothing.
@@ -60,7 +63,7 @@ func (id Identity) Fingerprint() millrace.Digest {
 // Diff names the differences between two identities, one line a key. It returns nothing if their fingerprints are
 // equal.
 func Diff(old, now Identity) []string {
-	if old.Fingerprint() == now.Fingerprint() {
+	if now = now.knownTo(old); old.Fingerprint() == now.Fingerprint() {
 		return nil
 	}
 	old, now = alike(old, now)
@@ -90,6 +93,19 @@ func Diff(old, now Identity) []string {
 		lines = append(lines, fmt.Sprintf("fingerprint: %s -> %s", old.Fingerprint(), now.Fingerprint()))
 	}
 	return lines
+}
+
+// knownTo returns the identity without the new entries that another identity lacks.
+func (id Identity) knownTo(old Identity) Identity {
+	out := Identity{digest: id.digest}
+	for _, e := range id.Entries {
+		if e.IsNew && old.Value(e.Name) == "" {
+			out.digest = millrace.Digest{} // of the entries that are left
+			continue
+		}
+		out.Entries = append(out.Entries, e)
+	}
+	return out
 }
 
 func (e Entry) shown() string {

@@ -11,7 +11,10 @@ import (
 // Loaders is a number of loader processes; 0 is auto.
 type Loaders struct{ Count uint32 }
 
-const maxLoaders = 256
+const (
+	maxLoaders = 256
+	mostCarry  = 512
+)
 
 // String returns auto or the number.
 func (l Loaders) String() string {
@@ -37,6 +40,36 @@ func (l *Loaders) SetText(text string, c tree.Class) (problem, cure string) {
 			)
 	}
 	l.Count = uint32(n / Billion)
+	return "", ""
+}
+
+// Carry is the number of segments that may wait for a later step, or auto.
+type Carry struct {
+	IsAuto bool
+	Count  uint32 // if it is not auto
+}
+
+// String returns auto or the number.
+func (c Carry) String() string {
+	if c.IsAuto {
+		return "auto"
+	}
+	return strconv.FormatUint(uint64(c.Count), 10)
+}
+
+// SetText reads auto or a number.
+func (c *Carry) SetText(text string, class tree.Class) (problem, cure string) {
+	*c = Carry{IsAuto: text == "auto"}
+	if c.IsAuto {
+		return "", ""
+	}
+	n, problem := Billionths(text)
+	if problem != "" || class == tree.Quoted || !IsDigits(text) || n/Billion > mostCarry ||
+		len(text) > 1 && text[0] == '0' {
+		return "must be auto or a number of documents, not " + tree.Quote(text),
+			fmt.Sprintf("write auto, or a whole number from 0 to %d", mostCarry)
+	}
+	c.Count = uint32(n / Billion)
 	return "", ""
 }
 

@@ -35,6 +35,7 @@ type pageRef struct {
 	row    int64 // first, in the row group
 	rows   int64
 	header *format.PageHeader
+	pieces *pieces // nil before they are known
 }
 
 // pages lists the pages of a chunk.

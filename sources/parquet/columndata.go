@@ -15,8 +15,8 @@ type columnData struct {
 	col    *column
 	chunks []chunk // of row groups that have rows
 
-	mu    sync.Mutex
-	pages []*pages // by row group; nil before its headers were read
+	mu    sync.Mutex // also guards the pieces of each page
+	pages []*pages   // by row group; nil before its headers were read
 }
 
 // openColumn returns a column whose chunks are checked. All pages end before byte end.
@@ -44,6 +44,19 @@ func (d *columnData) pagesOf(c *chunk) (*pages, error) {
 	d.pages[c.group] = p
 	d.mu.Unlock()
 	return p, nil
+}
+
+// piecesOf returns the pieces of a page, nil before they are known or if it has none.
+func (d *columnData) piecesOf(ref *pageRef) *pieces {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return ref.pieces
+}
+
+func (d *columnData) setPieces(ref *pageRef, p *pieces) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	ref.pieces = p
 }
 
 // chunkOf returns the row group that holds a row of the file.

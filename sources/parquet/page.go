@@ -2,8 +2,10 @@ package parquet
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash/crc32"
+	"sort"
 
 	"github.com/parquet-go/parquet-go/format"
 
@@ -25,20 +27,109 @@ type reader struct {
 	dense  [][]byte // values that are not null
 	values [][]byte // of every row of the page; nil: null
 	first  uint64   // row of the file of the first value
+
+	ahead   []uint64 // rows that the caller reads, ascending, from the current one on; nil in a scan
+	single  pieceReader
+	codes   []uint32 // places in the dictionary of the values of a page
+	codesOf *pageRef // that page; codes are nil if a value is null
+	stream  stream   // of the page decoded last
+}
+
+// stream is the part of a page that holds its values.
+type stream struct {
+	off    int64 // of the packed bytes in the file
+	packed []byte
+	plain  []byte
+	at     int // of the first value in plain
+	codec  format.CompressionCodec
 }
 
 func newReader(data *columnData) *reader {
-	return &reader{data: data, dec: decoder{column: data.col}}
+	return &reader{data: data, dec: decoder{column: data.col}, single: pieceReader{f: data.f}}
 }
 
 // valueOf returns the value of a row, nil if it is null.
 func (r *reader) valueOf(row uint64) ([]byte, error) {
-	if row < r.first || row >= r.first+uint64(len(r.values)) {
-		if err := r.find(row); err != nil {
-			return nil, err
-		}
+	if row >= r.first && row < r.first+uint64(len(r.values)) {
+		return r.values[row-r.first], nil
+	}
+	if v, ok, err := r.alone(row); ok || err != nil {
+		return v, err
+	}
+	if err := r.find(row); err != nil {
+		return nil, err
 	}
 	return r.values[row-r.first], nil
+}
+
+// alone reads a value without its page, if the caller reads few values of the page and an earlier reading has found its
+// pieces.
+func (r *reader) alone(row uint64) (v []byte, ok bool, err error) {
+	if r.ahead == nil || r.data.col.kind != format.ByteArray {
+		return nil, false, nil
+	}
+	c := r.data.chunkOf(row)
+	if err := r.enter(c); err != nil {
+		return nil, false, err
+	}
+	ref := &r.pages.data[r.pages.pageOf(int64(row)-c.firstRow)]
+	first := uint64(c.firstRow + ref.row)
+	of, at := ref, uint32(row-first)
+	if isCoded(ref.header) {
+		if of = &r.pages.dictionary; r.data.piecesOf(of) == nil {
+			return nil, false, nil
+		}
+		if err := r.decodeCodes(ref); err != nil || r.codes == nil {
+			return nil, false, err
+		}
+		at = r.codes[at]
+	}
+	p := r.data.piecesOf(of)
+	wanted := sort.Search(len(r.ahead), func(i int) bool { return r.ahead[i] >= first+uint64(ref.rows) })
+	if p == nil || at >= p.count || wanted >= len(p.list) {
+		return nil, false, nil
+	}
+	v, err = r.single.value(p, at)
+	if errors.Is(err, errPiece) {
+		err = r.fail(of, err)
+	}
+	return v, err == nil, err
+}
+
+// isCoded reports whether the values of a page are places in a dictionary.
+func isCoded(h *format.PageHeader) bool {
+	enc := h.DataPageHeader.V.Encoding
+	if h.Type == format.DataPageV2 {
+		enc = h.DataPageHeaderV2.V.Encoding
+	}
+	return enc == format.PlainDictionary || enc == format.RLEDictionary
+}
+
+// decodeCodes decodes the places in the dictionary of a page's values. codes is nil if a value is null.
+func (r *reader) decodeCodes(ref *pageRef) error {
+	if r.codesOf == ref {
+		return nil
+	}
+	r.values = r.values[:0] // their memory is used again
+	r.codesOf = nil
+	if err := r.load(ref); err != nil {
+		return err
+	}
+	levels, b, n, _, err := r.sections(ref)
+	if err != nil {
+		return r.fail(ref, err)
+	}
+	there, err := r.present(levels, n)
+	if err != nil {
+		return r.fail(ref, err)
+	}
+	if r.codes = resize(r.codes, n); there != n {
+		r.codes = nil
+	} else if err := decodeIndices(r.codes, b); err != nil {
+		return r.fail(ref, err)
+	}
+	r.codesOf = ref
+	return nil
 }
 
 func (r *reader) close() {
@@ -80,21 +171,35 @@ func (r *reader) find(row uint64) error {
 
 // page decodes a data page of the row group.
 func (r *reader) page(ref *pageRef) error {
-	if d := &r.pages.dictionary; r.dec.dictionary == nil && d.header != nil {
+	if d := &r.pages.dictionary; r.dec.dictionary == nil && d.header != nil && isCoded(ref.header) {
 		if err := r.load(d); err != nil {
 			return err
 		}
 		if err := r.decodeDictionary(d.header); err != nil {
 			return r.fail(d, err)
 		}
+		r.stream = stream{off: d.off, packed: r.packed, plain: r.dict, codec: r.unpack.codec}
+		r.notePieces(d, len(r.dec.dictionary))
 	}
 	if err := r.load(ref); err != nil {
 		return err
 	}
-	if err := r.decodePage(ref.header); err != nil {
+	isPlain, err := r.decodePage(ref)
+	if err != nil {
 		return r.fail(ref, err)
 	}
+	if isPlain {
+		r.notePieces(ref, len(r.values))
+	}
 	return nil
+}
+
+// notePieces finds the pieces of the page of plain strings that was decoded last, for later reads of single values.
+func (r *reader) notePieces(ref *pageRef, strings int) {
+	if r.ahead != nil && r.data.col.kind == format.ByteArray && r.data.piecesOf(ref) == nil {
+		s := &r.stream
+		r.data.setPieces(ref, newPieces(s.codec, s.off, s.packed, s.plain, s.at, strings))
+	}
 }
 
 func (r *reader) fail(ref *pageRef, err error) error {
@@ -130,35 +235,23 @@ func (r *reader) decodeDictionary(h *format.PageHeader) error {
 	return err
 }
 
-// decodePage decodes the loaded page into one value a row.
-func (r *reader) decodePage(h *format.PageHeader) error {
-	levels, b, n, enc, err := r.sections(h)
+// decodePage decodes the loaded page into one value a row. isPlain reports whether the values lie one after the other
+// and none is null.
+func (r *reader) decodePage(ref *pageRef) (isPlain bool, err error) {
+	levels, b, n, enc, err := r.sections(ref)
 	if err != nil {
-		return err
+		return false, err
 	}
-	there := n
-	if r.data.col.depth > 0 {
-		r.levels = resize(r.levels, n)
-		lr := runs{b: levels, width: r.data.col.levelBits()}
-		if err := lr.fill(r.levels); err != nil {
-			return fmt.Errorf("definition levels: %w", err)
-		}
-		there = 0
-		for _, l := range r.levels {
-			if l > uint32(r.data.col.depth) {
-				return fmt.Errorf("definition level %d of %d", l, r.data.col.depth)
-			}
-			if l == uint32(r.data.col.depth) {
-				there++
-			}
-		}
+	there, err := r.present(levels, n)
+	if err != nil {
+		return false, err
 	}
 	if r.dense, err = r.dec.decodeValues(r.dense[:0], enc, b, there); err != nil {
-		return err
+		return false, err
 	}
 	if there == n {
 		r.values, r.dense = r.dense, r.values
-		return nil
+		return enc == format.Plain, nil
 	}
 	r.values = r.values[:0]
 	dense := r.dense
@@ -169,11 +262,33 @@ func (r *reader) decodePage(h *format.PageHeader) error {
 		}
 		r.values = append(r.values, v)
 	}
-	return nil
+	return false, nil
+}
+
+// present decodes the definition levels of n values, and returns the number of those that are not null.
+func (r *reader) present(levels []byte, n int) (there int, err error) {
+	if r.data.col.depth == 0 {
+		return n, nil
+	}
+	r.levels = resize(r.levels, n)
+	lr := runs{b: levels, width: r.data.col.levelBits()}
+	if err := lr.fill(r.levels); err != nil {
+		return 0, fmt.Errorf("definition levels: %w", err)
+	}
+	for _, l := range r.levels {
+		if l > uint32(r.data.col.depth) {
+			return 0, fmt.Errorf("definition level %d of %d", l, r.data.col.depth)
+		}
+		if l == uint32(r.data.col.depth) {
+			there++
+		}
+	}
+	return there, nil
 }
 
 // sections unpacks a data page and cuts it into definition levels and values.
-func (r *reader) sections(h *format.PageHeader) (levels, values []byte, n int, enc format.Encoding, err error) {
+func (r *reader) sections(ref *pageRef) (levels, values []byte, n int, enc format.Encoding, err error) {
+	h := ref.header
 	size := int(h.UncompressedPageSize)
 	r.plain = resize(r.plain, size)
 	if h.Type == format.DataPageV2 {
@@ -181,9 +296,11 @@ func (r *reader) sections(h *format.PageHeader) (levels, values []byte, n int, e
 		skip := int(d.RepetitionLevelsByteLength)
 		cut := skip + int(d.DefinitionLevelsByteLength)
 		levels, values = r.packed[skip:cut], r.packed[cut:]
+		r.stream = stream{off: ref.off + int64(cut), packed: values, plain: values, codec: format.Uncompressed}
 		if !d.IsCompressed.Valid || d.IsCompressed.V {
 			if len(values) > 0 || size > cut {
 				values, err = r.unpack.unpack(r.plain[:0], values, size-cut)
+				r.stream.plain, r.stream.codec = values, r.unpack.codec
 			}
 		}
 		return levels, values, int(d.NumValues), d.Encoding, err
@@ -192,6 +309,7 @@ func (r *reader) sections(h *format.PageHeader) (levels, values []byte, n int, e
 	if values, err = r.unpack.unpack(r.plain[:0], r.packed, size); err != nil {
 		return nil, nil, 0, 0, err
 	}
+	r.stream = stream{off: ref.off, packed: r.packed, plain: values, codec: r.unpack.codec}
 	if r.data.col.depth > 0 {
 		if d.DefinitionLevelEncoding != format.RLE {
 			return nil, nil, 0, 0, fmt.Errorf("definition levels in encoding %v", d.DefinitionLevelEncoding)
@@ -205,6 +323,7 @@ func (r *reader) sections(h *format.PageHeader) (levels, values []byte, n int, e
 			return nil, nil, 0, 0, errValues
 		}
 		levels, values = values[:cut], values[cut:]
+		r.stream.at = lengthBytes + int(cut)
 	}
 	return levels, values, int(d.NumValues), d.Encoding, nil
 }

@@ -100,16 +100,17 @@ func (s *shard) Scan(ctx context.Context, from uint64, fn func(sources.Record) e
 }
 
 // Read implements sources.Shard. Numbers ascend, so a call decodes each page once. It does not decode the last page of
-// an earlier call again.
+// an earlier call again. Of a page that was decoded before, it unpacks only the pieces with the rows if these are few.
 func (s *shard) Read(ctx context.Context, numbers []uint64, fn func(sources.Record) error) error {
 	r, ok := s.readers.Get().(*rowReader)
 	if !ok {
 		r = s.newRowReader()
 	}
-	for _, n := range numbers {
+	for i, n := range numbers {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
+		r.expect(numbers[i:])
 		if n >= s.rows {
 			return millrace.Errorf(millrace.ErrInvalid, "read record %d of %s: it has %d", n, s.f.Name(), s.rows)
 		}
@@ -135,6 +136,14 @@ func (s *shard) newRowReader() *rowReader {
 		r.others = append(r.others, newReader(o))
 	}
 	return r
+}
+
+// expect tells the columns which rows the caller reads next.
+func (r *rowReader) expect(rows []uint64) {
+	r.text.ahead = rows
+	for _, o := range r.others {
+		o.ahead = rows
+	}
 }
 
 func (r *rowReader) close() {

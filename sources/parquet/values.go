@@ -50,12 +50,8 @@ func (d *decoder) decodePlain(out [][]byte, b []byte, n int) ([][]byte, error) {
 }
 
 func (d *decoder) dictionaryValues(out [][]byte, b []byte, n int) ([][]byte, error) {
-	if len(b) == 0 || b[0] > 32 {
-		return nil, errValues
-	}
 	d.indices = resize(d.indices, n)
-	r := runs{b: b[1:], width: int(b[0])}
-	if err := r.fill(d.indices); err != nil {
+	if err := decodeIndices(d.indices, b); err != nil {
 		return nil, err
 	}
 	for _, i := range d.indices {
@@ -65,4 +61,13 @@ func (d *decoder) dictionaryValues(out [][]byte, b []byte, n int) ([][]byte, err
 		out = append(out, d.dictionary[i])
 	}
 	return out, nil
+}
+
+// decodeIndices fills out with places in a dictionary.
+func decodeIndices(out []uint32, b []byte) error {
+	if len(b) == 0 || b[0] > 32 {
+		return errValues
+	}
+	r := runs{b: b[1:], width: int(b[0])}
+	return r.fill(out)
 }

@@ -1,7 +1,10 @@
 package orchestrator
 
 import (
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	pbuf "google.golang.org/protobuf/proto"
 
@@ -89,7 +92,7 @@ func (o *Orchestrator) snapshot() error {
 // snapshot makes superfluous.
 func (o *Orchestrator) snapshotAt(index uint64) error {
 	s := o.m.s
-	if err := o.leaveIndexEntries(); err != nil {
+	if err := errors.Join(o.leaveIndexEntries(), o.leaveFiles()); err != nil {
 		return err
 	}
 	s.Settle()
@@ -102,6 +105,24 @@ func (o *Orchestrator) snapshotAt(index uint64) error {
 	}
 	o.since = 0
 	return retire(o.opt.Store, string(o.cfg.Stream), s, index)
+}
+
+// leaveFiles writes the tables of manifests with many shards into the ledger, once.
+func (o *Orchestrator) leaveFiles() error {
+	for _, name := range slices.Sorted(maps.Keys(o.m.s.Manifests)) {
+		entries, err := facts.FilesEntries(o.cfg.Stream, o.m.s.Manifests[name])
+		if err != nil {
+			return err
+		}
+		if entries == nil {
+			continue
+		}
+		if _, err := o.opt.Store.Commit(checkpoint.Commit{LedgerIndex: entries}); err != nil {
+			return fmt.Errorf("leave the files of source %s in the ledger: %w", name, err)
+		}
+		o.m.s.KeepFiles(name, len(entries))
+	}
+	return nil
 }
 
 // leaveIndexEntries writes the positions of the sources at the watermark, and the settled changes of the mixture, into

@@ -2,6 +2,7 @@ package orchestrator
 
 import (
 	"millrace"
+	"millrace/internal/wire"
 	"millrace/orchestrator/attempts"
 	"millrace/orchestrator/facts"
 	"millrace/orchestrator/mix"
@@ -217,7 +218,7 @@ func (m *Machine) welcome() {
 	}
 	w := &proto.Welcome{Masks: m.s.Masks}
 	for i := range m.cfg.Sources {
-		w.Manifests = append(w.Manifests, m.s.Manifests[m.cfg.Sources[i].Name])
+		w.Manifests = append(w.Manifests, wire.NamesOnly(m.s.Manifests[m.cfg.Sources[i].Name]))
 	}
 	m.sidecars.Welcome(w, m.roster.Directory())
 	m.sendPlans()

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"millrace"
+	"millrace/internal/wire"
 	"millrace/orchestrator/facts"
 	"millrace/orchestrator/offers"
 	"millrace/orchestrator/planner"
@@ -63,11 +64,7 @@ func (b *quarantine) check(made []facts.Fact) error {
 // budget is a part of those of all passes up to the ordinal's; else it is a part of the ordinals.
 func (b *quarantine) allowed(source int, ordinal uint64) uint64 {
 	src := &b.sources[source]
-	counted, n := true, uint64(0)
-	for _, sh := range b.s.Manifests[src.Name].GetShards() {
-		n += sh.Count
-		counted = counted && sh.Counted
-	}
+	n, counted := wire.CountRecords(b.s.Manifests[src.Name])
 	if !counted {
 		n = ordinal + 1
 	} else if n > 0 {

@@ -175,8 +175,10 @@ type Manifest struct {
 	Format        string                 `protobuf:"bytes,2,opt,name=format,proto3" json:"format,omitempty"`
 	Shuffle       string                 `protobuf:"bytes,3,opt,name=shuffle,proto3" json:"shuffle,omitempty"` // the order that the files allow
 	Why           string                 `protobuf:"bytes,4,opt,name=why,proto3" json:"why,omitempty"`         // the reason if this is not the configured order
-	Shards        []*Shard               `protobuf:"bytes,5,rep,name=shards,proto3" json:"shards,omitempty"`
+	Shards        []*Shard               `protobuf:"bytes,5,rep,name=shards,proto3" json:"shards,omitempty"`   // of runs that began before there were tables
 	Fingerprint   []byte                 `protobuf:"bytes,6,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`
+	Table         *ShardTable            `protobuf:"bytes,7,opt,name=table,proto3" json:"table,omitempty"`
+	Parts         uint32                 `protobuf:"varint,8,opt,name=parts,proto3" json:"parts,omitempty"` // in a snapshot: index entries that have the table; 0: it is here
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -253,6 +255,98 @@ func (x *Manifest) GetFingerprint() []byte {
 	return nil
 }
 
+func (x *Manifest) GetTable() *ShardTable {
+	if x != nil {
+		return x.Table
+	}
+	return nil
+}
+
+func (x *Manifest) GetParts() uint32 {
+	if x != nil {
+		return x.Parts
+	}
+	return 0
+}
+
+// ShardTable has the shards of a source in the order of their names, in some 40 bytes a shard. A list of texts has for
+// each text: uvarint bytes that it shares with the text before, uvarint bytes of the rest, the rest.
+type ShardTable struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Names         []byte                 `protobuf:"bytes,1,opt,name=names,proto3" json:"names,omitempty"`           // list of paths below the source's root
+	Paths         []byte                 `protobuf:"bytes,2,opt,name=paths,proto3" json:"paths,omitempty"`           // list of paths on this host; empty: left out
+	Sizes         []uint64               `protobuf:"varint,3,rep,packed,name=sizes,proto3" json:"sizes,omitempty"`   // bytes
+	Digests       []byte                 `protobuf:"bytes,4,opt,name=digests,proto3" json:"digests,omitempty"`       // 16 bytes each
+	Counts        []uint64               `protobuf:"varint,5,rep,packed,name=counts,proto3" json:"counts,omitempty"` // records + 1; 0: not counted
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ShardTable) Reset() {
+	*x = ShardTable{}
+	mi := &file_records_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ShardTable) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ShardTable) ProtoMessage() {}
+
+func (x *ShardTable) ProtoReflect() protoreflect.Message {
+	mi := &file_records_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ShardTable.ProtoReflect.Descriptor instead.
+func (*ShardTable) Descriptor() ([]byte, []int) {
+	return file_records_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *ShardTable) GetNames() []byte {
+	if x != nil {
+		return x.Names
+	}
+	return nil
+}
+
+func (x *ShardTable) GetPaths() []byte {
+	if x != nil {
+		return x.Paths
+	}
+	return nil
+}
+
+func (x *ShardTable) GetSizes() []uint64 {
+	if x != nil {
+		return x.Sizes
+	}
+	return nil
+}
+
+func (x *ShardTable) GetDigests() []byte {
+	if x != nil {
+		return x.Digests
+	}
+	return nil
+}
+
+func (x *ShardTable) GetCounts() []uint64 {
+	if x != nil {
+		return x.Counts
+	}
+	return nil
+}
+
 type SeekPoint struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Ordinal       uint64                 `protobuf:"varint,1,opt,name=ordinal,proto3" json:"ordinal,omitempty"`
@@ -267,7 +361,7 @@ type SeekPoint struct {
 
 func (x *SeekPoint) Reset() {
 	*x = SeekPoint{}
-	mi := &file_records_proto_msgTypes[3]
+	mi := &file_records_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -279,7 +373,7 @@ func (x *SeekPoint) String() string {
 func (*SeekPoint) ProtoMessage() {}
 
 func (x *SeekPoint) ProtoReflect() protoreflect.Message {
-	mi := &file_records_proto_msgTypes[3]
+	mi := &file_records_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -292,7 +386,7 @@ func (x *SeekPoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SeekPoint.ProtoReflect.Descriptor instead.
 func (*SeekPoint) Descriptor() ([]byte, []int) {
-	return file_records_proto_rawDescGZIP(), []int{3}
+	return file_records_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *SeekPoint) GetOrdinal() uint64 {
@@ -350,7 +444,7 @@ type Quarantine struct {
 
 func (x *Quarantine) Reset() {
 	*x = Quarantine{}
-	mi := &file_records_proto_msgTypes[4]
+	mi := &file_records_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -362,7 +456,7 @@ func (x *Quarantine) String() string {
 func (*Quarantine) ProtoMessage() {}
 
 func (x *Quarantine) ProtoReflect() protoreflect.Message {
-	mi := &file_records_proto_msgTypes[4]
+	mi := &file_records_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -375,7 +469,7 @@ func (x *Quarantine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quarantine.ProtoReflect.Descriptor instead.
 func (*Quarantine) Descriptor() ([]byte, []int) {
-	return file_records_proto_rawDescGZIP(), []int{4}
+	return file_records_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Quarantine) GetSource() string {
@@ -439,7 +533,7 @@ type Assignments struct {
 
 func (x *Assignments) Reset() {
 	*x = Assignments{}
-	mi := &file_records_proto_msgTypes[5]
+	mi := &file_records_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -451,7 +545,7 @@ func (x *Assignments) String() string {
 func (*Assignments) ProtoMessage() {}
 
 func (x *Assignments) ProtoReflect() protoreflect.Message {
-	mi := &file_records_proto_msgTypes[5]
+	mi := &file_records_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -464,7 +558,7 @@ func (x *Assignments) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Assignments.ProtoReflect.Descriptor instead.
 func (*Assignments) Descriptor() ([]byte, []int) {
-	return file_records_proto_rawDescGZIP(), []int{5}
+	return file_records_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Assignments) GetSource() []uint32 {
@@ -600,7 +694,7 @@ type Plan struct {
 
 func (x *Plan) Reset() {
 	*x = Plan{}
-	mi := &file_records_proto_msgTypes[6]
+	mi := &file_records_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -612,7 +706,7 @@ func (x *Plan) String() string {
 func (*Plan) ProtoMessage() {}
 
 func (x *Plan) ProtoReflect() protoreflect.Message {
-	mi := &file_records_proto_msgTypes[6]
+	mi := &file_records_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -625,7 +719,7 @@ func (x *Plan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Plan.ProtoReflect.Descriptor instead.
 func (*Plan) Descriptor() ([]byte, []int) {
-	return file_records_proto_rawDescGZIP(), []int{6}
+	return file_records_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Plan) GetFence() *Fence {
@@ -741,7 +835,7 @@ type Placing struct {
 
 func (x *Placing) Reset() {
 	*x = Placing{}
-	mi := &file_records_proto_msgTypes[7]
+	mi := &file_records_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -753,7 +847,7 @@ func (x *Placing) String() string {
 func (*Placing) ProtoMessage() {}
 
 func (x *Placing) ProtoReflect() protoreflect.Message {
-	mi := &file_records_proto_msgTypes[7]
+	mi := &file_records_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -766,7 +860,7 @@ func (x *Placing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Placing.ProtoReflect.Descriptor instead.
 func (*Placing) Descriptor() ([]byte, []int) {
-	return file_records_proto_rawDescGZIP(), []int{7}
+	return file_records_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Placing) GetRanks() uint32 {
@@ -884,7 +978,7 @@ type Record struct {
 
 func (x *Record) Reset() {
 	*x = Record{}
-	mi := &file_records_proto_msgTypes[8]
+	mi := &file_records_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -896,7 +990,7 @@ func (x *Record) String() string {
 func (*Record) ProtoMessage() {}
 
 func (x *Record) ProtoReflect() protoreflect.Message {
-	mi := &file_records_proto_msgTypes[8]
+	mi := &file_records_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -909,7 +1003,7 @@ func (x *Record) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Record.ProtoReflect.Descriptor instead.
 func (*Record) Descriptor() ([]byte, []int) {
-	return file_records_proto_rawDescGZIP(), []int{8}
+	return file_records_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Record) GetFact() isRecord_Fact {
@@ -1126,7 +1220,7 @@ type Mixed struct {
 
 func (x *Mixed) Reset() {
 	*x = Mixed{}
-	mi := &file_records_proto_msgTypes[9]
+	mi := &file_records_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1138,7 +1232,7 @@ func (x *Mixed) String() string {
 func (*Mixed) ProtoMessage() {}
 
 func (x *Mixed) ProtoReflect() protoreflect.Message {
-	mi := &file_records_proto_msgTypes[9]
+	mi := &file_records_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1151,7 +1245,7 @@ func (x *Mixed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mixed.ProtoReflect.Descriptor instead.
 func (*Mixed) Descriptor() ([]byte, []int) {
-	return file_records_proto_rawDescGZIP(), []int{9}
+	return file_records_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Mixed) GetAttempt() uint32 {
@@ -1262,7 +1356,7 @@ type Reweighed struct {
 
 func (x *Reweighed) Reset() {
 	*x = Reweighed{}
-	mi := &file_records_proto_msgTypes[10]
+	mi := &file_records_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1274,7 +1368,7 @@ func (x *Reweighed) String() string {
 func (*Reweighed) ProtoMessage() {}
 
 func (x *Reweighed) ProtoReflect() protoreflect.Message {
-	mi := &file_records_proto_msgTypes[10]
+	mi := &file_records_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1287,7 +1381,7 @@ func (x *Reweighed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reweighed.ProtoReflect.Descriptor instead.
 func (*Reweighed) Descriptor() ([]byte, []int) {
-	return file_records_proto_rawDescGZIP(), []int{10}
+	return file_records_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Reweighed) GetMilestones() []*Milestone {
@@ -1312,7 +1406,7 @@ type Milestone struct {
 
 func (x *Milestone) Reset() {
 	*x = Milestone{}
-	mi := &file_records_proto_msgTypes[11]
+	mi := &file_records_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1324,7 +1418,7 @@ func (x *Milestone) String() string {
 func (*Milestone) ProtoMessage() {}
 
 func (x *Milestone) ProtoReflect() protoreflect.Message {
-	mi := &file_records_proto_msgTypes[11]
+	mi := &file_records_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1337,7 +1431,7 @@ func (x *Milestone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Milestone.ProtoReflect.Descriptor instead.
 func (*Milestone) Descriptor() ([]byte, []int) {
-	return file_records_proto_rawDescGZIP(), []int{11}
+	return file_records_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Milestone) GetFrom() uint64 {
@@ -1385,7 +1479,7 @@ type Skipped struct {
 
 func (x *Skipped) Reset() {
 	*x = Skipped{}
-	mi := &file_records_proto_msgTypes[12]
+	mi := &file_records_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1397,7 +1491,7 @@ func (x *Skipped) String() string {
 func (*Skipped) ProtoMessage() {}
 
 func (x *Skipped) ProtoReflect() protoreflect.Message {
-	mi := &file_records_proto_msgTypes[12]
+	mi := &file_records_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1410,7 +1504,7 @@ func (x *Skipped) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Skipped.ProtoReflect.Descriptor instead.
 func (*Skipped) Descriptor() ([]byte, []int) {
-	return file_records_proto_rawDescGZIP(), []int{12}
+	return file_records_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Skipped) GetTo() uint64 {
@@ -1431,7 +1525,7 @@ type Costed struct {
 
 func (x *Costed) Reset() {
 	*x = Costed{}
-	mi := &file_records_proto_msgTypes[13]
+	mi := &file_records_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1443,7 +1537,7 @@ func (x *Costed) String() string {
 func (*Costed) ProtoMessage() {}
 
 func (x *Costed) ProtoReflect() protoreflect.Message {
-	mi := &file_records_proto_msgTypes[13]
+	mi := &file_records_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1456,7 +1550,7 @@ func (x *Costed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Costed.ProtoReflect.Descriptor instead.
 func (*Costed) Descriptor() ([]byte, []int) {
-	return file_records_proto_rawDescGZIP(), []int{13}
+	return file_records_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Costed) GetLinear() uint64 {
@@ -1484,7 +1578,7 @@ type Created struct {
 
 func (x *Created) Reset() {
 	*x = Created{}
-	mi := &file_records_proto_msgTypes[14]
+	mi := &file_records_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1496,7 +1590,7 @@ func (x *Created) String() string {
 func (*Created) ProtoMessage() {}
 
 func (x *Created) ProtoReflect() protoreflect.Message {
-	mi := &file_records_proto_msgTypes[14]
+	mi := &file_records_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1509,7 +1603,7 @@ func (x *Created) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Created.ProtoReflect.Descriptor instead.
 func (*Created) Descriptor() ([]byte, []int) {
-	return file_records_proto_rawDescGZIP(), []int{14}
+	return file_records_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Created) GetIdentity() []byte {
@@ -1549,7 +1643,7 @@ type Sealed struct {
 
 func (x *Sealed) Reset() {
 	*x = Sealed{}
-	mi := &file_records_proto_msgTypes[15]
+	mi := &file_records_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1561,7 +1655,7 @@ func (x *Sealed) String() string {
 func (*Sealed) ProtoMessage() {}
 
 func (x *Sealed) ProtoReflect() protoreflect.Message {
-	mi := &file_records_proto_msgTypes[15]
+	mi := &file_records_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1574,7 +1668,7 @@ func (x *Sealed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sealed.ProtoReflect.Descriptor instead.
 func (*Sealed) Descriptor() ([]byte, []int) {
-	return file_records_proto_rawDescGZIP(), []int{15}
+	return file_records_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Sealed) GetAttempt() uint32 {
@@ -1624,7 +1718,7 @@ type OrdinalRange struct {
 
 func (x *OrdinalRange) Reset() {
 	*x = OrdinalRange{}
-	mi := &file_records_proto_msgTypes[16]
+	mi := &file_records_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1636,7 +1730,7 @@ func (x *OrdinalRange) String() string {
 func (*OrdinalRange) ProtoMessage() {}
 
 func (x *OrdinalRange) ProtoReflect() protoreflect.Message {
-	mi := &file_records_proto_msgTypes[16]
+	mi := &file_records_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1649,7 +1743,7 @@ func (x *OrdinalRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrdinalRange.ProtoReflect.Descriptor instead.
 func (*OrdinalRange) Descriptor() ([]byte, []int) {
-	return file_records_proto_rawDescGZIP(), []int{16}
+	return file_records_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *OrdinalRange) GetSource() uint32 {
@@ -1691,7 +1785,7 @@ type Mask struct {
 
 func (x *Mask) Reset() {
 	*x = Mask{}
-	mi := &file_records_proto_msgTypes[17]
+	mi := &file_records_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1703,7 +1797,7 @@ func (x *Mask) String() string {
 func (*Mask) ProtoMessage() {}
 
 func (x *Mask) ProtoReflect() protoreflect.Message {
-	mi := &file_records_proto_msgTypes[17]
+	mi := &file_records_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1716,7 +1810,7 @@ func (x *Mask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mask.ProtoReflect.Descriptor instead.
 func (*Mask) Descriptor() ([]byte, []int) {
-	return file_records_proto_rawDescGZIP(), []int{17}
+	return file_records_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Mask) GetSource() string {
@@ -1784,7 +1878,7 @@ type Masked struct {
 
 func (x *Masked) Reset() {
 	*x = Masked{}
-	mi := &file_records_proto_msgTypes[18]
+	mi := &file_records_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1796,7 +1890,7 @@ func (x *Masked) String() string {
 func (*Masked) ProtoMessage() {}
 
 func (x *Masked) ProtoReflect() protoreflect.Message {
-	mi := &file_records_proto_msgTypes[18]
+	mi := &file_records_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1809,7 +1903,7 @@ func (x *Masked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Masked.ProtoReflect.Descriptor instead.
 func (*Masked) Descriptor() ([]byte, []int) {
-	return file_records_proto_rawDescGZIP(), []int{18}
+	return file_records_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Masked) GetMasks() []*Mask {
@@ -1828,7 +1922,7 @@ type TermTaken struct {
 
 func (x *TermTaken) Reset() {
 	*x = TermTaken{}
-	mi := &file_records_proto_msgTypes[19]
+	mi := &file_records_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1840,7 +1934,7 @@ func (x *TermTaken) String() string {
 func (*TermTaken) ProtoMessage() {}
 
 func (x *TermTaken) ProtoReflect() protoreflect.Message {
-	mi := &file_records_proto_msgTypes[19]
+	mi := &file_records_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1853,7 +1947,7 @@ func (x *TermTaken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TermTaken.ProtoReflect.Descriptor instead.
 func (*TermTaken) Descriptor() ([]byte, []int) {
-	return file_records_proto_rawDescGZIP(), []int{19}
+	return file_records_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *TermTaken) GetTerm() uint64 {
@@ -1872,7 +1966,7 @@ type Pinned struct {
 
 func (x *Pinned) Reset() {
 	*x = Pinned{}
-	mi := &file_records_proto_msgTypes[20]
+	mi := &file_records_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1884,7 +1978,7 @@ func (x *Pinned) String() string {
 func (*Pinned) ProtoMessage() {}
 
 func (x *Pinned) ProtoReflect() protoreflect.Message {
-	mi := &file_records_proto_msgTypes[20]
+	mi := &file_records_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1897,7 +1991,7 @@ func (x *Pinned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pinned.ProtoReflect.Descriptor instead.
 func (*Pinned) Descriptor() ([]byte, []int) {
-	return file_records_proto_rawDescGZIP(), []int{20}
+	return file_records_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Pinned) GetManifest() *Manifest {
@@ -1923,7 +2017,7 @@ type Opened struct {
 
 func (x *Opened) Reset() {
 	*x = Opened{}
-	mi := &file_records_proto_msgTypes[21]
+	mi := &file_records_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1935,7 +2029,7 @@ func (x *Opened) String() string {
 func (*Opened) ProtoMessage() {}
 
 func (x *Opened) ProtoReflect() protoreflect.Message {
-	mi := &file_records_proto_msgTypes[21]
+	mi := &file_records_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1948,7 +2042,7 @@ func (x *Opened) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Opened.ProtoReflect.Descriptor instead.
 func (*Opened) Descriptor() ([]byte, []int) {
-	return file_records_proto_rawDescGZIP(), []int{21}
+	return file_records_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Opened) GetAttempt() uint32 {
@@ -2006,7 +2100,7 @@ type Acknowledged struct {
 
 func (x *Acknowledged) Reset() {
 	*x = Acknowledged{}
-	mi := &file_records_proto_msgTypes[22]
+	mi := &file_records_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2018,7 +2112,7 @@ func (x *Acknowledged) String() string {
 func (*Acknowledged) ProtoMessage() {}
 
 func (x *Acknowledged) ProtoReflect() protoreflect.Message {
-	mi := &file_records_proto_msgTypes[22]
+	mi := &file_records_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2031,7 +2125,7 @@ func (x *Acknowledged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Acknowledged.ProtoReflect.Descriptor instead.
 func (*Acknowledged) Descriptor() ([]byte, []int) {
-	return file_records_proto_rawDescGZIP(), []int{22}
+	return file_records_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Acknowledged) GetAttempt() uint32 {
@@ -2066,7 +2160,7 @@ type Quarantined struct {
 
 func (x *Quarantined) Reset() {
 	*x = Quarantined{}
-	mi := &file_records_proto_msgTypes[23]
+	mi := &file_records_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2078,7 +2172,7 @@ func (x *Quarantined) String() string {
 func (*Quarantined) ProtoMessage() {}
 
 func (x *Quarantined) ProtoReflect() protoreflect.Message {
-	mi := &file_records_proto_msgTypes[23]
+	mi := &file_records_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2091,7 +2185,7 @@ func (x *Quarantined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quarantined.ProtoReflect.Descriptor instead.
 func (*Quarantined) Descriptor() ([]byte, []int) {
-	return file_records_proto_rawDescGZIP(), []int{23}
+	return file_records_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Quarantined) GetAttempt() uint32 {
@@ -2127,7 +2221,7 @@ type Ended struct {
 
 func (x *Ended) Reset() {
 	*x = Ended{}
-	mi := &file_records_proto_msgTypes[24]
+	mi := &file_records_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2139,7 +2233,7 @@ func (x *Ended) String() string {
 func (*Ended) ProtoMessage() {}
 
 func (x *Ended) ProtoReflect() protoreflect.Message {
-	mi := &file_records_proto_msgTypes[24]
+	mi := &file_records_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2152,7 +2246,7 @@ func (x *Ended) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ended.ProtoReflect.Descriptor instead.
 func (*Ended) Descriptor() ([]byte, []int) {
-	return file_records_proto_rawDescGZIP(), []int{24}
+	return file_records_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Ended) GetAttempt() uint32 {
@@ -2185,7 +2279,7 @@ type Saved struct {
 
 func (x *Saved) Reset() {
 	*x = Saved{}
-	mi := &file_records_proto_msgTypes[25]
+	mi := &file_records_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2197,7 +2291,7 @@ func (x *Saved) String() string {
 func (*Saved) ProtoMessage() {}
 
 func (x *Saved) ProtoReflect() protoreflect.Message {
-	mi := &file_records_proto_msgTypes[25]
+	mi := &file_records_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2210,7 +2304,7 @@ func (x *Saved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Saved.ProtoReflect.Descriptor instead.
 func (*Saved) Descriptor() ([]byte, []int) {
-	return file_records_proto_rawDescGZIP(), []int{25}
+	return file_records_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Saved) GetStep() uint64 {
@@ -2238,7 +2332,7 @@ type Assigned struct {
 
 func (x *Assigned) Reset() {
 	*x = Assigned{}
-	mi := &file_records_proto_msgTypes[26]
+	mi := &file_records_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2250,7 +2344,7 @@ func (x *Assigned) String() string {
 func (*Assigned) ProtoMessage() {}
 
 func (x *Assigned) ProtoReflect() protoreflect.Message {
-	mi := &file_records_proto_msgTypes[26]
+	mi := &file_records_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2263,7 +2357,7 @@ func (x *Assigned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Assigned.ProtoReflect.Descriptor instead.
 func (*Assigned) Descriptor() ([]byte, []int) {
-	return file_records_proto_rawDescGZIP(), []int{26}
+	return file_records_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Assigned) GetTerm() uint64 {
@@ -2354,7 +2448,7 @@ type Snapshot struct {
 
 func (x *Snapshot) Reset() {
 	*x = Snapshot{}
-	mi := &file_records_proto_msgTypes[27]
+	mi := &file_records_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2366,7 +2460,7 @@ func (x *Snapshot) String() string {
 func (*Snapshot) ProtoMessage() {}
 
 func (x *Snapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_records_proto_msgTypes[27]
+	mi := &file_records_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2379,7 +2473,7 @@ func (x *Snapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Snapshot.ProtoReflect.Descriptor instead.
 func (*Snapshot) Descriptor() ([]byte, []int) {
-	return file_records_proto_rawDescGZIP(), []int{27}
+	return file_records_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Snapshot) GetIdentity() []byte {
@@ -2553,7 +2647,7 @@ type Settled struct {
 
 func (x *Settled) Reset() {
 	*x = Settled{}
-	mi := &file_records_proto_msgTypes[28]
+	mi := &file_records_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2565,7 +2659,7 @@ func (x *Settled) String() string {
 func (*Settled) ProtoMessage() {}
 
 func (x *Settled) ProtoReflect() protoreflect.Message {
-	mi := &file_records_proto_msgTypes[28]
+	mi := &file_records_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2578,7 +2672,7 @@ func (x *Settled) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Settled.ProtoReflect.Descriptor instead.
 func (*Settled) Descriptor() ([]byte, []int) {
-	return file_records_proto_rawDescGZIP(), []int{28}
+	return file_records_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Settled) GetChanges() []*Mixed {
@@ -2601,7 +2695,7 @@ type Cut struct {
 
 func (x *Cut) Reset() {
 	*x = Cut{}
-	mi := &file_records_proto_msgTypes[29]
+	mi := &file_records_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2613,7 +2707,7 @@ func (x *Cut) String() string {
 func (*Cut) ProtoMessage() {}
 
 func (x *Cut) ProtoReflect() protoreflect.Message {
-	mi := &file_records_proto_msgTypes[29]
+	mi := &file_records_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2626,7 +2720,7 @@ func (x *Cut) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cut.ProtoReflect.Descriptor instead.
 func (*Cut) Descriptor() ([]byte, []int) {
-	return file_records_proto_rawDescGZIP(), []int{29}
+	return file_records_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Cut) GetAttempt() uint32 {
@@ -2665,14 +2759,23 @@ const file_records_proto_rawDesc = "" +
 	"\x04size\x18\x03 \x01(\x03R\x04size\x12\x16\n" +
 	"\x06digest\x18\x04 \x01(\fR\x06digest\x12\x14\n" +
 	"\x05count\x18\x05 \x01(\x04R\x05count\x12\x18\n" +
-	"\acounted\x18\x06 \x01(\bR\acounted\"\xb4\x01\n" +
+	"\acounted\x18\x06 \x01(\bR\acounted\"\xf9\x01\n" +
 	"\bManifest\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x16\n" +
 	"\x06format\x18\x02 \x01(\tR\x06format\x12\x18\n" +
 	"\ashuffle\x18\x03 \x01(\tR\ashuffle\x12\x10\n" +
 	"\x03why\x18\x04 \x01(\tR\x03why\x12*\n" +
 	"\x06shards\x18\x05 \x03(\v2\x12.millrace.v1.ShardR\x06shards\x12 \n" +
-	"\vfingerprint\x18\x06 \x01(\fR\vfingerprint\"\xa0\x01\n" +
+	"\vfingerprint\x18\x06 \x01(\fR\vfingerprint\x12-\n" +
+	"\x05table\x18\a \x01(\v2\x17.millrace.v1.ShardTableR\x05table\x12\x14\n" +
+	"\x05parts\x18\b \x01(\rR\x05parts\"\x80\x01\n" +
+	"\n" +
+	"ShardTable\x12\x14\n" +
+	"\x05names\x18\x01 \x01(\fR\x05names\x12\x14\n" +
+	"\x05paths\x18\x02 \x01(\fR\x05paths\x12\x14\n" +
+	"\x05sizes\x18\x03 \x03(\x04R\x05sizes\x12\x18\n" +
+	"\adigests\x18\x04 \x01(\fR\adigests\x12\x16\n" +
+	"\x06counts\x18\x05 \x03(\x04R\x06counts\"\xa0\x01\n" +
 	"\tSeekPoint\x12\x18\n" +
 	"\aordinal\x18\x01 \x01(\x04R\aordinal\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\rR\x05epoch\x12\x1f\n" +
@@ -2893,85 +2996,87 @@ func file_records_proto_rawDescGZIP() []byte {
 	return file_records_proto_rawDescData
 }
 
-var file_records_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
+var file_records_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
 var file_records_proto_goTypes = []any{
 	(*Fence)(nil),        // 0: millrace.v1.Fence
 	(*Shard)(nil),        // 1: millrace.v1.Shard
 	(*Manifest)(nil),     // 2: millrace.v1.Manifest
-	(*SeekPoint)(nil),    // 3: millrace.v1.SeekPoint
-	(*Quarantine)(nil),   // 4: millrace.v1.Quarantine
-	(*Assignments)(nil),  // 5: millrace.v1.Assignments
-	(*Plan)(nil),         // 6: millrace.v1.Plan
-	(*Placing)(nil),      // 7: millrace.v1.Placing
-	(*Record)(nil),       // 8: millrace.v1.Record
-	(*Mixed)(nil),        // 9: millrace.v1.Mixed
-	(*Reweighed)(nil),    // 10: millrace.v1.Reweighed
-	(*Milestone)(nil),    // 11: millrace.v1.Milestone
-	(*Skipped)(nil),      // 12: millrace.v1.Skipped
-	(*Costed)(nil),       // 13: millrace.v1.Costed
-	(*Created)(nil),      // 14: millrace.v1.Created
-	(*Sealed)(nil),       // 15: millrace.v1.Sealed
-	(*OrdinalRange)(nil), // 16: millrace.v1.OrdinalRange
-	(*Mask)(nil),         // 17: millrace.v1.Mask
-	(*Masked)(nil),       // 18: millrace.v1.Masked
-	(*TermTaken)(nil),    // 19: millrace.v1.TermTaken
-	(*Pinned)(nil),       // 20: millrace.v1.Pinned
-	(*Opened)(nil),       // 21: millrace.v1.Opened
-	(*Acknowledged)(nil), // 22: millrace.v1.Acknowledged
-	(*Quarantined)(nil),  // 23: millrace.v1.Quarantined
-	(*Ended)(nil),        // 24: millrace.v1.Ended
-	(*Saved)(nil),        // 25: millrace.v1.Saved
-	(*Assigned)(nil),     // 26: millrace.v1.Assigned
-	(*Snapshot)(nil),     // 27: millrace.v1.Snapshot
-	(*Settled)(nil),      // 28: millrace.v1.Settled
-	(*Cut)(nil),          // 29: millrace.v1.Cut
-	nil,                  // 30: millrace.v1.Snapshot.QuarantinedEntry
-	nil,                  // 31: millrace.v1.Snapshot.ConsumedEntry
-	nil,                  // 32: millrace.v1.Snapshot.QuarantinedBelowEntry
+	(*ShardTable)(nil),   // 3: millrace.v1.ShardTable
+	(*SeekPoint)(nil),    // 4: millrace.v1.SeekPoint
+	(*Quarantine)(nil),   // 5: millrace.v1.Quarantine
+	(*Assignments)(nil),  // 6: millrace.v1.Assignments
+	(*Plan)(nil),         // 7: millrace.v1.Plan
+	(*Placing)(nil),      // 8: millrace.v1.Placing
+	(*Record)(nil),       // 9: millrace.v1.Record
+	(*Mixed)(nil),        // 10: millrace.v1.Mixed
+	(*Reweighed)(nil),    // 11: millrace.v1.Reweighed
+	(*Milestone)(nil),    // 12: millrace.v1.Milestone
+	(*Skipped)(nil),      // 13: millrace.v1.Skipped
+	(*Costed)(nil),       // 14: millrace.v1.Costed
+	(*Created)(nil),      // 15: millrace.v1.Created
+	(*Sealed)(nil),       // 16: millrace.v1.Sealed
+	(*OrdinalRange)(nil), // 17: millrace.v1.OrdinalRange
+	(*Mask)(nil),         // 18: millrace.v1.Mask
+	(*Masked)(nil),       // 19: millrace.v1.Masked
+	(*TermTaken)(nil),    // 20: millrace.v1.TermTaken
+	(*Pinned)(nil),       // 21: millrace.v1.Pinned
+	(*Opened)(nil),       // 22: millrace.v1.Opened
+	(*Acknowledged)(nil), // 23: millrace.v1.Acknowledged
+	(*Quarantined)(nil),  // 24: millrace.v1.Quarantined
+	(*Ended)(nil),        // 25: millrace.v1.Ended
+	(*Saved)(nil),        // 26: millrace.v1.Saved
+	(*Assigned)(nil),     // 27: millrace.v1.Assigned
+	(*Snapshot)(nil),     // 28: millrace.v1.Snapshot
+	(*Settled)(nil),      // 29: millrace.v1.Settled
+	(*Cut)(nil),          // 30: millrace.v1.Cut
+	nil,                  // 31: millrace.v1.Snapshot.QuarantinedEntry
+	nil,                  // 32: millrace.v1.Snapshot.ConsumedEntry
+	nil,                  // 33: millrace.v1.Snapshot.QuarantinedBelowEntry
 }
 var file_records_proto_depIdxs = []int32{
 	1,  // 0: millrace.v1.Manifest.shards:type_name -> millrace.v1.Shard
-	0,  // 1: millrace.v1.Plan.fence:type_name -> millrace.v1.Fence
-	5,  // 2: millrace.v1.Plan.assignments:type_name -> millrace.v1.Assignments
-	14, // 3: millrace.v1.Record.created:type_name -> millrace.v1.Created
-	19, // 4: millrace.v1.Record.term:type_name -> millrace.v1.TermTaken
-	20, // 5: millrace.v1.Record.pinned:type_name -> millrace.v1.Pinned
-	21, // 6: millrace.v1.Record.opened:type_name -> millrace.v1.Opened
-	15, // 7: millrace.v1.Record.sealed:type_name -> millrace.v1.Sealed
-	22, // 8: millrace.v1.Record.acknowledged:type_name -> millrace.v1.Acknowledged
-	23, // 9: millrace.v1.Record.quarantined:type_name -> millrace.v1.Quarantined
-	24, // 10: millrace.v1.Record.ended:type_name -> millrace.v1.Ended
-	25, // 11: millrace.v1.Record.saved:type_name -> millrace.v1.Saved
-	26, // 12: millrace.v1.Record.assigned:type_name -> millrace.v1.Assigned
-	18, // 13: millrace.v1.Record.masked:type_name -> millrace.v1.Masked
-	9,  // 14: millrace.v1.Record.mixed:type_name -> millrace.v1.Mixed
-	10, // 15: millrace.v1.Mixed.schedule:type_name -> millrace.v1.Reweighed
-	12, // 16: millrace.v1.Mixed.skip:type_name -> millrace.v1.Skipped
-	13, // 17: millrace.v1.Mixed.costs:type_name -> millrace.v1.Costed
-	11, // 18: millrace.v1.Reweighed.milestones:type_name -> millrace.v1.Milestone
-	4,  // 19: millrace.v1.Mask.sample:type_name -> millrace.v1.Quarantine
-	17, // 20: millrace.v1.Masked.masks:type_name -> millrace.v1.Mask
-	2,  // 21: millrace.v1.Pinned.manifest:type_name -> millrace.v1.Manifest
-	7,  // 22: millrace.v1.Opened.placing:type_name -> millrace.v1.Placing
-	4,  // 23: millrace.v1.Quarantined.samples:type_name -> millrace.v1.Quarantine
-	2,  // 24: millrace.v1.Snapshot.manifests:type_name -> millrace.v1.Manifest
-	21, // 25: millrace.v1.Snapshot.attempt:type_name -> millrace.v1.Opened
-	6,  // 26: millrace.v1.Snapshot.sealed:type_name -> millrace.v1.Plan
-	24, // 27: millrace.v1.Snapshot.ended:type_name -> millrace.v1.Ended
-	4,  // 28: millrace.v1.Snapshot.recent:type_name -> millrace.v1.Quarantine
-	30, // 29: millrace.v1.Snapshot.quarantined:type_name -> millrace.v1.Snapshot.QuarantinedEntry
-	17, // 30: millrace.v1.Snapshot.masks:type_name -> millrace.v1.Mask
-	26, // 31: millrace.v1.Snapshot.holders:type_name -> millrace.v1.Assigned
-	31, // 32: millrace.v1.Snapshot.consumed:type_name -> millrace.v1.Snapshot.ConsumedEntry
-	32, // 33: millrace.v1.Snapshot.quarantined_below:type_name -> millrace.v1.Snapshot.QuarantinedBelowEntry
-	9,  // 34: millrace.v1.Snapshot.mixed:type_name -> millrace.v1.Mixed
-	29, // 35: millrace.v1.Snapshot.cuts:type_name -> millrace.v1.Cut
-	9,  // 36: millrace.v1.Settled.changes:type_name -> millrace.v1.Mixed
-	37, // [37:37] is the sub-list for method output_type
-	37, // [37:37] is the sub-list for method input_type
-	37, // [37:37] is the sub-list for extension type_name
-	37, // [37:37] is the sub-list for extension extendee
-	0,  // [0:37] is the sub-list for field type_name
+	3,  // 1: millrace.v1.Manifest.table:type_name -> millrace.v1.ShardTable
+	0,  // 2: millrace.v1.Plan.fence:type_name -> millrace.v1.Fence
+	6,  // 3: millrace.v1.Plan.assignments:type_name -> millrace.v1.Assignments
+	15, // 4: millrace.v1.Record.created:type_name -> millrace.v1.Created
+	20, // 5: millrace.v1.Record.term:type_name -> millrace.v1.TermTaken
+	21, // 6: millrace.v1.Record.pinned:type_name -> millrace.v1.Pinned
+	22, // 7: millrace.v1.Record.opened:type_name -> millrace.v1.Opened
+	16, // 8: millrace.v1.Record.sealed:type_name -> millrace.v1.Sealed
+	23, // 9: millrace.v1.Record.acknowledged:type_name -> millrace.v1.Acknowledged
+	24, // 10: millrace.v1.Record.quarantined:type_name -> millrace.v1.Quarantined
+	25, // 11: millrace.v1.Record.ended:type_name -> millrace.v1.Ended
+	26, // 12: millrace.v1.Record.saved:type_name -> millrace.v1.Saved
+	27, // 13: millrace.v1.Record.assigned:type_name -> millrace.v1.Assigned
+	19, // 14: millrace.v1.Record.masked:type_name -> millrace.v1.Masked
+	10, // 15: millrace.v1.Record.mixed:type_name -> millrace.v1.Mixed
+	11, // 16: millrace.v1.Mixed.schedule:type_name -> millrace.v1.Reweighed
+	13, // 17: millrace.v1.Mixed.skip:type_name -> millrace.v1.Skipped
+	14, // 18: millrace.v1.Mixed.costs:type_name -> millrace.v1.Costed
+	12, // 19: millrace.v1.Reweighed.milestones:type_name -> millrace.v1.Milestone
+	5,  // 20: millrace.v1.Mask.sample:type_name -> millrace.v1.Quarantine
+	18, // 21: millrace.v1.Masked.masks:type_name -> millrace.v1.Mask
+	2,  // 22: millrace.v1.Pinned.manifest:type_name -> millrace.v1.Manifest
+	8,  // 23: millrace.v1.Opened.placing:type_name -> millrace.v1.Placing
+	5,  // 24: millrace.v1.Quarantined.samples:type_name -> millrace.v1.Quarantine
+	2,  // 25: millrace.v1.Snapshot.manifests:type_name -> millrace.v1.Manifest
+	22, // 26: millrace.v1.Snapshot.attempt:type_name -> millrace.v1.Opened
+	7,  // 27: millrace.v1.Snapshot.sealed:type_name -> millrace.v1.Plan
+	25, // 28: millrace.v1.Snapshot.ended:type_name -> millrace.v1.Ended
+	5,  // 29: millrace.v1.Snapshot.recent:type_name -> millrace.v1.Quarantine
+	31, // 30: millrace.v1.Snapshot.quarantined:type_name -> millrace.v1.Snapshot.QuarantinedEntry
+	18, // 31: millrace.v1.Snapshot.masks:type_name -> millrace.v1.Mask
+	27, // 32: millrace.v1.Snapshot.holders:type_name -> millrace.v1.Assigned
+	32, // 33: millrace.v1.Snapshot.consumed:type_name -> millrace.v1.Snapshot.ConsumedEntry
+	33, // 34: millrace.v1.Snapshot.quarantined_below:type_name -> millrace.v1.Snapshot.QuarantinedBelowEntry
+	10, // 35: millrace.v1.Snapshot.mixed:type_name -> millrace.v1.Mixed
+	30, // 36: millrace.v1.Snapshot.cuts:type_name -> millrace.v1.Cut
+	10, // 37: millrace.v1.Settled.changes:type_name -> millrace.v1.Mixed
+	38, // [38:38] is the sub-list for method output_type
+	38, // [38:38] is the sub-list for method input_type
+	38, // [38:38] is the sub-list for extension type_name
+	38, // [38:38] is the sub-list for extension extendee
+	0,  // [0:38] is the sub-list for field type_name
 }
 
 func init() { file_records_proto_init() }
@@ -2979,7 +3084,7 @@ func file_records_proto_init() {
 	if File_records_proto != nil {
 		return
 	}
-	file_records_proto_msgTypes[8].OneofWrappers = []any{
+	file_records_proto_msgTypes[9].OneofWrappers = []any{
 		(*Record_Created)(nil),
 		(*Record_Term)(nil),
 		(*Record_Pinned)(nil),
@@ -2993,7 +3098,7 @@ func file_records_proto_init() {
 		(*Record_Masked)(nil),
 		(*Record_Mixed)(nil),
 	}
-	file_records_proto_msgTypes[9].OneofWrappers = []any{
+	file_records_proto_msgTypes[10].OneofWrappers = []any{
 		(*Mixed_Schedule)(nil),
 		(*Mixed_Skip)(nil),
 		(*Mixed_Costs)(nil),
@@ -3004,7 +3109,7 @@ func file_records_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_records_proto_rawDesc), len(file_records_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   33,
+			NumMessages:   34,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -16,6 +16,7 @@ import (
 	"millrace/internal/app/exit"
 	"millrace/internal/app/report"
 	"millrace/internal/app/rundir"
+	"millrace/internal/wire"
 	"millrace/orchestrator"
 	"millrace/orchestrator/facts"
 	"millrace/orchestrator/ledger"
@@ -224,6 +225,9 @@ func describe(what string, _ uint8, key checkpoint.StepKey, body []byte) string 
 		if text, ok := facts.DescribeSettled(key, body); ok {
 			return text
 		}
+		if text, ok := facts.DescribeFiles(key, body); ok {
+			return text
+		}
 		return ledger.DescribeIndexEntry(body)
 	case "plan":
 		var p proto.Plan
@@ -247,7 +251,7 @@ func describeRecord(r *proto.Record) string {
 		return fmt.Sprintf("loaders assigned under term %d", f.Assigned.Term)
 	case *proto.Record_Pinned:
 		m := f.Pinned.GetManifest()
-		return fmt.Sprintf("pinned source %s: %d files, shuffle %s", m.GetSource(), len(m.GetShards()), m.GetShuffle())
+		return fmt.Sprintf("pinned source %s: %d files, shuffle %s", m.GetSource(), wire.CountShards(m), m.GetShuffle())
 	case *proto.Record_Opened:
 		return fmt.Sprintf("opened attempt %d at step %d on %d ranks", f.Opened.Attempt, f.Opened.Step,
 			f.Opened.GetPlacing().GetRanks())

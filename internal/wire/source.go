@@ -7,37 +7,24 @@ import (
 
 // ManifestToProto encodes a manifest.
 func ManifestToProto(m *millrace.Manifest) *proto.Manifest {
-	out := &proto.Manifest{
+	return &proto.Manifest{
 		Source:      m.Source,
 		Format:      m.Format,
 		Shuffle:     string(m.Shuffle),
 		Why:         m.Why,
+		Table:       tableToProto(m.Shards),
 		Fingerprint: m.Fingerprint[:],
 	}
-	for i := range m.Shards {
-		s := &m.Shards[i]
-		out.Shards = append(
-			out.Shards,
-			&proto.Shard{
-				Name:    s.Name,
-				Path:    s.Path,
-				Size:    s.Size,
-				Digest:  s.Digest[:],
-				Count:   s.Count,
-				Counted: s.Counted,
-			},
-		)
-	}
-	return out
 }
 
-// ManifestFromProto decodes a manifest.
+// ManifestFromProto decodes a manifest, also one of a run that began before there were tables.
 func ManifestFromProto(m *proto.Manifest) *millrace.Manifest {
 	out := &millrace.Manifest{
 		Source:  m.GetSource(),
 		Format:  m.GetFormat(),
 		Shuffle: millrace.Shuffle(m.GetShuffle()),
 		Why:     m.GetWhy(),
+		Shards:  tableFromProto(m.GetTable()),
 	}
 	copy(out.Fingerprint[:], m.GetFingerprint())
 	for _, s := range m.GetShards() {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"testing"
 
 	"millrace"
@@ -81,10 +82,39 @@ func TestManifestAndSeekPointRoundTrip(t *testing.T) {
 		Fingerprint: millrace.Digest{9},
 		Shards: []millrace.Shard{
 			{Name: "a.gz", Path: "/x/a.gz", Size: 9, Digest: millrace.Digest{8}, Count: 3, Counted: true},
+			{Name: "b/a.gz", Path: "/x/b/a.gz", Size: 1 << 40, Digest: millrace.Digest{7}},
+			{Name: "b/ä", Path: "/x/b/ä", Counted: true},
+			{Name: "b/ö", Path: "/x/b/ö", Digest: millrace.Digest{15: 1}, Count: 7, Counted: true},
 		},
 	}
-	if got := ManifestFromProto(ManifestToProto(m)); !reflect.DeepEqual(got, m) {
+	packed := ManifestToProto(m)
+	if got := ManifestFromProto(packed); !reflect.DeepEqual(got, m) {
 		t.Fatalf("got %+v", got)
+	}
+	names := []string{"a.gz", "b/a.gz", "b/ä", "b/ö"}
+	records, counted := CountRecords(packed)
+	if CountShards(packed) != 4 || records != 10 || counted || !slices.Equal(ShardNames(NamesOnly(packed)), names) {
+		t.Fatalf("%d shards, %d records, %v, names %q", CountShards(packed), records, counted, ShardNames(packed))
+	}
+	for n := range packed.Table.Names { // a list that is cut has the first of its texts
+		if got := decodeTexts(packed.Table.Names[:n]); !slices.Equal(got, names[:len(got)]) {
+			t.Fatalf("cut at %d: %q", n, got)
+		}
+	}
+	old := &proto.Manifest{Source: "web", Shards: []*proto.Shard{
+		{
+			Name:    "a",
+			Path:    "/x/a",
+			Size:    3,
+			Digest:  make([]byte, 16),
+			Count:   5,
+			Counted: true,
+		}, {Name: "b", Path: "/x/b"},
+	}}
+	if records, counted := CountRecords(old); records != 5 || counted || CountShards(old) != 2 ||
+		!slices.Equal(ShardNames(NamesOnly(old)), []string{"a", "b"}) ||
+		!reflect.DeepEqual(ManifestFromProto(ManifestToProto(ManifestFromProto(old))), ManifestFromProto(old)) {
+		t.Fatalf("a manifest of an earlier run: %d records, %v", records, counted)
 	}
 	a := millrace.SeekPoint{Ordinal: 1, Epoch: 2, EpochStart: 3, Shard: 4, Block: 5, Record: 6}
 	if got := SeekPointFromProto(SeekPointToProto(a)); got != a {

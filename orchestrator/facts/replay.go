@@ -85,7 +85,10 @@ func (r *replay) restore(snap checkpoint.Snapshot) error {
 	if err := pbuf.Unmarshal(snap.Body, &m); err != nil {
 		return err
 	}
-	var err error
+	err := readFiles(r.store, r.stream, m.Manifests)
+	if err != nil {
+		return err
+	}
 	if r.s, err = Restore(&m, r.spec); err != nil || m.Attempt == nil {
 		return err
 	}

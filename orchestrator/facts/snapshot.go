@@ -32,7 +32,11 @@ func (s *State) Snapshot() *proto.Snapshot {
 		Cuts:             s.Cuts,
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Manifests)) {
-		out.Manifests = append(out.Manifests, s.Manifests[name])
+		m := s.Manifests[name]
+		if m.Parts > 0 {
+			m = withTable(m, nil, m.Parts)
+		}
+		out.Manifests = append(out.Manifests, m)
 	}
 	for _, h := range s.Holders {
 		out.Holders = append(out.Holders, h)

@@ -2,10 +2,14 @@ package facts
 
 import (
 	"encoding/base64"
+	"fmt"
 	"net/url"
 	"strings"
 
+	pbuf "google.golang.org/protobuf/proto"
+
 	"millrace"
+	"millrace/checkpoint"
 	pb "millrace/proto"
 )
 
@@ -73,4 +77,78 @@ func unpackSources(text string) ([]SourceFiles, error) {
 		out = append(out, SourceFiles{Name: name, Files: [4]byte(files)})
 	}
 	return out, nil
+}
+
+// The table of a manifest with many shards is kept in the ledger's index once, and snapshots name it. A snapshot does
+// not grow with the number of shards.
+const (
+	tableInside = 64 << 10 // bytes of a table that snapshots contain
+	tablePart   = 8 << 20  // bytes of an index entry
+	filesInfix  = " files "
+)
+
+// filesStream names the index entries that hold the table of a source's shards. Their step is the number of the part.
+func filesStream(stream, source string) string { return stream + filesInfix + source }
+
+// DescribeFiles describes an index entry that holds a part of a table in words. ok is false for any other index entry.
+func DescribeFiles(key checkpoint.StepKey, body []byte) (text string, ok bool) {
+	_, source, ok := strings.Cut(key.Stream, filesInfix)
+	return fmt.Sprintf("part %d of the files of source %s, %d bytes", key.Step, source, len(body)), ok
+}
+
+// FilesEntries returns the index entries of a manifest's table, nil if snapshots contain the table.
+func FilesEntries(stream millrace.Stream, m *pb.Manifest) (out []checkpoint.IndexEntry, err error) {
+	if m.Parts > 0 || pbuf.Size(m.Table) <= tableInside {
+		return nil, nil
+	}
+	body, err := pbuf.MarshalOptions{Deterministic: true}.Marshal(m.Table)
+	if err != nil {
+		return nil, fmt.Errorf("encode the files of source %s: %w", m.Source, err)
+	}
+	for len(body) > 0 {
+		n := min(len(body), tablePart)
+		key := checkpoint.StepKey{Stream: filesStream(string(stream), m.Source), Attempt: 1, Step: uint64(len(out))}
+		out, body = append(out, checkpoint.IndexEntry{Key: key, Body: body[:n]}), body[n:]
+	}
+	return out, nil
+}
+
+// KeepFiles notes that the ledger has the table of a source's shards in parts.
+func (s *State) KeepFiles(source string, parts int) {
+	m := s.Manifests[source]
+	s.Manifests[source] = withTable(m, m.Table, uint32(parts)) // others read the old message
+}
+
+// withTable returns a manifest with a table, or without.
+func withTable(m *pb.Manifest, table *pb.ShardTable, parts uint32) *pb.Manifest {
+	return &pb.Manifest{Source: m.Source, Format: m.Format, Shuffle: m.Shuffle, Why: m.Why, Shards: m.Shards,
+		Fingerprint: m.Fingerprint, Table: table, Parts: parts}
+}
+
+// readFiles completes the manifests of a snapshot with the tables that the ledger has.
+func readFiles(store *checkpoint.Store, stream string, manifests []*pb.Manifest) error {
+	for i, m := range manifests {
+		if m.Parts == 0 {
+			continue
+		}
+		from := checkpoint.StepKey{Stream: filesStream(stream, m.Source), Attempt: 1}
+		to := from
+		to.Step = uint64(m.Parts)
+		var body []byte
+		parts := uint32(0)
+		err := store.IndexEntries(from, to, func(e checkpoint.IndexEntry) error {
+			body, parts = append(body, e.Body...), parts+1
+			return nil
+		})
+		table := &pb.ShardTable{}
+		if err == nil && parts == m.Parts {
+			err = pbuf.Unmarshal(body, table)
+		}
+		if err != nil || parts != m.Parts {
+			return fmt.Errorf("read the files of source %s: %d of %d parts are in the ledger: %w (%v)", m.Source, parts,
+				m.Parts, checkpoint.ErrCorrupt, err)
+		}
+		manifests[i] = withTable(m, table, m.Parts)
+	}
+	return nil
 }

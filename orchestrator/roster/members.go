@@ -1,6 +1,7 @@
 package roster
 
 import (
+	"bytes"
 	"fmt"
 
 	"millrace"
@@ -81,8 +82,10 @@ func (r *Roster) Opened(session Session, name string, seen, pinned *pb.Manifest)
 	}
 	if pinned == nil {
 		r.unpinned = append(r.unpinned, seen)
-	} else if err := r.cfg.Compare(wire.ManifestFromProto(pinned), wire.ManifestFromProto(seen)); err != nil {
-		return err
+	} else if !bytes.Equal(pinned.Fingerprint, seen.Fingerprint) {
+		if err := r.cfg.Compare(wire.ManifestFromProto(pinned), wire.ManifestFromProto(seen)); err != nil {
+			return err
+		}
 	}
 	l.opened[seen.Source], r.unsettled = true, true
 	return nil

@@ -11,6 +11,7 @@ import (
 	"millrace"
 	"millrace/internal/event"
 	"millrace/internal/failpoint"
+	"millrace/internal/wire"
 	"millrace/proto"
 	"millrace/sidecar"
 )
@@ -35,11 +36,7 @@ type directory struct {
 func (d *directory) adopt(manifests []*proto.Manifest) {
 	var sources []sidecar.SourceNames
 	for _, m := range manifests {
-		s := sidecar.SourceNames{Name: m.Source}
-		for _, sh := range m.Shards {
-			s.Shards = append(s.Shards, sh.Name)
-		}
-		sources = append(sources, s)
+		sources = append(sources, sidecar.SourceNames{Name: m.Source, Shards: wire.ShardNames(m)})
 	}
 	d.update(func() { d.sources = sources })
 }

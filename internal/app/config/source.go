@@ -197,7 +197,7 @@ func (p *Patterns) DecodeNode(d *decode.Decoder, path string, n *tree.Node) {
 
 // maxSources and maxName bound the sizes of plans and states.
 const (
-	maxSources = 1024
+	maxSources = 16384
 	maxName    = 128 // bytes
 )
 

@@ -68,6 +68,10 @@ func serving(reqs []Request, emit func(int, []uint32) error) server {
 // errPastEnd is the error of an ordinal behind the end of a block order's stream.
 var errPastEnd = errors.New("the stream has ended")
 
+// errPassed is the error of an ordinal that a standby's cursor has passed. In block orders only later blocks can be
+// found.
+var errPassed = errors.New("it was released")
+
 // randomRead is one read of documents outside the read-ahead. It takes no lock.
 type randomRead struct {
 	src         *sources.Source
@@ -218,6 +222,10 @@ func (r *randomRead) decoder(documents []wanted, slots []decode.Slot, lengths []
 // size.
 func (r *randomRead) find(ctx context.Context, n millrace.Ordinal) (*block, error) {
 	at := r.seekPoint(n)
+	if at.Ordinal > n {
+		return nil, millrace.Errorf(millrace.ErrInvalid, "fetch %s ordinal %d: %w (all below %d)",
+			r.src.Name(), n, errPassed, at.Ordinal)
+	}
 	var scan *decode.Scan
 	defer func() { scan.Close() }()
 	for {

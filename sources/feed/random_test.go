@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"millrace"
 	"millrace/sources/budget"
@@ -157,6 +158,40 @@ func TestStandbyReadsOnlyRequests(t *testing.T) {
 		f.Follow(far+1, millrace.SeekPoint{})
 		if err := f.Fetch(t.Context(), []Request{{far, 0, 1}}, ignore); !errors.Is(err, millrace.ErrInvalid) {
 			t.Errorf("%s: a released document is served: %v", shuffle, err)
+		}
+	}
+}
+
+// TestAStandbyEndsAReadThatIsPassed: its cursor moves past the documents of a read at random while the read goes on.
+func TestAStandbyEndsAReadThatIsPassed(t *testing.T) {
+	c := randomCorpus(19, 2, 60)
+	dir := c.write(t)
+	for _, shuffle := range []millrace.Shuffle{millrace.Blocks, millrace.InFileOrder} {
+		x := fixture{shuffle: shuffle, epochs: 1, limit: 300}
+		s := x.open(t, dir)
+		docs, seekPoints := referenceStream(c, x, s, 1)
+		f := New(s, Position{}, order.Stripe{}, Config{Standby: true})
+		if err := f.Warm(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		past := seekPoints[len(seekPoints)-1]
+		if past.Ordinal == 0 || int(past.Ordinal) >= len(docs) {
+			t.Fatalf("%s: the last block begins at %d of %d", shuffle, past.Ordinal, len(docs))
+		}
+		read := make(chan error, 1)
+		f.shelf.documents = map[millrace.Ordinal]document{}
+		f.Follow(past.Ordinal, past)
+		go func() { read <- f.readRandom(t.Context(), f.shelf, []wanted{{ordinal: 0}}, nil) }() // waited for below
+		select {
+		case err := <-read:
+			if !errors.Is(err, errPassed) || !errors.Is(err, millrace.ErrInvalid) {
+				t.Errorf("%s: %v, want %v", shuffle, err, errPassed)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatalf("%s: the read goes on for ever", shuffle)
+		}
+		if err := f.Warm(t.Context()); err != nil {
+			t.Errorf("%s: then %v", shuffle, err)
 		}
 	}
 }

@@ -47,7 +47,7 @@ func (f *Feed) Warm(ctx context.Context) error {
 		documents = append(documents, wanted{ordinal: f.stripe.Ordinal(position)})
 	}
 	_, err := separate(nil, f.readRandom(ctx, shelf, documents, nil))
-	if err != nil && !errors.Is(err, errPastEnd) {
+	if err != nil && !errors.Is(err, errPastEnd) && !errors.Is(err, errPassed) {
 		return err
 	}
 	f.mu.Lock()

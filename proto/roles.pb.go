@@ -1417,6 +1417,8 @@ type FetchRequest struct {
 	Hedge         bool                   `protobuf:"varint,8,opt,name=hedge,proto3" json:"hedge,omitempty"` // the primary is late with these segments and stays the primary
 	Again         bool                   `protobuf:"varint,9,opt,name=again,proto3" json:"again,omitempty"` // decoding failed: read the records from the file again
 	Part          []*FetchPart           `protobuf:"bytes,10,rep,name=part,proto3" json:"part,omitempty"`
+	Arena         string                 `protobuf:"bytes,11,opt,name=arena,proto3" json:"arena,omitempty"` // shared memory for the rows; empty: the replies carry the tokens
+	Gone          []string               `protobuf:"bytes,12,rep,name=gone,proto3" json:"gone,omitempty"`   // arenas of earlier requests that are not used any more
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1486,7 +1488,22 @@ func (x *FetchRequest) GetPart() []*FetchPart {
 	return nil
 }
 
-// FetchPart has the segments of one stripe. The rows of a request are numbered from 0 over all its parts.
+func (x *FetchRequest) GetArena() string {
+	if x != nil {
+		return x.Arena
+	}
+	return ""
+}
+
+func (x *FetchRequest) GetGone() []string {
+	if x != nil {
+		return x.Gone
+	}
+	return nil
+}
+
+// FetchPart has the segments of one stripe. The rows of a request are numbered from 0 over all its parts. In an arena,
+// each row has room for its length and one more token, one row after the other.
 type FetchPart struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Source        string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
@@ -1578,7 +1595,7 @@ type FetchReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Row           []uint32               `protobuf:"varint,2,rep,packed,name=row,proto3" json:"row,omitempty"`
 	Count         []uint32               `protobuf:"varint,3,rep,packed,name=count,proto3" json:"count,omitempty"` // tokens of each row in this reply
-	Tokens        []byte                 `protobuf:"bytes,4,opt,name=tokens,proto3" json:"tokens,omitempty"`       // of the rows, one after the other: 32 bits each, little-endian
+	Tokens        []byte                 `protobuf:"bytes,4,opt,name=tokens,proto3" json:"tokens,omitempty"`       // of the rows, one after the other: 32 bits each, little-endian; empty: in the arena
 	Failed        []*PartFailed          `protobuf:"bytes,5,rep,name=failed,proto3" json:"failed,omitempty"`
 	Cut           bool                   `protobuf:"varint,6,opt,name=cut,proto3" json:"cut,omitempty"`
 	Last          bool                   `protobuf:"varint,7,opt,name=last,proto3" json:"last,omitempty"`
@@ -5066,14 +5083,16 @@ const file_roles_proto_rawDesc = "" +
 	"\n" +
 	"seek_point\x18\x03 \x01(\v2\x16.millrace.v1.SeekPointR\tseekPoint\"\x1d\n" +
 	"\x03Bye\x12\x16\n" +
-	"\x06reason\x18\x01 \x01(\tR\x06reason\"\xb6\x01\n" +
+	"\x06reason\x18\x01 \x01(\tR\x06reason\"\xe0\x01\n" +
 	"\fFetchRequest\x12(\n" +
 	"\x05fence\x18\x01 \x01(\v2\x12.millrace.v1.FenceR\x05fence\x12\x12\n" +
 	"\x04step\x18\x04 \x01(\x04R\x04step\x12\x14\n" +
 	"\x05hedge\x18\b \x01(\bR\x05hedge\x12\x14\n" +
 	"\x05again\x18\t \x01(\bR\x05again\x12*\n" +
 	"\x04part\x18\n" +
-	" \x03(\v2\x16.millrace.v1.FetchPartR\x04partJ\x04\b\x02\x10\x03J\x04\b\x03\x10\x04J\x04\b\x05\x10\b\"\x99\x01\n" +
+	" \x03(\v2\x16.millrace.v1.FetchPartR\x04part\x12\x14\n" +
+	"\x05arena\x18\v \x01(\tR\x05arena\x12\x12\n" +
+	"\x04gone\x18\f \x03(\tR\x04goneJ\x04\b\x02\x10\x03J\x04\b\x03\x10\x04J\x04\b\x05\x10\b\"\x99\x01\n" +
 	"\tFetchPart\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x16\n" +
 	"\x06stripe\x18\x02 \x01(\rR\x06stripe\x12\x12\n" +

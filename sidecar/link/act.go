@@ -151,7 +151,7 @@ func (o *orders) start() {
 		case second, again:
 			g.fail.Hit("sidecar/again/before")
 		}
-		c.tokens = make([]uint32, c.size)
+		g.furnish(c)
 		ctx, cancel := context.WithCancel(g.ctx)
 		c.cancel, c.began = cancel, g.clock.Now()
 		if c.purpose == ask {
@@ -164,6 +164,17 @@ func (o *orders) start() {
 		g.calls = append(g.calls, c)
 		g.group.Go(func() error { g.receive(ctx, c); return nil })
 	}
+}
+
+// furnish gives a call memory for its rows: an arena that the loader writes to, or else memory of this process.
+func (g *gathering) furnish(c *call) {
+	g.payload.calls = append(g.payload.calls, c)
+	c.lease = g.pool.Take(c.to.address, c.size)
+	if c.lease == nil {
+		c.tokens = make([]uint32, c.size)
+		return
+	}
+	c.tokens, c.req.Arena, c.req.Gone = c.lease.Tokens, c.lease.Name, g.pool.Gone(c.to.address)
 }
 
 // ended handles the end of a part with err; nil: it is complete. It returns a final error.

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"millrace"
+	"millrace/internal/arena"
 	"millrace/internal/wire"
 	"millrace/proto"
 )
@@ -47,11 +48,12 @@ type call struct {
 	purpose purpose
 	parts   []*part
 	req     *proto.FetchRequest
-	bytes   int      // of req, at most
-	index   []int    // by row: the assignment
-	at      []int    // by row: where its tokens begin in tokens; -1: the row has come
-	tokens  []uint32 // room for all rows
-	size    int      // tokens that the rows need
+	bytes   int          // of req, at most
+	index   []int        // by row: the assignment
+	at      []int        // by row: where its tokens begin in tokens; -1: the row has come
+	lease   *arena.Lease // of the memory of tokens; nil: they come in the replies
+	tokens  []uint32     // room for all rows
+	size    int          // tokens that the rows need
 
 	cut     int // the row that the next reply continues; -1: none
 	filled  int // tokens of cut that have come
@@ -62,6 +64,7 @@ type call struct {
 	watched    *watched
 	began      time.Time
 	isAnswered bool
+	isComplete bool      // the loader has sent everything
 	isFinished bool      // the loader has sent everything, or the request is cancelled
 	suspected  string    // the watcher's verdict
 	lateAt     time.Time // when the next reply is late; zero: never
@@ -127,13 +130,13 @@ func (c *call) take(plan *millrace.Plan, r *proto.FetchReply, keep func(x *part,
 		return millrace.Errorf(millrace.ErrMismatch, "%d rows, %d counts and %d bytes", len(r.Row), len(r.Count),
 			len(r.Tokens))
 	}
-	rest := r.Tokens
+	rest, isShared := r.Tokens, c.lease != nil && len(r.Tokens) == 0
 	for k, row := range r.Row {
 		if uint64(row) >= uint64(len(c.index)) || c.cut >= 0 && int(row) != c.cut {
 			return millrace.Errorf(millrace.ErrMismatch, "row %d of %d", row, len(c.index))
 		}
 		a, n := &plan.Assignments[c.index[row]], 4*uint64(r.Count[k])
-		if n > uint64(len(rest)) {
+		if n > uint64(len(rest)) && !isShared {
 			return millrace.Errorf(millrace.ErrMismatch, "%d tokens of row %d in %d bytes", r.Count[k], row, len(rest))
 		}
 		want, got := planned(a), c.filled+int(r.Count[k])
@@ -147,8 +150,10 @@ func (c *call) take(plan *millrace.Plan, r *proto.FetchReply, keep func(x *part,
 		if begin < 0 {
 			return millrace.Errorf(millrace.ErrMismatch, "row %d came twice", row)
 		}
-		copy(bytesOf(c.tokens[begin+c.filled:begin+want]), rest[:n])
-		rest = rest[n:]
+		if !isShared { // in the arena, the loader has written them
+			copy(bytesOf(c.tokens[begin+c.filled:begin+want]), rest[:n])
+			rest = rest[n:]
+		}
 		if c.cut, c.filled = -1, 0; isCut {
 			c.cut, c.filled = int(row), got
 			continue

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"millrace"
+	"millrace/internal/arena"
 	"millrace/internal/event"
 	"millrace/internal/failpoint"
 	"millrace/internal/wire"
@@ -24,6 +25,7 @@ type directory struct {
 	up           *uplink
 	conns        *connections
 	watch        *watcher
+	pool         *arena.Pool
 
 	condition
 	sources []sidecar.SourceNames
@@ -94,6 +96,7 @@ func (d *directory) connect() {
 	addresses := slices.Sorted(maps.Keys(paces))
 	d.conns.keepOnly(append(addresses, d.orchestrator))
 	d.watch.retain(addresses)
+	d.pool.KeepOnly(addresses)
 	for _, address := range addresses {
 		if conn, err := d.conns.dial(address); err == nil {
 			conn.Connect()

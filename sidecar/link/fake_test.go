@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"millrace"
+	"millrace/internal/arena/arenatest"
 	"millrace/internal/heartbeat/heartbeattest"
 	"millrace/internal/seam"
 	"millrace/internal/verify/sim/memnet"
@@ -36,6 +37,7 @@ type world struct {
 	link  *Link
 	orch  *script
 	pages *heartbeattest.Memory
+	mem   *arenatest.Memory
 	dump  string
 	ended chan error
 	term  atomic.Uint64 // the newest reported term
@@ -47,6 +49,7 @@ func newWorld(t *testing.T, ranks int) (*world, *session) {
 		net:   memnet.New(),
 		ended: make(chan error, 1),
 		pages: heartbeattest.NewMemory(seam.System{}),
+		mem:   &arenatest.Memory{},
 		dump:  t.TempDir(),
 	}
 	w.link = New(Config{
@@ -57,6 +60,8 @@ func newWorld(t *testing.T, ranks int) (*world, *session) {
 		PadMultiple:  4,
 		Shapes:       []millrace.Shape{{SequenceLength: 64}},
 		Net:          w.net,
+		Arenas:       w.mem,
+		ArenaMemory:  64 << 20,
 		Clock:        seam.System{},
 		Pages:        w.pages,
 		Dump:         w.dump,
@@ -267,22 +272,25 @@ func token(source uint32, ordinal uint64, t uint32) uint32 {
 type store struct {
 	proto.UnimplementedLoaderServer
 	server *grpc.Server
+	mem    *arenatest.Memory
 	source uint32
 	term   uint64
 
-	mu    sync.Mutex
-	calls atomic.Int64                                // requests
-	asked [][]uint64                                  // ordinals of each part of a request
-	reqs  []asked                                     // the parts, in the order of asked
-	bad   map[uint64]int                              // number of readings of an ordinal that fail
-	other map[uint64]bool                             // ordinals with other tokens than in the other stores
-	fault func(answered int) error                    // the error of a part after so many rows; nil: no error
-	spoil func(r *proto.FetchReply) *proto.FetchReply // damages a reply
-	more  func(ordinal uint64) bool                   // whether a document continues after its segment
+	mu     sync.Mutex
+	arenas []string                                    // of each request
+	gone   []string                                    // that the requests named
+	calls  atomic.Int64                                // requests
+	asked  [][]uint64                                  // ordinals of each part of a request
+	reqs   []asked                                     // the parts, in the order of asked
+	bad    map[uint64]int                              // number of readings of an ordinal that fail
+	other  map[uint64]bool                             // ordinals with other tokens than in the other stores
+	fault  func(answered int) error                    // the error of a part after so many rows; nil: no error
+	spoil  func(r *proto.FetchReply) *proto.FetchReply // damages a reply
+	more   func(ordinal uint64) bool                   // whether a document continues after its segment
 }
 
 func newStore(w *world, address string, source uint32, term uint64) *store {
-	s := &store{server: grpc.NewServer(), source: source, term: term}
+	s := &store{server: grpc.NewServer(), mem: w.mem, source: source, term: term}
 	proto.RegisterLoaderServer(s.server, s)
 	serve(w.t, w.net, s.server, address)
 	w.t.Cleanup(s.server.Stop)
@@ -304,6 +312,7 @@ func (s *store) requests() [][]uint64 {
 // Fetch implements proto.LoaderServer.
 func (s *store) Fetch(req *proto.FetchRequest, stream proto.Loader_FetchServer) error {
 	s.calls.Add(1)
+	s.set(func() { s.arenas, s.gone = append(s.arenas, req.Arena), append(s.gone, req.Gone...) })
 	first := uint32(0)
 	for k := range req.Part {
 		err := s.serve(req, k, first, stream)
@@ -356,12 +365,35 @@ func (s *store) serve(req *proto.FetchRequest, k int, first uint32, stream proto
 		r := rowOf(first+uint32(i), tokens...)
 		if spoil != nil {
 			r = spoil(r)
+		} else if err := s.place(req, r); err != nil {
+			return err
 		}
 		if err := stream.Send(r); err != nil {
 			return err
 		}
 	}
 	return bad
+}
+
+// place moves the tokens of a reply with one row to the arena of the request.
+func (s *store) place(req *proto.FetchRequest, r *proto.FetchReply) error {
+	if req.Arena == "" {
+		return nil
+	}
+	a, err := s.mem.Open(req.Arena)
+	if err != nil {
+		return err
+	}
+	row, at := int(r.Row[0]), 0
+	for _, part := range req.Part {
+		for _, n := range part.Length[:min(row, len(part.Length))] {
+			at += int(n) + 1
+		}
+		row -= min(row, len(part.Length))
+	}
+	copy(bytesOf(a.Tokens[at:]), r.Tokens)
+	r.Tokens = nil
+	return nil
 }
 
 // rowOf is a reply with one row.

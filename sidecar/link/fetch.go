@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"millrace"
+	"millrace/internal/arena"
 	"millrace/internal/failpoint"
 	"millrace/internal/seam"
 )
@@ -26,6 +27,7 @@ type suppliers struct {
 	watch *watcher
 	masks *masks
 	waits *waits
+	pool  *arena.Pool
 	dump  dump
 }
 
@@ -54,6 +56,7 @@ func (s *suppliers) fetch(ctx context.Context, plan *millrace.Plan, ranks []mill
 		})
 	}
 	if err := s.gather(ctx, p, wanted); err != nil {
+		p.Release()
 		return nil, err
 	}
 	s.settle(p, wanted)
@@ -89,6 +92,7 @@ type payload struct {
 	tokens [][]uint32        // nil: the row is missing
 	masked []bool            // by assignment; nil: none is
 	starts map[[2]uint32]int // (rank, microbatch): index of its first assignment
+	calls  []*call           // the requests of the fetch, whose arenas hold tokens
 }
 
 // Tokens implements sidecar.Payload.
@@ -111,8 +115,16 @@ func (p *payload) Masked(rank millrace.Rank, microbatch uint32) []bool {
 	return p.masked[at : at+len(part)]
 }
 
-// Release implements sidecar.Payload.
-func (p *payload) Release() { p.tokens = nil }
+// Release implements sidecar.Payload. The arenas of requests whose loader has sent everything are used again. The
+// others are not: their loaders may still write to them.
+func (p *payload) Release() {
+	for _, c := range p.calls {
+		if c.lease != nil {
+			c.lease.Return(!c.isComplete)
+		}
+	}
+	p.tokens, p.calls = nil, nil
+}
 
 // planned returns the number of tokens of an assignment's row.
 func planned(a *millrace.Assignment) int {

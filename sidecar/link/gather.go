@@ -44,6 +44,9 @@ type gathering struct {
 	told atomic.Pointer[outlook] // for explain
 }
 
+// lingerFor is the longest wait for a last reply without rows.
+const lingerFor = 5 * time.Millisecond
+
 // gather returns when all rows are here or masked. It goes on when loaders are replaced.
 func (s *suppliers) gather(ctx context.Context, p *payload, wanted [][]int) error {
 	g := &gathering{
@@ -72,12 +75,31 @@ func (s *suppliers) gather(ctx context.Context, p *payload, wanted [][]int) erro
 			return err
 		}
 		if g.left == 0 && len(g.unrouted) == 0 {
-			return nil
+			return g.linger()
 		}
 		if err := g.await(); err != nil {
 			return err
 		}
 	}
+}
+
+// linger waits for a moment for the last replies of loaders that have sent all rows. After it their arenas can be used
+// again, and their streams end by themselves.
+func (g *gathering) linger() error {
+	over := g.clock.After(lingerFor)
+	for slices.ContainsFunc(g.calls, func(c *call) bool { return c.awaited == 0 }) {
+		select {
+		case h := <-g.heard:
+			if err := g.handle(h); err != nil {
+				return err
+			}
+		case <-over:
+			return nil
+		case <-g.ctx.Done():
+			return g.ctx.Err()
+		}
+	}
+	return nil
 }
 
 // await blocks until something happens, and handles it.
@@ -175,6 +197,8 @@ func (g *gathering) take(c *call, r *proto.FetchReply) error {
 	if !r.Last {
 		return nil
 	}
+	c.isComplete = true
+	g.pool.Forgotten(c.to.address, c.req.Gone)
 	return g.handle(heardOf{call: c, err: io.EOF})
 }
 

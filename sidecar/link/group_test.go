@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 	pb "google.golang.org/protobuf/proto"
@@ -160,7 +161,7 @@ func TestADeadLoadersStripesGoToTheirStandbys(t *testing.T) {
 	w, x, l1, l2, l3 := quartet(t)
 	l1.set(func() { // it dies in its third stripe
 		l1.fault = func(answered int) error {
-			if len(l1.asked) < 3 {
+			if len(l1.requests()) < 3 {
 				return nil
 			}
 			return gone(4)(answered)
@@ -191,7 +192,7 @@ func TestAStripeThatFailsDoesNotStopTheOthers(t *testing.T) {
 	w, _, l1, l2, l3 := quartet(t)
 	l1.set(func() {
 		l1.fault = func(int) error {
-			if len(l1.asked) == 2 {
+			if len(l1.requests()) == 2 {
 				return errors.New("read a.jsonl: input/output error")
 			}
 			return nil
@@ -218,7 +219,7 @@ func TestAStripeThatMovesIsAskedElsewhere(t *testing.T) {
 	over := make(chan struct{})
 	t.Cleanup(func() { close(over) })
 	l1.set(func() { // it answers all but the last stripe
-		l1.fault = func(int) error { return hang(len(l1.asked) == 4, over) }
+		l1.fault = func(int) error { return hang(len(l1.requests()) == 4, over) }
 	})
 	p := striped(40)
 	got := make(chan fetched, 1)
@@ -238,4 +239,46 @@ func TestAStripeThatMovesIsAskedElsewhere(t *testing.T) {
 	if n := len(l2.requests()); l1.calls.Load() != 1 || n != 1 {
 		t.Errorf("the loader got %d requests, the next one %d parts", l1.calls.Load(), n)
 	}
+}
+
+// TestAnArenaThatMayBeWrittenIsNotUsedAgain: the loader was given up for one stripe, and still works on the request. A
+// later request has another arena and names the first one. Without such a request an arena is used again.
+func TestAnArenaThatMayBeWrittenIsNotUsedAgain(t *testing.T) {
+	w, x, l1, _, _ := quartet(t)
+	over := make(chan struct{})
+	t.Cleanup(func() { close(over) })
+	fetch := func() {
+		t.Helper()
+		p := striped(40)
+		payload, err := w.fetch(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		verify(t, p, payload, false) // it also releases the payload
+	}
+	fetch()
+	fetch()
+	if a := l1.arenas; a[0] == "" || a[0] != a[1] || len(l1.gone) > 0 {
+		t.Fatalf("the arenas are %v, and %v are gone", a, l1.gone)
+	}
+	l1.set(func() { l1.fault = func(int) error { return hang(len(l1.requests()) == 12, over) } })
+	moves := make(chan struct{})
+	go func() { // ends when the stripe is asked; waited for below
+		defer close(moves)
+		for len(l1.requests()) < 12 {
+			time.Sleep(time.Millisecond)
+		}
+		stripes := fourStripes("l1", 4)
+		stripes[3] = stripe("web", 3, 4, 5, "l2")
+		x.directory(stripes...)
+	}()
+	fetch()
+	<-moves
+	fetch()
+	fetch()
+	l1.set(func() {
+		if a := l1.arenas; a[2] != a[1] || a[3] == a[2] || a[4] != a[3] || !slices.Equal(l1.gone, []string{a[2]}) {
+			t.Errorf("the arenas are %v, and %v are gone", a, l1.gone)
+		}
+	})
 }

@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc"
 
 	"millrace"
+	"millrace/internal/arena"
 	"millrace/internal/event"
 	"millrace/internal/failpoint"
 	"millrace/internal/heartbeat"
@@ -41,6 +42,8 @@ type Config struct {
 	Broadcast    millrace.Broadcast
 	Ranks        int // data-parallel ranks that this host serves
 	Net          seam.Net
+	Arenas       arena.Space // for tokens from loaders of this host; nil: their replies carry them
+	ArenaMemory  int64       // bytes of arenas, at most
 	Clock        seam.Clock
 	Fail         *failpoint.Set
 	Events       *event.Log
@@ -80,6 +83,7 @@ func New(cfg Config) *Link {
 		byAddress: map[string]*watched{},
 	}
 	l.waits = &waits{clock: cfg.Clock, doubt: make(chan struct{}, 1), fetches: map[*wait]struct{}{}}
+	pool := arena.NewPool(cfg.Arenas, cfg.ArenaMemory, cfg.Log)
 	l.alerts = &alerts{log: cfg.Log, condition: newCondition()}
 	l.masks = &masks{
 		fail: cfg.Fail, log: cfg.Log, up: l.up, condition: newCondition(),
@@ -87,7 +91,7 @@ func New(cfg Config) *Link {
 	}
 	l.dir = &directory{
 		orchestrator: cfg.Orchestrator, fail: cfg.Fail, log: cfg.Log, up: l.up, conns: l.conns, watch: l.watch,
-		condition: newCondition(), stripes: map[string]uint32{}, routes: map[stripeKey]*route{},
+		pool: pool, condition: newCondition(), stripes: map[string]uint32{}, routes: map[stripeKey]*route{},
 		paces: map[string]*pace{},
 	}
 	l.progress = &progress{
@@ -97,7 +101,7 @@ func New(cfg Config) *Link {
 	}
 	l.fetcher = &suppliers{
 		clock: cfg.Clock, fail: cfg.Fail, up: l.up, dir: l.dir, conns: l.conns, watch: l.watch,
-		masks: l.masks, waits: l.waits, dump: dump{cfg.Dump, cfg.Log},
+		masks: l.masks, waits: l.waits, pool: pool, dump: dump{cfg.Dump, cfg.Log},
 	}
 	return l
 }
@@ -113,6 +117,7 @@ func (l *Link) Run(ctx context.Context) error {
 		_ = patrol.Wait()
 		l.conns.closeAll()
 		l.watch.retain(nil)
+		l.dir.pool.KeepOnly(nil)
 	}()
 	conn, err := l.conns.dial(l.cfg.Orchestrator)
 	if err != nil {

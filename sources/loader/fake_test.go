@@ -21,6 +21,7 @@ import (
 	pb "google.golang.org/protobuf/proto"
 
 	"millrace"
+	"millrace/internal/arena"
 	"millrace/internal/seam"
 	"millrace/internal/verify/sim/memnet"
 	"millrace/internal/wire"
@@ -136,6 +137,7 @@ type world struct {
 	leave  <-chan struct{}
 	role   func(bool)
 	clock  seam.Clock
+	arenas arena.Space
 }
 
 // still is a clock that stands.
@@ -187,6 +189,7 @@ func (w *world) start() *session {
 		Memory:       64 << 20,
 		Parallel:     2,
 		Net:          w.net,
+		Arenas:       w.arenas,
 		Clock:        w.clock,
 		Log:          slog.New(slog.DiscardHandler),
 		Ready:        func() {},
@@ -389,6 +392,7 @@ type fetched struct {
 	rows    map[uint32][]uint32
 	replies int
 	largest int           // bytes of the largest reply
+	carried int           // bytes of tokens in the replies
 	failed  map[int]error // by part
 	last    bool
 }
@@ -402,13 +406,13 @@ func (f *fetched) take(t *testing.T, r *proto.FetchReply, cut *uint32) {
 	f.replies++
 	f.largest, f.last = max(f.largest, pb.Size(r)), r.Last
 	rest := r.Tokens
+	f.carried += len(rest)
 	for k, row := range r.Row {
 		if f.rows[row] != nil && (*cut != row || k > 0) {
 			t.Fatalf("row %d came twice", row)
 		}
 		tokens := make([]uint32, r.Count[k])
-		copy(bytesOf(tokens), rest)
-		rest = rest[4*len(tokens):]
+		rest = rest[copy(bytesOf(tokens), rest):]
 		f.rows[row] = append(append([]uint32{}, f.rows[row]...), tokens...)
 	}
 	if *cut = ^uint32(0); r.Cut {

@@ -23,7 +23,11 @@ func (l *Loader) Fetch(req *proto.FetchRequest, stream proto.Loader_FetchServer)
 	l.cfg.Beat.Begin()
 	defer l.cfg.Beat.End()
 	l.cfg.Fail.Hit("loader/fetch/before")
-	out := newReply(req, l.cfg.Clock, func(r *proto.FetchReply) error {
+	shared := arenasOf(stream.Context())
+	shared.forget(req.Gone)
+	memory, done := shared.use(req.Arena)
+	defer done()
+	out := newReply(req, memory, l.cfg.Clock, func(r *proto.FetchReply) error {
 		l.cfg.Fail.Hit("loader/reply/before")
 		err := stream.Send(r)
 		l.cfg.Fail.Hit("loader/reply/after")

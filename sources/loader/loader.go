@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"millrace"
+	"millrace/internal/arena"
 	"millrace/internal/event"
 	"millrace/internal/failpoint"
 	"millrace/internal/heartbeat"
@@ -41,13 +42,15 @@ type Config struct {
 	// data files open at once; 0: the default follows from the process's limit of descriptors
 	OpenFiles int
 	Net       seam.Net
-	Clock     seam.Clock
-	Fail      *failpoint.Set
-	Events    *event.Log
-	Log       *slog.Logger
-	Ready     func()              // called once it serves
-	Term      func(millrace.Term) // called with every term under which it reads as a primary
-	Role      func(standby bool)  // called when it becomes a shadow, or a primary; default: nothing
+	// for the tokens of sidecars of this host; nil: replies carry them
+	Arenas arena.Space
+	Clock  seam.Clock
+	Fail   *failpoint.Set
+	Events *event.Log
+	Log    *slog.Logger
+	Ready  func()              // called once it serves
+	Term   func(millrace.Term) // called with every term under which it reads as a primary
+	Role   func(standby bool)  // called when it becomes a shadow, or a primary; default: nothing
 }
 
 const (

@@ -4,15 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"reflect"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	pbuf "google.golang.org/protobuf/proto"
 
 	"millrace"
+	"millrace/internal/arena"
+	"millrace/internal/arena/arenatest"
 	"millrace/internal/wire"
 	"millrace/proto"
 	"millrace/sources"
@@ -406,5 +410,101 @@ func TestAPartThatFailsDoesNotStopTheOthers(t *testing.T) {
 	}
 	if len(f.failed) != 1 || !errors.Is(f.failed[1], millrace.ErrFenced) {
 		t.Errorf("failed: %v", f.failed)
+	}
+}
+
+// TestTokensGoToTheArena that a request names. If the loader cannot use it, the replies carry the tokens.
+func TestTokensGoToTheArena(t *testing.T) {
+	w := newWorld(t, lengths(400)...)
+	space := &counting{}
+	w.arenas = space
+	x := w.start()
+	x.open()
+	x.read(order.Stripe{}, 5, 0, 1000)
+	offers, _ := w.direct(order.Stripe{}, nil)
+	x.offers(5, len(offers))
+	reqs := requestsFrom(offers, 0)
+	_, want := w.direct(order.Stripe{}, reqs)
+	size := 0
+	for _, r := range reqs {
+		size += int(r.Length) + 1
+	}
+	for _, c := range []struct {
+		name     string
+		size     int
+		isClosed bool
+		inArena  bool
+	}{
+		{"with room", size, false, true}, {"too small", size - 1, false, false}, {"closed", size, true, false},
+	} {
+		a, err := space.Create(c.size)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.isClosed {
+			a.Close()
+		}
+		req := request(5, reqs)
+		req.Arena = a.Name
+		f, err := w.fetch(req)
+		if err != nil || (f.carried == 0) != c.inArena {
+			t.Fatalf("%s: %v, and the replies carry %d bytes", c.name, err, f.carried)
+		}
+		if c.inArena {
+			at := 0
+			for i, r := range reqs {
+				row := want[uint32(i)]
+				f.rows[uint32(i)] = a.Tokens[at : at+len(row)]
+				at += int(r.Length) + 1
+			}
+		}
+		if !reflect.DeepEqual(f.rows, want) {
+			t.Errorf("%s: other rows", c.name)
+		}
+	}
+	// The connection of each fetch has ended.
+	eventually(t, func() bool { return space.mapped.Load() == 0 && space.opened.Load() == 2 })
+}
+
+// counting counts the arenas that the loader maps.
+type counting struct {
+	arenatest.Memory
+	opened, mapped atomic.Int64
+}
+
+func (c *counting) Open(name string) (*arena.Arena, error) {
+	a, err := c.Memory.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	c.opened.Add(1)
+	c.mapped.Add(1)
+	return arena.New(name, a.Tokens, func() error { c.mapped.Add(-1); return a.Close() }), nil
+}
+
+// TestAnArenaIsForgottenAfterItsLastUse: a request still writes to it when another one names it as gone.
+func TestAnArenaIsForgottenAfterItsLastUse(t *testing.T) {
+	space := &counting{}
+	made, err := space.Create(10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &arenas{space: space, log: slog.New(slog.DiscardHandler), open: map[string]*mapped{}}
+	tokens, done := a.use(made.Name)
+	_, doneToo := a.use(made.Name)
+	a.forget([]string{made.Name, "another"})
+	done()
+	if len(tokens) != 10 || space.mapped.Load() != 1 {
+		t.Errorf("%d tokens, %d arenas are mapped", len(tokens), space.mapped.Load())
+	}
+	doneToo()
+	if space.mapped.Load() != 0 {
+		t.Error("it is still mapped")
+	}
+	_, done = a.use(made.Name)
+	a.end()
+	done()
+	if tokens, _ := a.use(made.Name); tokens != nil || space.mapped.Load() != 0 {
+		t.Error("it is used after the end of the connection")
 	}
 }

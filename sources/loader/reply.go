@@ -20,35 +20,54 @@ const (
 // reply gathers the rows of all parts of a request into messages. It is safe for concurrent use.
 type reply struct {
 	first []uint32 // by part: the number of its first row
+	arena []uint32 // shared with the sidecar; nil: the messages carry the tokens
+	at    []int    // by row: where its tokens begin in the arena
 	clock seam.Clock
 	send  func(*proto.FetchReply) error
 
 	mu   sync.Mutex
 	sent time.Time         // of the last message, or of the start
 	next *proto.FetchReply // being gathered; a sent message has its own memory
-	left uint64            // tokens of the request that have not come, at most
+	left int               // tokens of the request that have not come, at most
 }
 
-func newReply(req *proto.FetchRequest, clock seam.Clock, send func(*proto.FetchReply) error) *reply {
+func newReply(req *proto.FetchRequest, arena []uint32, clock seam.Clock, send func(*proto.FetchReply) error) *reply {
 	r := &reply{
 		first: make([]uint32, len(req.Part)), clock: clock, send: send, sent: clock.Now(), next: &proto.FetchReply{},
 	}
-	rows := uint32(0)
+	rows := 0
 	for k, part := range req.Part {
-		r.first[k] = rows
-		rows += uint32(len(part.Ordinal))
-		for _, n := range part.Length {
-			r.left += uint64(n) + 1 // a row may have one token more
+		r.first[k] = uint32(rows)
+		rows += len(part.Ordinal)
+	}
+	at := make([]int, 1, rows+1)
+	for _, part := range req.Part {
+		for i := range part.Ordinal {
+			room := 1 // a row may have one token more than its length
+			if i < len(part.Length) {
+				room += int(part.Length[i])
+			}
+			at = append(at, at[len(at)-1]+room)
 		}
+	}
+	if r.left = at[rows]; r.left <= len(arena) {
+		r.arena, r.at = arena, at
 	}
 	return r
 }
 
-// add adds a row of a part. It copies the tokens.
+// add adds a row of a part. It copies the tokens. A row in the arena is the caller's alone, so the copy takes no lock.
 func (r *reply) add(part, i int, tokens []uint32) error {
+	row := r.first[part] + uint32(i)
+	if r.arena != nil {
+		copy(r.arena[r.at[row]:r.at[row+1]], tokens)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	row := r.first[part] + uint32(i)
+	if r.arena != nil {
+		r.next.Row, r.next.Count = append(r.next.Row, row), append(r.next.Count, uint32(len(tokens)))
+		return r.flushIfDue()
+	}
 	if held := len(r.next.Tokens) / 4; held > 0 && held+len(tokens) > replyTokens {
 		if err := r.flush(); err != nil {
 			return err
@@ -63,10 +82,15 @@ func (r *reply) add(part, i int, tokens []uint32) error {
 		tokens = tokens[replyTokens:]
 	}
 	r.put(row, tokens)
+	return r.flushIfDue()
+}
+
+// flushIfDue sends a message that is large or old, because the next row may take as long; mu is held.
+func (r *reply) flushIfDue() error {
 	if len(r.next.Row) < replyRows && r.clock.Now().Sub(r.sent) < replyHeld {
 		return nil
 	}
-	return r.flush() // the next row may take as long
+	return r.flush()
 }
 
 // put adds tokens of a row to the message; mu is held.
@@ -77,7 +101,7 @@ func (r *reply) put(row uint32, tokens []uint32) {
 	}
 	m.Row, m.Count = append(m.Row, row), append(m.Count, uint32(len(tokens)))
 	m.Tokens = append(m.Tokens, bytesOf(tokens)...)
-	r.left -= min(r.left, uint64(len(tokens)))
+	r.left -= min(r.left, len(tokens))
 }
 
 // fail adds the reason why rows of a part are missing, and sends it at once.

@@ -23,8 +23,9 @@ func (l *Loader) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("listen for constructors: %w", err)
 	}
-	server := grpc.NewServer(grpc.ForceServerCodecV2(wire.NewPayload()), grpc.MaxSendMsgSize(wire.MaxMessage),
+	server := grpc.NewServer(grpc.ForceServerCodecV2(wire.NewPayload()),
 		grpc.WriteBufferSize(512<<10), grpc.ReadBufferSize(64<<10),
+		grpc.StatsHandler(connections{l.cfg.Arenas, l.cfg.Log}),
 		grpc.WaitForHandlers(true)) // handlers read from sources, which are closed later
 	proto.RegisterLoaderServer(server, l)
 	group, inner := errgroup.WithContext(ctx)

@@ -15,6 +15,7 @@ import (
 	"millrace/internal/app/rundir"
 	"millrace/internal/app/setup"
 	"millrace/internal/app/supervisor"
+	"millrace/internal/arena"
 	"millrace/internal/heartbeat"
 	"millrace/internal/seam"
 	"millrace/sources"
@@ -69,7 +70,7 @@ func (r *role) load(ctx context.Context, standby bool) error {
 			return setup.SourceSpec(r.cfg, src, encoding, windows)
 		},
 		OpenFiles: int(r.cfg.Limits.OpenFiles), Cache: tokens, Memory: memory / 2, Parallel: setup.Decoders(r.cfg),
-		Net: seam.UnixNet{}, Clock: seam.System{}, Fail: r.fail, Events: r.events, Log: r.log,
+		Arenas: arena.Host{}, Net: seam.UnixNet{}, Clock: seam.System{}, Fail: r.fail, Events: r.events, Log: r.log,
 		Ready: r.ready, Term: r.term,
 		Role: func(standby bool) {
 			if standby {

@@ -10,6 +10,7 @@ import (
 	"millrace/internal/app/rundir"
 	"millrace/internal/app/setup"
 	"millrace/internal/app/supervisor"
+	"millrace/internal/arena"
 	"millrace/internal/event"
 	"millrace/internal/heartbeat"
 	"millrace/internal/seam"
@@ -49,6 +50,8 @@ func (r *role) serve(ctx context.Context, first int) error {
 			Broadcast:    setup.Broadcast(r.cfg),
 			Ranks:        r.Ranks,
 			Net:          seam.UnixNet{},
+			Arenas:       arena.Host{},
+			ArenaMemory:  memory / 4,
 			Clock:        seam.System{},
 			Fail:         r.fail,
 			Events:       r.events,

@@ -214,7 +214,7 @@ var byInterface = map[string]bool{
 	"JSONSchemaExtend": true, "GoString": true, "Format": true, "LogValue": true, "Deadline": true, "Done": true,
 	"Value": true, "Load": true, "Serve": true, "Status": true, "Ledger": true, "Mix": true, "Fetch": true,
 	"Marshal": true, "Unmarshal": true, "Name": true, "Infof": true, "Errorf": true, "Fatalf": true, "Eventf": true,
-	"IsTracingEnabled": true,
+	"IsTracingEnabled": true, "TagConn": true, "HandleConn": true, "TagRPC": true, "HandleRPC": true,
 }
 
 func receiver(f *ast.FuncDecl) string {

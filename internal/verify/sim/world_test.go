@@ -14,6 +14,8 @@ import (
 
 	"millrace"
 	"millrace/checkpoint/disk/disktest"
+	"millrace/internal/arena"
+	"millrace/internal/arena/arenatest"
 	"millrace/internal/heartbeat/heartbeattest"
 	"millrace/internal/seam"
 	"millrace/internal/verify/sim/memnet"
@@ -35,6 +37,7 @@ type world struct {
 	net       *memnet.Net
 	disk      *runDisk
 	pages     *heartbeattest.Memory
+	arenas    arena.Space // nil in a part of the runs: their replies carry the tokens
 	slots     []*slot
 	hosts     []*endpoint
 
@@ -88,6 +91,9 @@ func newWorld(load *workload, s *script, calm *world) *world {
 		mixed:     load.steps,
 		verdict:   verdict{Struck: map[string]int{}, Seen: map[string]int{}},
 		history:   sha256.New(),
+	}
+	if s.Seed%4 != 3 {
+		w.arenas = &arenatest.Memory{}
 	}
 	if calm != nil {
 		w.documents = calm.documents

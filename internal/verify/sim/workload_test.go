@@ -20,13 +20,16 @@ import (
 )
 
 // workloads is the number of workloads. Each seed uses one.
-const workloads = 19
+const workloads = 20
+
+// manySources is the workload of many small sources.
+const manySources = 19
 
 // workload describes a run: sources, mixture and topology. They follow from its number.
 type workload struct {
 	number  int
 	dir     string
-	sources []millrace.Shuffle // by name: s0, s1, …
+	sources []millrace.Shuffle // by number, see name
 	epochs  []uint32
 	records []int // of each source in an epoch
 	memory  int64 // of a loader, bytes
@@ -55,7 +58,11 @@ func newWorkload(t *testing.T, dir string, number int) *workload {
 	}
 	w.hosts = 1 + rng.IntN(min(w.ranks, 2))
 	w.axes = axes(w.ranks, number)
-	for i := range 2 + rng.IntN(4) {
+	count := 2 + rng.IntN(4)
+	if number == manySources {
+		count, w.steps = 300, 5
+	}
+	for i := range count {
 		orders := []millrace.Shuffle{millrace.Global, millrace.Global, millrace.Blocks, millrace.InFileOrder}
 		shuffle := orders[rng.IntN(len(orders))]
 		if i == 0 {
@@ -115,7 +122,10 @@ func (w *workload) pack(spec *planner.Spec) {
 	}
 }
 
-func name(source int) string { return fmt.Sprintf("s%d", source) }
+// name returns a source's name. Names sort as numbers do: s0 … s9, t10 … t99, u100 ….
+func name(source int) string {
+	return fmt.Sprintf("%c%d", 's'+rune(len(fmt.Sprint(source))-1), source)
+}
 
 // write writes the two files of a source. Some records are bad.
 func (w *workload) write(t *testing.T, rng *rand.Rand, source int) {
@@ -131,7 +141,11 @@ func (w *workload) write(t *testing.T, rng *rand.Rand, source int) {
 		if w.sources[source] == millrace.Blocks {
 			fmt.Fprintln(&text, streams)
 		}
-		for range 20 + rng.IntN(60) {
+		records := 20 + rng.IntN(60)
+		if w.number == manySources {
+			records = 1 + rng.IntN(3)
+		}
+		for range records {
 			w.records[source]++
 			if rng.IntN(100) < bads {
 				fmt.Fprintln(&text, bad)
@@ -171,6 +185,9 @@ func (w *workload) configure(t *testing.T, rng *rand.Rand) orchestrator.Config {
 	t.Helper()
 	length := uint32(32 << rng.IntN(3))
 	batch := w.ranks * (1 + rng.IntN(3))
+	if w.number == manySources {
+		batch = 12 * w.ranks // a step draws from most sources
+	}
 	spec := &planner.Spec{
 		SequenceLength: length,
 		GlobalBatch:    batch,

@@ -62,6 +62,8 @@ SOURCES: Dict[str, Any] = {
 }
 HURT = range(120, 280, 8)  # records that are damaged after the length store has their lengths
 HURT_TEXTS = corpus.synthetic_texts(78, 400, 120)
+MANY = [f"many{n:03}" for n in range(300)]
+SOURCES.update({name: {"path": f"many/{name}.jsonl{'.zst' * (n % 2)}"} for n, name in enumerate(MANY)})
 BALLAST = "-" * 9000  # makes the file longer than its digest covers (1 MiB at each end)
 MIXTURES: Dict[str, Dict[str, Any]] = {
     "tokens": {
@@ -97,6 +99,11 @@ MIXTURES: Dict[str, Dict[str, Any]] = {
         "mixture": {"weights": {"frames": 3, "tables": 2, "books": 1}},
         "sources": {name: SOURCES[name] for name in ("frames", "tables", "books")},
         "parallelism": {"cp": RANKS}, "pad_multiple": 2 * RANKS, "layout": "varlen", "cp_local": 100,
+    },
+    "many": {
+        "mixture": {"weights": {name: 1 + n % 3 for n, name in enumerate(MANY)}},
+        "sources": {name: SOURCES[name] for name in MANY},
+        "global_batch_size": 64, "micro_batch_size": 8, "stop": {"steps": 8},
     },
 }  # fmt: skip
 
@@ -138,6 +145,8 @@ class Stage:
         self.files = self.kept / "files"
         if not self.files.exists():
             corpus.write_all(self.files)
+        for n, name in enumerate(MANY):
+            corpus.write_jsonl(self.files / SOURCES[name]["path"], corpus.synthetic_texts(1000 + n, 12, 40), odd=False)
         texts = corpus.synthetic_texts(77, 300, 20)
         lines = [json.dumps({"text": 5 if n in BAD else text}) for n, text in enumerate(texts)]
         (self.files / "flawed.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")

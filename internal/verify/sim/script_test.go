@@ -74,6 +74,9 @@ func newScript(seed uint64, all []*workload) *script {
 		return s
 	}
 	s.Weather = weather(rng)
+	if s.Workload == manySources {
+		s.Weather.Fuse *= 32 // otherwise no connection lasts until a process knows all sources
+	}
 	after := 1
 	for range 1 + rng.IntN(6) {
 		after += rng.IntN(12) // 0: two at once

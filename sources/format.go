@@ -107,6 +107,13 @@ type Companions interface {
 	Companions(path string) []string
 }
 
+// Grainer is implemented by shards that unpack more than one record to read one at random.
+type Grainer interface {
+	// Grain returns the mean unpacked bytes of such a part, 0 if a record is read alone or if the shard was not
+	// indexed.
+	Grain() (bytes int64, err error)
+}
+
 // Cache has the documents of text shards ready made. It never changes a document, an offset or the reason of a bad
 // record.
 type Cache interface {

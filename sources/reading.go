@@ -78,6 +78,23 @@ func (s *Source) Remember(shard uint32, found []kept.Length) { s.kept.Remember(s
 // DocumentCheck returns a check of the source's documents.
 func (s *Source) DocumentCheck() DocumentCheck { return DocumentCheck{verifier: &s.verifier} }
 
+// Grain returns the mean bytes that the source's first shard unpacks to read one record at random, 0 if it reads a
+// record alone.
+func (s *Source) Grain(ctx context.Context) (int64, error) {
+	if len(s.manifest.Shards) == 0 {
+		return 0, nil
+	}
+	o, err := s.Acquire(ctx, 0)
+	if err != nil {
+		return 0, err
+	}
+	defer s.Release(o)
+	if g, ok := o.Shard.(Grainer); ok {
+		return g.Grain()
+	}
+	return 0, nil
+}
+
 // Acquire returns an open shard of the manifest. The caller releases it.
 func (s *Source) Acquire(ctx context.Context, shard uint32) (*OpenShard, error) {
 	return s.shards.acquire(ctx, shard)

@@ -33,6 +33,14 @@ func (s *shard) Count() (uint64, bool) {
 // Seekable implements sources.Shard.
 func (s *shard) Seekable() bool { return s.kind.seekable() }
 
+// Grain implements sources.Grainer: a frame of a compressed file is unpacked as a whole.
+func (s *shard) Grain() (int64, error) {
+	if s.index == nil || len(s.index.points) == 0 {
+		return 0, nil
+	}
+	return s.index.plain / int64(len(s.index.points)/indexPoint), nil
+}
+
 // Close implements io.Closer. The caller of Open closes the file.
 func (s *shard) Close() error {
 	s.windows.forget(s)

@@ -59,6 +59,26 @@ func (d *columnData) setPieces(ref *pageRef, p *pieces) {
 	ref.pieces = p
 }
 
+// grain returns the mean bytes that a value of the first row group costs: a page, or a piece of it.
+func (d *columnData) grain() (int64, error) {
+	if len(d.chunks) == 0 {
+		return 0, nil
+	}
+	p, err := d.pagesOf(&d.chunks[0])
+	if err != nil || len(p.data) == 0 {
+		return 0, err
+	}
+	var size int64
+	for i := range p.data {
+		size += int64(p.data[i].header.UncompressedPageSize)
+	}
+	size /= int64(len(p.data))
+	if c := d.chunks[0].codec; c == format.Snappy || c == format.Uncompressed {
+		size = min(size, pieceBytes)
+	}
+	return size, nil
+}
+
 // chunkOf returns the row group that holds a row of the file.
 func (d *columnData) chunkOf(row uint64) *chunk {
 	i := sort.Search(len(d.chunks), func(i int) bool { return d.chunks[i].firstRow > int64(row) })

@@ -78,6 +78,9 @@ func (s *shard) Count() (uint64, bool) { return s.rows, true }
 // Seekable implements sources.Shard.
 func (s *shard) Seekable() bool { return true }
 
+// Grain implements sources.Grainer.
+func (s *shard) Grain() (int64, error) { return s.text.grain() }
+
 // Index implements sources.Shard. The footer takes the place of an index.
 func (s *shard) Index(ctx context.Context, _ func(int64)) ([]byte, error) { return nil, ctx.Err() }
 

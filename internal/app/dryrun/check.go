@@ -311,6 +311,7 @@ func (k *check) sources(ctx context.Context) error {
 		shares = k.spec.Schedule.Divide(k.spec.Schedule.At(0, 0), nil)
 	}
 	allowed := setup.Allowed(k.c)
+	var err error
 	for i, src := range k.opened.Sources {
 		r := k.count(ctx, i, k.found)
 		r.Skipped = []SkippedFile{}
@@ -324,6 +325,9 @@ func (k *check) sources(ctx context.Context) error {
 		}
 		k.quarantine(i, &r)
 		k.course(i, &r)
+		if r.Reading, err = k.reading(ctx, i, &r); err != nil {
+			return err
+		}
 		k.report.Sources = append(k.report.Sources, r)
 	}
 	k.ending()

@@ -67,7 +67,23 @@ type SourceReport struct {
 	Bad          uint64   `json:"bad"`        // records that cannot be decoded, of those read
 	Allowed      uint64   `json:"allowed"`    // by the quarantine budget
 
+	Reading *Reading `json:"reading"` // ways to read it; null for formats of tokens
+
 	Skipped []SkippedFile `json:"skipped"` // files that its path leads to and that are not read
+}
+
+// Reading compares the ways to read a source of text. All numbers are estimates.
+type Reading struct {
+	Choices     []ReadCost `json:"choices"`     // the first is the mixture file's own
+	Recommended string     `json:"recommended"` // one of the choices
+	CacheBytes  uint64     `json:"cache_bytes"` // of all documents in a token cache
+}
+
+// ReadCost is the cost of one way to read a source.
+type ReadCost struct {
+	Choice    string  `json:"choice"`
+	BytesRead float64 `json:"bytes_read"` // bytes unpacked for each byte of a document that is used
+	CPU       float64 `json:"cpu"`        // seconds for a million tokens, from the files to the batches
 }
 
 // SkippedFile is a file of a source's directories or wildcards that is not read.

@@ -66,6 +66,9 @@ func PrintCheck(w io.Writer, r *dryrun.Report) error {
 	if err := printPrices(w, r); err != nil {
 		return err
 	}
+	if err := printReadings(w, r); err != nil {
+		return err
+	}
 	m := &r.Memory
 	fmt.Fprintln(w)
 	printProcesses(w, &r.Run)

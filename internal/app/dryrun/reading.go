@@ -1,0 +1,102 @@
+package dryrun
+
+import (
+	"context"
+	"math"
+	"slices"
+
+	"millrace"
+	"millrace/internal/app/setup"
+	"millrace/sources"
+)
+
+// The costs of a million tokens in seconds of a core, as docs/benchmarks.md has them for text of four bytes a token.
+// They compare choices; another host has other seconds.
+const (
+	textBytes    = 4     // of a token
+	deliverCost  = 0.045 // to plan, build and deliver
+	tokeniseCost = 0.035
+	unpackCost   = 0.004 // to unpack each byte once
+)
+
+// The choices of reading.
+const (
+	choiceCache = "token cache"
+	choiceOrder = "shuffle: " // and the order
+)
+
+// reading compares the ways to read a source, nil if its records are tokens or none is known.
+func (k *check) reading(ctx context.Context, i int, r *SourceReport) (*Reading, error) {
+	src := k.opened.Sources[i]
+	if src.HoldsTokens() || r.Tokens == 0 || r.Records == 0 {
+		return nil, nil
+	}
+	grain, err := src.Grain(ctx)
+	if sources.IsDamage(err) {
+		return nil, nil // the report has the damage
+	}
+	if err != nil {
+		return nil, err
+	}
+	stripes := setup.Stripes(k.c)[slices.Index(k.c.Sources.Names(), r.Name)]
+	text := float64(textBytes) * float64(r.Tokens)
+	global := globalBytes(float64(grain), text/float64(r.Records), text, float64(k.spanBytes()))
+	costs := []ReadCost{
+		readCost(millrace.Global, global),
+		readCost(millrace.Blocks, float64(len(stripes))), // each stripe reads every block
+	}
+	if r.Why != "" {
+		costs = costs[1:] // the files do not allow another order
+	}
+	is := millrace.Shuffle(r.Shuffle)
+	if is == millrace.InFileOrder {
+		costs = append(costs, readCost(is, float64(len(stripes))))
+	}
+	own := slices.IndexFunc(costs, func(c ReadCost) bool { return c.Choice == choiceOrder+string(is) })
+	costs[0], costs[own] = costs[own], costs[0]
+	cached := ReadCost{Choice: choiceCache, BytesRead: 1, CPU: deliverCost}
+	out := &Reading{Choices: costs, Recommended: costs[0].Choice, CacheBytes: k.cacheBytes(r)}
+	if k.c.Cache != nil {
+		out.Choices = slices.Insert(costs, 0, cached)
+	} else {
+		out.Choices = append(costs, cached)
+	}
+	// A cache costs a pass of tokenising, which a second pass or one of many reads of the same bytes repays.
+	if k.c.Cache != nil || costs[0].CPU > 2*(deliverCost+tokeniseCost) || r.Passes == nil || *r.Passes > 1.5 {
+		out.Recommended = choiceCache
+	}
+	return out, nil
+}
+
+// readCost returns the cost of reading and tokenising in an order that unpacks so many bytes for each byte used.
+func readCost(order millrace.Shuffle, bytes float64) ReadCost {
+	return ReadCost{Choice: choiceOrder + string(order), BytesRead: bytes,
+		CPU: deliverCost + tokeniseCost + unpackCost*bytes}
+}
+
+// globalBytes estimates the bytes that are unpacked for each byte used, if records are read in a random order of the
+// whole text. They are unpacked by grains, and each grain once for all of its records in one span. All sizes are bytes.
+func globalBytes(grain, record, text, span float64) float64 {
+	if grain <= record || text == 0 {
+		return 1
+	}
+	span = min(span, text)
+	touched := 1 - math.Exp(-span*(grain+record)/(record*text)) // share of the grains that have a record of the span
+	return max(1, text/span*touched)
+}
+
+// spanBytes returns the bytes of text that a feed reads ahead together.
+func (k *check) spanBytes() int64 {
+	feeds := (len(k.c.Sources) + setup.Loaders(k.c) - 1) / setup.Loaders(k.c)
+	return setup.LoaderMemory(k.c) / 2 / int64(feeds) / 4
+}
+
+// cacheBytes estimates the bytes of a source's documents in the token cache.
+func (k *check) cacheBytes(r *SourceReport) uint64 {
+	id := uint64(2)
+	if t := k.report.Tokenizer; t != nil && t.Vocabulary > math.MaxUint16+1 {
+		id = 4
+	}
+	const perRecord = 28 // its table entry, its numbers
+	return r.Tokens*id + r.Records*perRecord
+}

@@ -249,6 +249,18 @@ def test_one_large_document(stage: Any, tmp_path: Path, name: str, make: Any, to
 def test_too_little_is_refused(stage: Any, tmp_path: Path) -> None:
     """A limit below the least is refused with its line, not with a later crash."""
     corpus.write_jsonl(tmp_path / "a.jsonl", ["x"] * 10, odd=False)
+    crowded = variant(
+        {
+            "sources": {"s": {"path": "a.jsonl"}},
+            "mixture": {"weights": {"s": 1}},
+            "loaders": 8,
+            "limits": {"loader_memory": "64MiB"},
+        }
+    )
+    path = write_mixture(tmp_path, crowded)
+    for args in (["check", path], ["up", path, "--run-dir", tmp_path / "run"]):
+        done = subprocess.run([stage.binary, *args], capture_output=True, text=True, timeout=DEADLINE)
+        assert done.returncode in (1, 2) and "write at least 144MiB" in done.stderr, done.stderr
     for limits, word in (
         ({"loader_memory": "63MiB"}, "loader_memory"),
         ({"sidecar_memory": "1MiB"}, "sidecar_memory"),

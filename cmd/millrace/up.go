@@ -99,7 +99,7 @@ func (u *up) run(c *cobra.Command) error {
 	if err := cfg.Payload(); err != nil {
 		return err
 	}
-	if err := setup.CheckSidecarMemory(cfg, u.ranks); err != nil {
+	if err := errors.Join(setup.CheckLoaderMemory(cfg), setup.CheckSidecarMemory(cfg, u.ranks)); err != nil {
 		return err
 	}
 	if _, err := setup.Tokenizer(cfg); err != nil {
@@ -123,6 +123,7 @@ func (u *up) run(c *cobra.Command) error {
 	if u.runDir, err = filepath.Abs(u.runDir); err != nil {
 		return err
 	}
+	cfg.Loaders.Count = uint32(setup.Loaders(cfg)) // one number for all roles
 	resolved, err := cfg.MarshalResolved()
 	if err != nil {
 		return err

@@ -450,9 +450,11 @@ func (k *check) memory() {
 			k.report.CPSizes = append(k.report.CPSizes, cp)
 		}
 	}
-	var at *tree.Error
-	if errors.As(setup.CheckSidecarMemory(c, k.o.Ranks), &at) {
-		k.complain("", "%s:%d:%d: %s: %s", at.File, at.Line, at.Column, at.Msg, at.Cure)
+	for _, err := range []error{setup.CheckLoaderMemory(c), setup.CheckSidecarMemory(c, k.o.Ranks)} {
+		var at *tree.Error
+		if errors.As(err, &at) {
+			k.complain("", "%s:%d:%d: %s: %s", at.File, at.Line, at.Column, at.Msg, at.Cure)
+		}
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 
@@ -46,13 +47,14 @@ func (r *role) load(ctx context.Context, standby bool) error {
 	if err != nil {
 		return err
 	}
-	windows := jsonl.NewWindows(2 * setup.Decoders(r.cfg)) // of decoders and random reads
+	division := setup.Division(r.cfg)
+	LimitMemory(division.Heap)
+	runtime.GOMAXPROCS(division.Procs)
+	windows := jsonl.NewWindows(2 * division.Decoders) // of decoders and random reads
 	if encoding != nil {
-		encoding.LimitEncoders(setup.Encoders(r.cfg))
+		encoding.LimitEncoders(division.Encoders)
 	}
 	address := rundir.Socket(r.RunDir, fmt.Sprintf("%s-%d", r.Name, os.Getpid()))
-	memory := setup.LoaderMemory(r.cfg)
-	LimitMemory(memory)
 	tokens, err := setup.TokenCache(r.cfg, r.log)
 	if err != nil { // up found the directory good; without it, the files have every document
 		r.log.Warn("the token cache is not used", "err", err)
@@ -69,7 +71,7 @@ func (r *role) load(ctx context.Context, standby bool) error {
 			}
 			return setup.SourceSpec(r.cfg, src, encoding, windows)
 		},
-		OpenFiles: int(r.cfg.Limits.OpenFiles), Cache: tokens, Memory: memory / 2, Parallel: setup.Decoders(r.cfg),
+		OpenFiles: int(r.cfg.Limits.OpenFiles), Cache: tokens, Memory: division.Payload, Parallel: division.Decoders,
 		Arenas: arena.Host{}, Net: seam.UnixNet{}, Clock: seam.System{}, Fail: r.fail, Events: r.events, Log: r.log,
 		Ready: r.ready, Term: r.term,
 		Role: func(standby bool) {

@@ -2,9 +2,11 @@ package setup
 
 import (
 	"fmt"
+	"runtime"
 
 	"millrace/constructors"
 	"millrace/internal/app/config"
+	"millrace/sources/tokenize"
 )
 
 // LoaderMemory returns one loader process's part of limits.loader_memory in bytes. A shadow gets the same part, because
@@ -13,11 +15,54 @@ func LoaderMemory(c *config.Config) int64 {
 	return int64(c.Limits.LoaderMemory) / int64(Loaders(c)+int(c.Reliability.Shadows))
 }
 
+// Reader is the division of one loader's or shadow's part of limits.loader_memory.
+type Reader struct {
+	Heap     int64 // limit of the process's heap in bytes
+	Payload  int64 // of it, bytes of tokens and texts
+	Encoders int   // at most, at least 1: the process's share of the processors
+	Decoders int   // goroutines. While half of them wait for a disk, the others keep the encoders busy.
+	Procs    int   // processors that the process uses at once
+}
+
+const (
+	leastPart    = 16 << 20 // an encoder, two decoders and a few documents
+	autoPart     = 64 << 20 // least part of a loader that `loaders: auto` adds
+	decoderBytes = 2 << 20  // a decoder's scratch, and its part of the memory of random reads
+)
+
+// Division returns the division of the memory of each loader and shadow. Encoders take at most a quarter of it. The
+// rest, without the scratch of the decoders, is payload and room for the garbage collector in equal parts.
+func Division(c *config.Config) Reader {
+	part, loaders, cores := LoaderMemory(c), Loaders(c), runtime.GOMAXPROCS(0)
+	r := Reader{Heap: part}
+	r.Encoders = max(min((cores+loaders-1)/loaders, int(part/4/tokenize.EncoderBytes)), 1)
+	r.Decoders = 2 * r.Encoders
+	r.Procs = min(cores, r.Decoders+2)
+	fixed := int64(r.Encoders)*tokenize.EncoderBytes + int64(r.Decoders)*decoderBytes
+	r.Payload = max((part-fixed)/2, part/4)
+	return r
+}
+
 // SidecarMemory returns the bytes of a rank's largest batch, and the least limits.sidecar_memory for that many ranks of
 // a host. Half of the limit is shared memory with room for two batches of each rank.
 func SidecarMemory(c *config.Config, ranks int) (batch, needed int64) {
 	batch = constructors.NewSet(c.Shapes(), c.PadMultiple).MaxBytes()
 	return batch, 4 * batch * int64(ranks)
+}
+
+// CheckLoaderMemory refuses a limits.loader_memory that is too little for the loaders and shadows. The error names its
+// place in the mixture file and a sufficient limit; it wraps millrace.ErrInvalid.
+func CheckLoaderMemory(c *config.Config) error {
+	if LoaderMemory(c) >= leastPart {
+		return nil
+	}
+	return c.ErrorAt(
+		"limits.loader_memory",
+		fmt.Sprintf("limits.loader_memory %s is too little for %d loaders and %d shadows of at least %dMiB each",
+			c.Limits.LoaderMemory, Loaders(c), c.Reliability.Shadows, leastPart>>20),
+		fmt.Sprintf("write at least %dMiB, or fewer loaders",
+			(Loaders(c)+int(c.Reliability.Shadows))*leastPart>>20),
+	)
 }
 
 // CheckSidecarMemory refuses a limits.sidecar_memory that is too little for that many ranks of a host. The error names

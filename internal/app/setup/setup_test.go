@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"millrace/orchestrator/planner"
 	"millrace/orchestrator/planner/cost"
 	"millrace/orchestrator/planner/place"
+	"millrace/sources/tokenize"
 )
 
 // parse reads a mixture of three sources with more lines at its end.
@@ -336,4 +338,36 @@ func placeOptions(t *testing.T, c *config.Config, topology millrace.Topology) pl
 		t.Fatal(err)
 	}
 	return s.Options()
+}
+
+// TestDivision: the division of loader_memory fits into each loader's part with 1 to 4,096 sources and 1 to 64
+// processors. `loaders: auto` looks at both.
+func TestDivision(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
+	for _, cores := range []int{1, 2, 7, 64} {
+		runtime.GOMAXPROCS(cores)
+		for _, sources := range []int{1, 3, 306, 4096} {
+			for _, memory := range []value.Bytes{64 << 20, 512 << 20, 16 << 30} {
+				c := &config.Config{Sources: make(config.Sources, sources)}
+				c.Limits.LoaderMemory, c.Reliability.Shadows = memory, 1
+				loaders, d := Loaders(c), Division(c)
+				if loaders < 1 || loaders > min(cores, sources) {
+					t.Errorf("%d loaders for %d sources on %d processors", loaders, sources, cores)
+				}
+				if part := int64(memory) / int64(loaders+1); d.Heap > part || loaders > 1 && part < autoPart {
+					t.Errorf("%d loaders with %s: each has %d bytes", loaders, memory, d.Heap)
+				}
+				if d.Encoders < 1 || (d.Encoders-1)*loaders >= cores {
+					t.Errorf("%d encoders in each of %d loaders on %d processors", d.Encoders, loaders, cores)
+				}
+				if d.Procs > cores || d.Decoders < 2 {
+					t.Errorf("%d processors, %d decoders on %d processors", d.Procs, d.Decoders, cores)
+				}
+				fixed := int64(d.Encoders)*tokenize.EncoderBytes + int64(d.Decoders)*decoderBytes
+				if d.Payload < d.Heap/4 || d.Payload+fixed > d.Heap {
+					t.Errorf("%d bytes of payload and %d fixed do not fit %d", d.Payload, fixed, d.Heap)
+				}
+			}
+		}
+	}
 }

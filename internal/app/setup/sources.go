@@ -135,24 +135,16 @@ func format(f config.Format, w *jsonl.Windows) (sources.Format, error) {
 // LoaderName returns the name of the i-th loader process.
 func LoaderName(i int) string { return fmt.Sprintf("loader-%d", i) }
 
-// Loaders returns the number of loader processes. Auto is one for each source, up to the number of processors: a file
-// that crashes a decoder then affects one source, and every core has work.
+// Loaders returns the number of loader processes. Auto is one for each source: a file that crashes a decoder then
+// affects one source. There are at most as many as processors, and each loader and shadow has at least autoPart of
+// limits.loader_memory.
 func Loaders(c *config.Config) int {
 	if c.Loaders.Count > 0 {
 		return int(c.Loaders.Count)
 	}
-	return max(1, min(len(c.Sources), runtime.NumCPU()))
+	fit := int(c.Limits.LoaderMemory/autoPart) - int(c.Reliability.Shadows)
+	return max(1, min(len(c.Sources), runtime.GOMAXPROCS(0), fit))
 }
-
-// Encoders returns the number of encoders of one loader process, at least 1: its part of the processors.
-func Encoders(c *config.Config) int {
-	loaders := Loaders(c)
-	return (runtime.GOMAXPROCS(0) + loaders - 1) / loaders
-}
-
-// Decoders returns the number of decoding goroutines of one loader process. While half of them wait for a disk, the
-// others keep the encoders busy.
-func Decoders(c *config.Config) int { return 2 * Encoders(c) }
 
 // ShadowName returns the name of the i-th shadow.
 func ShadowName(i int) string { return fmt.Sprintf("shadow-%d", i) }

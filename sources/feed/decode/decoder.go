@@ -58,6 +58,7 @@ type Decoder struct {
 	out     Outcome
 	before  int           // tokens in buf before the record's
 	buf     []uint32      // the part's tokens; the last record's, if only lengths are found
+	isOwn   bool          // buf was made for this part alone
 	lengths []kept.Length // found in this part, of shard
 	shard   uint32
 	check   sources.DocumentCheck // of shard
@@ -98,7 +99,7 @@ func (d *Decoder) Begin(src *sources.Source, p Part) {
 	}
 	d.src, d.part, d.out, d.shard = src, p, Outcome{}, 0
 	d.piece = src.PieceTokens()
-	d.buf, d.lengths = d.buf[:0], d.lengths[:0]
+	d.buf, d.isOwn, d.lengths = d.buf[:0], false, d.lengths[:0]
 	d.check = d.src.DocumentCheck()
 }
 
@@ -107,7 +108,10 @@ func (d *Decoder) Finish() Outcome {
 	d.src.Remember(d.shard, d.lengths)
 	out := d.out
 	d.out = Outcome{}
-	if d.part.Keep {
+	switch {
+	case d.isOwn:
+		out.Tokens, d.buf, d.isOwn = d.buf, nil, false
+	case d.part.Keep:
 		out.Tokens = slices.Clone(d.buf)
 	}
 	if cap(d.buf) > mostScratch {

@@ -7,14 +7,14 @@ import json
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Sequence, Set, Tuple
 
 import pytest
 
 import corpus
 import millrace
-from conftest import Stage
-from harness import DEADLINE, EPOCH, LENGTH, OFFSET, ORDINAL, SOURCE
+from conftest import HERE, Stage
+from harness import DEADLINE, EPOCH, ID, LENGTH, OFFSET, ORDINAL, SOURCE
 from stages import by_step
 
 BATCH = 24
@@ -400,3 +400,36 @@ def test_damaged_states(scene: Scene) -> None:
         loader.load_state_dict(state)
         assert next(loader).digest == scene.whole(1).bytes()[STEP + 1, 0, 0]
         loader.close()
+
+
+def test_an_earlier_state_keeps_its_order(scene: Scene) -> None:
+    """A state of the first planner that knew no pieces continues with the documents whole, as they were: earlier.json
+    has such a state and the content digests of the steps after it. A new run shuffles the pieces of `ids`."""
+    earlier = json.loads((HERE / "earlier.json").read_text())
+    state, content = earlier["state"], earlier["content"]
+    for ranks in (1, 3, 2):  # each resumes from a state of the run before
+        resumed = scene.resume(state, ranks, SETTING, states=True)
+        assert {str(step): digest for step, digest in resumed.content().items()} == content
+        first = min(resumed.content())
+        state = json.loads([b.state for b in resumed.ranks[0] if b.step == first][-1])
+        content = {step: digest for step, digest in content.items() if int(step) > first}
+    again = scene.delivered({**SETTING, "long_documents": "consecutive"}, 1)
+    assert ordinals_of_long(again) == 1 and ordinals_of_long(scene.whole(1)) == 3
+    spread = copy.deepcopy(SETTING)
+    spread["sources"]["ids"]["long_documents"] = "shuffle"
+    with scene.up(spread, 1) as run:
+        loader = millrace.connect(run.sockets()[0], tensors="numpy")
+        loader.load_state_dict(earlier["state"])
+        with pytest.raises(millrace.StartError) as refused:
+            next(loader)
+        assert "long_documents: added" in refused.value.reason
+        loader.close()
+
+
+def ordinals_of_long(delivered: Any) -> int:
+    """The most ordinals that one pass over a document of `ids` has."""
+    found: Dict[Tuple[str, int], Set[int]] = {}
+    for segment in delivered.segments():
+        if segment[SOURCE] == "ids":
+            found.setdefault((segment[ID], segment[EPOCH]), set()).add(segment[ORDINAL])
+    return max(len(ordinals) for ordinals in found.values())

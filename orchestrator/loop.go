@@ -104,7 +104,9 @@ func (o *Orchestrator) checkIdentity(s *facts.State) error {
 	if len(s.Identity) == 0 {
 		return nil
 	}
-	changed, err := o.cfg.Changed(s.Identity)
+	begun := progress.NewOf(s.PlannerVersion, 0)
+	_, compare := o.cfg.Of(&begun, o.cfg.Identity)
+	changed, err := compare(s.Identity)
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"millrace/orchestrator/facts"
 	"millrace/orchestrator/mix"
 	"millrace/orchestrator/offers"
+	"millrace/orchestrator/planner/progress"
 	"millrace/orchestrator/roster"
 	"millrace/proto"
 )
@@ -81,7 +82,7 @@ func (m *Machine) restart() error {
 func (m *Machine) reposition() {
 	base := m.s.PlannerState(len(m.cfg.Sources))
 	for i := range m.cfg.Sources {
-		piece := m.mix.Spec().Sources[i].PieceTokens
+		piece := m.cfg.Spec.Under(base).Sources[i].PieceTokens
 		m.roster.Reposition(i, base.Floor(i), base.Sources[i].SeekPoint, piece)
 	}
 }
@@ -129,7 +130,9 @@ func commonRun(cfg *Config, s *facts.State) *facts.Run {
 		name := cfg.Sources[i].Name
 		files[i] = facts.FilesOf(name, s.Manifests[name])
 	}
-	return facts.NewRun(cfg.Spec, cfg.Identity, files)
+	begun := progress.NewOf(s.PlannerVersion, 0)
+	identity, _ := cfg.Of(&begun, cfg.Identity)
+	return facts.NewRun(cfg.Spec, identity, files)
 }
 
 // applyFact advances the state by one fact and publishes it.

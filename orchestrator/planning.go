@@ -160,10 +160,10 @@ func (p *planning) restoreLengths() {
 
 // asSealed gives the queues the lengths of the documents whose ordinals end in a plan.
 func (p *planning) asSealed(plan *pb.Plan) {
-	as := plan.Assignments
+	as, sources := plan.Assignments, p.cfg.Spec.Under(&p.s.Base.Planner).Sources
 	for i, ordinal := range as.GetOrdinal() {
 		seg := millrace.Segment{Offset: as.Offset[i], Length: as.Length[i], More: as.More[i]}
-		if tokens := p.mix.Spec().Sources[as.Source[i]].PlannedTokens(&seg); tokens > 0 {
+		if tokens := sources[as.Source[i]].PlannedTokens(&seg); tokens > 0 {
 			p.queues[as.Source[i]].SetPlannedLength(millrace.Ordinal(ordinal), tokens)
 		}
 	}

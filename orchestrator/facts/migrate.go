@@ -15,12 +15,29 @@ type Rules struct {
 	Changed func(stored []byte) ([]string, error)
 	// Classify returns the class of a key.
 	Classify func(key string) millrace.KeyClass
+	// Earlier has this run's identity as it would be if the run had begun with an earlier planner. nil: the same.
+	Earlier *Earlier
+}
+
+// Earlier is the identity of a run that began with a planner whose defaults were others.
+type Earlier struct {
+	Identity []byte
+	Changed  func(stored []byte) ([]string, error) // like Rules.Changed
+}
+
+// Of returns the identity of a run that is in a state, given that of a new run, and the comparison with it.
+func (r *Rules) Of(st *progress.State, now []byte) (identity []byte, changed func(stored []byte) ([]string, error)) {
+	if r.Earlier == nil || st.ShufflesPieces() {
+		return now, r.Changed
+	}
+	return r.Earlier.Identity, r.Earlier.Changed
 }
 
 // Migrate turns a saved state into a state of this run. It refuses differences that no override names, and differences
 // with which the state cannot go on. docs/resume.md says how each difference changes the planner's state.
 func Migrate(saved *SavedState, to *Run, rules Rules, override []string) (*RunState, error) {
-	lines, err := rules.Changed(saved.Identity)
+	identity, changed := rules.Of(&saved.Planner, to.Identity)
+	lines, err := changed(saved.Identity)
 	if err != nil {
 		return nil, unreadable(err)
 	}
@@ -36,7 +53,9 @@ func Migrate(saved *SavedState, to *Run, rules Rules, override []string) (*RunSt
 	if text != nil && m.hasOtherMixture() {
 		text = &overridesText{Skips: text.Skips, Costs: text.Costs}
 	}
-	out := &RunState{Run: to, Attempt: saved.Attempt, Planner: m.adapt(saved.Planner)}
+	run := *to
+	run.Identity = identity
+	out := &RunState{Run: &run, Attempt: saved.Attempt, Planner: m.adapt(saved.Planner)}
 	if text == nil {
 		return out, nil
 	}

@@ -42,6 +42,7 @@ func NewSelector(spec *Spec, st progress.State) (*Selector, error) {
 	if err := st.Validate(len(spec.Sources)); err != nil {
 		return nil, err
 	}
+	spec = spec.Under(&st)
 	return &Selector{
 		spec:     spec,
 		names:    spec.names(),

@@ -16,6 +16,23 @@ type SourceSpec struct {
 	// PieceTokens is the length of a piece if the source's ordinals are pieces of documents. 0: an ordinal is a whole
 	// document.
 	PieceTokens uint32
+	// PiecesByDefault: the mixture file does not say so. Runs of earlier planners have whole documents then.
+	PiecesByDefault bool
+}
+
+// Under returns the spec as it holds for a run that is in this state.
+func (s *Spec) Under(st *progress.State) *Spec {
+	if st.ShufflesPieces() || !slices.ContainsFunc(s.Sources, func(x SourceSpec) bool { return x.PiecesByDefault }) {
+		return s
+	}
+	out := *s
+	out.Sources = slices.Clone(s.Sources)
+	for i := range out.Sources {
+		if src := &out.Sources[i]; src.PiecesByDefault {
+			src.PieceTokens, src.PiecesByDefault = 0, false
+		}
+	}
+	return &out
 }
 
 // begins reports whether a segment at an offset of its document is the first of its ordinal.

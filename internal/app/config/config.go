@@ -71,7 +71,7 @@ type Config struct {
 	Shuffle millrace.Shuffle `yaml:"shuffle" jsonschema:"default=global,enum=global,enum=blocks,enum=none"`
 	// LongDocuments is the order of the pieces of long documents. consecutive: they come one after the other, in
 	// neighbouring steps. shuffle: pieces of the longest sequence_length are shuffled like documents; needs `shuffle:
-	// global` and known lengths. Left out: consecutive.
+	// global` and known lengths. Left out: shuffle for sources of tokens with `shuffle: global`, else consecutive.
 	LongDocuments LongDocuments `yaml:"long_documents" jsonschema:"enum=consecutive,enum=shuffle"`
 	// TokenDtype is the element type of tokens, labels and position_ids.
 	TokenDtype millrace.TokenDtype `yaml:"token_dtype" jsonschema:"default=int64,enum=int64,enum=int32"`
@@ -124,6 +124,8 @@ type Config struct {
 	// Reliability is the number of processes that stand by for lost ones.
 	Reliability Reliability `yaml:"reliability"`
 
+	// WholeByDefault makes consecutive the order of every source whose file keys do not name one; see Earlier.
+	WholeByDefault bool `yaml:"-"`
 	// File is the name of the mixture file as the user gave it, for messages.
 	File string `yaml:"-"`
 	// Base is the absolute directory of relative paths.

@@ -122,18 +122,30 @@ func (c *Config) AllStages() []Stage {
 
 // PieceTokens returns the tokens of a piece if the ordinals of a source are pieces of documents: the longest sequence
 // of all stages. 0: ordinals are whole documents.
-func (c *Config) PieceTokens(s *Source) (tokens uint32) {
+//
+// byDefault: the file does not say so. With `shuffle: global`, sources of tokens are read in pieces then, because their
+// files have the lengths of documents and give a piece alone.
+func (c *Config) PieceTokens(s *Source) (tokens uint32, byDefault bool) {
 	how := s.LongDocuments
 	if how == "" {
 		how = c.LongDocuments
 	}
-	if how != ShuffledPieces {
-		return 0
+	byDefault = how == "" && !c.WholeByDefault && c.Shuffle == millrace.Global && s.Format != "" &&
+		!s.Format.HoldsText()
+	if how != ShuffledPieces && !byDefault {
+		return 0, false
 	}
 	for _, in := range c.AllStages() {
 		tokens = max(tokens, in.SequenceLength)
 	}
-	return tokens
+	return tokens, byDefault
+}
+
+// Earlier returns the configuration with the defaults of runs that began with a planner of version 2 or lower.
+func (c *Config) Earlier() *Config {
+	out := *c
+	out.WholeByDefault = true
+	return &out
 }
 
 // StageFilterSets returns the different sets of the stages' filters in order. It also returns for every stage the

@@ -71,7 +71,8 @@ func (c *Config) Identity() identity.Identity {
 // pieceTokens returns the tokens of a piece if the ordinals of any source are pieces.
 func (c *Config) pieceTokens() (tokens uint32) {
 	for i := range c.Sources {
-		tokens = max(tokens, c.PieceTokens(&c.Sources[i]))
+		one, _ := c.PieceTokens(&c.Sources[i])
+		tokens = max(tokens, one)
 	}
 	return tokens
 }
@@ -164,8 +165,8 @@ func (s *Source) identity(c *Config) string {
 	if n := c.Passes(s); n > 0 && c.Epochs() == 0 {
 		parts = append(parts, fmt.Sprintf("max_epochs=%d", n))
 	}
-	if c.PieceTokens(s) > 0 {
-		parts = append(parts, "long_documents="+string(ShuffledPieces))
+	if tokens, _ := c.PieceTokens(s); tokens > 0 {
+		parts = append(parts, fmt.Sprintf("pieces=%d", tokens))
 	}
 	if s.Filter != "" {
 		parts = append(parts, "filter="+s.Filter)

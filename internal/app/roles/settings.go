@@ -61,6 +61,13 @@ func OrchestratorConfig(c *config.Config, world int, version string) (orchestrat
 		Shadows: int(c.Reliability.Shadows),
 		Runway:  max(2, min(runwaySteps, int(runwayTokens/c.StepTokens()))),
 	}
+	earlier := c.Earlier()
+	out.Rules.Earlier = &facts.Earlier{
+		Changed: func(stored []byte) ([]string, error) { return changed(stored, earlier) },
+	}
+	if out.Rules.Earlier.Identity, err = json.Marshal(earlier.Identity()); err != nil {
+		return out, fmt.Errorf("encode identity: %w", err)
+	}
 	for i, loaders := range setup.Stripes(c) {
 		out.Sources = append(
 			out.Sources, orchestrator.Source{Name: c.Sources[i].Name, Loaders: loaders, Allowed: setup.Allowed(c)},

@@ -34,15 +34,12 @@ func PlanSpec(c *config.Config) (*planner.Spec, error) {
 		Window:         int(c.Window),
 	}
 	for i := range c.Sources {
-		spec.Sources = append(
-			spec.Sources,
-			planner.SourceSpec{
-				Name:        c.Sources[i].Name,
-				OnExhausted: c.Sources[i].OnExhausted,
-				Filters:     filterTexts(c, &c.Sources[i]),
-				PieceTokens: c.PieceTokens(&c.Sources[i]),
-			},
-		)
+		src := &c.Sources[i]
+		pieces, byDefault := c.PieceTokens(src)
+		spec.Sources = append(spec.Sources, planner.SourceSpec{
+			Name: src.Name, OnExhausted: src.OnExhausted, Filters: filterTexts(c, src),
+			PieceTokens: pieces, PiecesByDefault: byDefault,
+		})
 	}
 	if c.Stop != nil {
 		spec.StopSteps, spec.StopTokens = c.Stop.Steps, c.Stop.Tokens

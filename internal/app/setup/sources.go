@@ -59,18 +59,17 @@ func SourceSpec(c *config.Config, s *config.Source, e *tokenize.Encoding, w *jso
 		Limits: sources.Limits{
 			SampleBytes: int64(c.Limits.SampleBytes),
 		},
-		Shuffle: c.Shuffle,
-		Seed:    c.Seed,
-		Epochs:  c.Passes(s),
-
-		PieceTokens: c.PieceTokens(s),
-		IndexDir:    c.IndexPath(),
-		Verify:      sources.Verify(c.Verify),
+		Shuffle:  c.Shuffle,
+		Seed:     c.Seed,
+		Epochs:   c.Passes(s),
+		IndexDir: c.IndexPath(),
+		Verify:   sources.Verify(c.Verify),
 	}
 	if spec.Filters, err = filters(c, s); err != nil {
 		return sources.Spec{}, c.ErrorAt("sources."+s.Name, err.Error(), "")
 	}
 	spec.Field.Others = spec.Filters.Fields()
+	spec.PieceTokens, _ = c.PieceTokens(s)
 	if s.Root != "" {
 		spec.Root = c.Abs(s.Root)
 	}

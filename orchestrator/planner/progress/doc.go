@@ -11,7 +11,8 @@ package progress
 
 // PlannerVersion names the algorithms that decide a run's stream. It is part of the state. A change of the selection
 // changes it. Version 1 is version 2 without carry, windows and bucketed packing: its states and stores go on under
-// version 2. Version 3 packs steps from a pool of waiting segments. A run keeps the version that it began with.
+// version 2. Version 3 packs steps from a pool of waiting segments, and by default reads long documents of tokens in
+// shuffled pieces. A run keeps the version that it began with.
 const PlannerVersion = 3
 
 const (

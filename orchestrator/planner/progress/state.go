@@ -46,6 +46,10 @@ func NewOf(version uint32, sources int) State {
 // IsPooled reports whether steps are packed from a pool of waiting segments, if segments may wait.
 func (s *State) IsPooled() bool { return s.Version > unpooled }
 
+// ShufflesPieces reports whether the run began with a planner that reads long documents of tokens in shuffled pieces if
+// the mixture file does not say.
+func (s *State) ShufflesPieces() bool { return s.Version > unpooled }
+
 // String returns the state as JSON for people and golden files. Trainers save Compact.
 func (s State) String() string {
 	text, err := json.Marshal(s)

@@ -66,6 +66,7 @@ type Loader struct {
 	budget   *budget.Budget
 	pool     *pool.Pool
 	host     *sources.Host
+	warmth   warmth
 	mu       sync.Mutex
 	open     map[string]*sources.Source
 	gates    map[string]*sync.Mutex         // by source: held while it is opened

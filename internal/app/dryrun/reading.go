@@ -88,7 +88,7 @@ func globalBytes(grain, record, text, span float64) float64 {
 // spanBytes returns the bytes of text that a feed reads ahead together.
 func (k *check) spanBytes() int64 {
 	feeds := (len(k.c.Sources) + setup.Loaders(k.c) - 1) / setup.Loaders(k.c)
-	return setup.LoaderMemory(k.c) / 2 / int64(feeds) / 4
+	return setup.Division(k.c).Payload / int64(feeds) / 4
 }
 
 // cacheBytes estimates the bytes of a source's documents in the token cache.

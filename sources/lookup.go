@@ -64,7 +64,7 @@ func (v *LengthView) of(ctx context.Context, shard uint32) (func(uint64) (uint32
 		if l, ok := o.Shard.(Lengther); ok {
 			get = l.Length
 		}
-	} else if st := v.from.kept.Lengths(shard); st != nil {
+	} else if st := v.from.kept.Known(shard); st != nil {
 		get = st.Get
 	}
 	v.get[shard] = get
@@ -115,7 +115,7 @@ func (v *LengthView) otherwise(shard uint32) func(record uint64) (uint32, bool) 
 		}
 		return noLength
 	}
-	st := v.from.kept.Lengths(shard)
+	st := v.from.kept.Known(shard)
 	if st == nil {
 		return noLength
 	}
@@ -136,7 +136,7 @@ func (v *LengthView) refusals(shard uint32) func(record uint64, tokens uint32) (
 			return uint32(bits), err == nil
 		}
 	}
-	if st, ok := v.from.kept.Lengths(shard).(*kept.Filtered); ok {
+	if st, ok := v.from.kept.Known(shard).(*kept.Filtered); ok {
 		return func(record uint64, _ uint32) (uint32, bool) { return st.Refused(record) }
 	}
 	return func(uint64, uint32) (uint32, bool) { return 0, false }

@@ -219,7 +219,7 @@ func TestPowerCutAnywhere(t *testing.T) {
 		fs.acked++
 	}
 	lengths := func(count uint64) *index.Lengths {
-		l, err := s.Lengths(shard, transform, count)
+		l, err := s.Lengths(shard, transform, count, true)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -317,7 +317,7 @@ func survives(t *testing.T, dir, where string, blobs [][]byte, acked int) (found
 		t.Fatalf("%s: the acknowledged blob is gone", where)
 	}
 	for _, count := range []uint64{crashRecords, crashRecords + 1} {
-		l, err := s.Lengths(shard, transform, count)
+		l, err := s.Lengths(shard, transform, count, true)
 		if err != nil {
 			t.Fatalf("%s: %v", where, err)
 		}

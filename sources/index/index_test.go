@@ -284,7 +284,7 @@ func TestFullDisk(t *testing.T) {
 	}
 	for _, call := range []string{"create", "write", "reserve"} {
 		s := open(t, t.TempDir(), &brokenFS{index.OSFS(), call, false})
-		if _, err := s.Lengths(shard, transform, 10); !errors.Is(err, errFull) {
+		if _, err := s.Lengths(shard, transform, 10, true); !errors.Is(err, errFull) {
 			t.Fatalf("%s: got %v, want the disk's error", call, err)
 		}
 	}
@@ -335,7 +335,7 @@ func TestManyShards(t *testing.T) {
 		if err := s.Save(name(i), "lines", []byte{byte(i), byte(i >> 8)}); err != nil {
 			t.Fatal(err)
 		}
-		l, err := s.Lengths(name(i), transform, 3)
+		l, err := s.Lengths(name(i), transform, 3, true)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -350,7 +350,7 @@ func TestManyShards(t *testing.T) {
 			if got, ok := s.Load(name(i), "lines"); !ok || !bytes.Equal(got, []byte{byte(i), byte(i >> 8)}) {
 				t.Fatalf("shard %d: got %v, %v", i, got, ok)
 			}
-			l, err := s.Lengths(name(i), transform, 3)
+			l, err := s.Lengths(name(i), transform, 3, true)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -388,7 +388,7 @@ func TestCompaction(t *testing.T) {
 		save(t, s, shard, "big", big)
 		save(t, s, millrace.Digest{byte(i)}, "lines", []byte{byte(i)})
 	}
-	l, err := s.Lengths(shard, transform, 3)
+	l, err := s.Lengths(shard, transform, 3, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -407,7 +407,7 @@ func TestCompaction(t *testing.T) {
 		if got, ok := s.Load(shard, "big"); !ok || !bytes.Equal(got, big) {
 			t.Fatalf("%s: the big blob is another, %v", who, ok)
 		}
-		l, err := s.Lengths(shard, transform, 3)
+		l, err := s.Lengths(shard, transform, 3, true)
 		if n, ok := l.Get(1); err != nil || !ok || n != 5 {
 			t.Fatalf("%s: got %d, %v, %v", who, n, ok, err)
 		}
@@ -504,7 +504,7 @@ func TestStoresShareADirectory(t *testing.T) {
 				if got, ok := s.Load(shard, "lines"); !ok || !bytes.Equal(got, blob) {
 					t.Errorf("got %d bytes, %v", len(got), ok)
 				}
-				l, err := s.Lengths(shard, transform, 100)
+				l, err := s.Lengths(shard, transform, 100, true)
 				if err != nil {
 					t.Error(err)
 					return
@@ -521,7 +521,7 @@ func TestStoresShareADirectory(t *testing.T) {
 		})
 	}
 	wait.Wait()
-	l, err := open(t, dir, nil).Lengths(shard, transform, 100)
+	l, err := open(t, dir, nil).Lengths(shard, transform, 100, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -542,7 +542,7 @@ func TestLengths(t *testing.T) {
 	const count, bad = 1000, 7
 	want := make(map[uint64]uint32)
 	for range 3 {
-		l, err := s.Lengths(shard, transform, count)
+		l, err := s.Lengths(shard, transform, count, true)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -578,7 +578,7 @@ func TestLengths(t *testing.T) {
 			t.Fatal("a record that is not there has a length")
 		}
 	}
-	empty, err := s.Lengths(transform, transform, 0)
+	empty, err := s.Lengths(transform, transform, 0, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -597,7 +597,7 @@ func TestDamagedLengths(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l, err := s.Lengths(shard, transform, count)
+		l, err := s.Lengths(shard, transform, count, true)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -46,18 +46,20 @@ type kindOfLengths struct {
 func plainLengths() kindOfLengths   { return kindOfLengths{lengthsMagic, lengthsExt, 8} }
 func checkedLengths() kindOfLengths { return kindOfLengths{checkedMagic, checkedExt, 16} }
 
-// Lengths returns the lengths of a shard with count records. Nothing is known of them at first. Lengths of an earlier
-// release are copied; if they have no checksums, those are unknown until the records are read again.
-func (s *Store) Lengths(shard, transform millrace.Digest, count uint64) (*Lengths, error) {
-	return s.region(shard, transform, count, checkedLengths())
+// Lengths returns the lengths of a shard with count records. Without make, it returns nil if none were ever put.
+// Lengths of an earlier release are copied; if they have no checksums, those are unknown until the records are read
+// again.
+func (s *Store) Lengths(shard, transform millrace.Digest, count uint64, make bool) (*Lengths, error) {
+	return s.region(shard, transform, count, checkedLengths(), make)
 }
 
 // Answers returns the filters' answers: a number in place of each length, and no checksums.
-func (s *Store) Answers(shard, filters millrace.Digest, count uint64) (*Lengths, error) {
-	return s.region(shard, filters, count, plainLengths())
+func (s *Store) Answers(shard, filters millrace.Digest, count uint64, make bool) (*Lengths, error) {
+	return s.region(shard, filters, count, plainLengths(), make)
 }
 
-func (s *Store) region(shard, transform millrace.Digest, count uint64, kind kindOfLengths) (*Lengths, error) {
+func (s *Store) region(shard, transform millrace.Digest, count uint64, kind kindOfLengths, make bool) (
+	*Lengths, error) {
 	if count > 1<<40 {
 		return nil, millrace.Errorf(
 			millrace.ErrInvalid,
@@ -75,7 +77,11 @@ func (s *Store) region(shard, transform millrace.Digest, count uint64, kind kind
 	k := newKey(shard, fmt.Sprintf("%s %s %d", kind.magic, transform, count))
 	b, err := s.placed(k, size)
 	if b == nil && err == nil {
-		b, err = s.place(k, size, func() []byte { return s.olderEntries(shard, transform, count, kind) })
+		older := s.olderEntries(shard, transform, count, kind)
+		if older == nil && !make {
+			return nil, nil
+		}
+		b, err = s.place(k, size, older)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("remember lengths in %s: %w", s.dir, err)
@@ -87,7 +93,7 @@ func (s *Store) region(shard, transform millrace.Digest, count uint64, kind kind
 
 // olderEntries returns the entries that an earlier release kept for a new region, nil if it kept none.
 func (s *Store) olderEntries(shard, transform millrace.Digest, count uint64, kind kindOfLengths) []byte {
-	if s.log.flags&flagOlder == 0 {
+	if !s.hasOlder() {
 		return nil
 	}
 	words, ok := s.olderWords(shard, transform, count, kind)

@@ -47,6 +47,13 @@ func hasOlder(dir string) bool {
 
 func isMissing(err error) bool { return errors.Is(err, fs.ErrNotExist) }
 
+// hasOlder reports whether files of an earlier release may be there.
+func (s *Store) hasOlder() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.log == nil || s.log.flags&flagOlder != 0
+}
+
 // older returns a blob that an earlier release kept.
 func (s *Store) older(shard millrace.Digest, kind string) ([]byte, bool) {
 	path := filepath.Join(s.dir, shard.String()+"-"+kind+olderExt)

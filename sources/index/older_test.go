@@ -82,7 +82,7 @@ func TestFilesOfAnEarlierRelease(t *testing.T) {
 			t.Fatalf("got %q", got)
 		}
 		for d, want := range map[millrace.Digest]map[uint64]uint32{shard: lengths, plain: lengths, transform: nil} {
-			l, err := s.Lengths(d, transform, 10)
+			l, err := s.Lengths(d, transform, 10, true)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -68,9 +68,9 @@ func (f *lengthsFile) at(place []byte, size int64) ([]byte, error) {
 	return f.view[off:][:size:size], nil
 }
 
-// place makes a region with the entries that seed returns, zero if it returns none, or returns the region that another
+// place makes a region with these entries, zero if they are nil, or returns the region that another
 // process has made meanwhile.
-func (s *Store) place(k key, size int64, seed func() []byte) ([]byte, error) {
+func (s *Store) place(k key, size int64, entries []byte) ([]byte, error) {
 	s.appending.Lock()
 	defer s.appending.Unlock()
 	unlock, err := s.lockLog() // it reads the records of other processes
@@ -91,7 +91,7 @@ func (s *Store) place(k key, size int64, seed func() []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	copy(b, seed())
+	copy(b, entries)
 	record := appendRecord(nil, k, place)
 	at, err := s.write(record, false) // lost in a power failure, it costs the lengths
 	if err != nil {

@@ -143,7 +143,7 @@ func (s *Store) Load(shard millrace.Digest, kind string) ([]byte, bool) {
 	if b, ok := s.find(k); ok {
 		return b, true
 	}
-	if s.log == nil || s.log.flags&flagOlder == 0 {
+	if s.log != nil && s.log.flags&flagOlder == 0 {
 		return nil, false
 	}
 	b, ok := s.older(shard, kind)

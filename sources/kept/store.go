@@ -36,8 +36,9 @@ type Shard struct {
 // Store holds the facts of one source. It is safe for concurrent use. It calls Describe under its lock.
 type Store struct {
 	blobs
-	cfg  Config
-	open func(shard millrace.Digest, count uint64) (Lengths, error) // nil: lengths are not kept
+	cfg Config
+	// opens the lengths of a shard; without make, nil if there are none. The function is nil if lengths are not kept
+	open func(shard millrace.Digest, count uint64, make bool) (Lengths, error)
 
 	mu     sync.Mutex
 	stores map[uint32]Lengths // of the last shards asked for; nil if a shard's could not be opened
@@ -60,20 +61,23 @@ func New(cfg Config) *Store {
 	}
 	var none millrace.Digest
 	if cfg.Keys.Transform != none {
-		s.open = func(shard millrace.Digest, count uint64) (Lengths, error) {
-			return openLengths(cfg.Index, cfg.Keys, shard, count)
+		s.open = func(shard millrace.Digest, count uint64, make bool) (Lengths, error) {
+			return openLengths(cfg.Index, cfg.Keys, shard, count, make)
 		}
 	}
 	return s
 }
 
-func openLengths(store *index.Store, keys Keys, shard millrace.Digest, count uint64) (Lengths, error) {
-	lengths, err := store.Lengths(shard, keys.Transform, count)
-	var none millrace.Digest
-	if err != nil || keys.Filters == none {
-		return lengths, err
+func openLengths(store *index.Store, keys Keys, shard millrace.Digest, count uint64, make bool) (Lengths, error) {
+	lengths, err := store.Lengths(shard, keys.Transform, count, make)
+	if err != nil || lengths == nil { // a nil *index.Lengths is no nil Lengths
+		return nil, err
 	}
-	answers, err := store.Answers(shard, keys.Filters, count)
+	var none millrace.Digest
+	if keys.Filters == none {
+		return lengths, nil
+	}
+	answers, err := store.Answers(shard, keys.Filters, count, true)
 	if err != nil {
 		return nil, err
 	}
@@ -83,8 +87,14 @@ func openLengths(store *index.Store, keys Keys, shard millrace.Digest, count uin
 // HasLengths reports whether lengths are kept.
 func (s *Store) HasLengths() bool { return s.open != nil }
 
-// Lengths returns the length store of a shard. It is nil if there is none, and as long as the shard is not counted.
-func (s *Store) Lengths(shard uint32) Lengths {
+// Lengths returns the lengths of a shard, to read and to put. It is nil if lengths are not kept, and as long as the
+// shard is not counted.
+func (s *Store) Lengths(shard uint32) Lengths { return s.lengths(shard, true) }
+
+// Known returns the lengths of a shard, nil if none were ever put.
+func (s *Store) Known(shard uint32) Lengths { return s.lengths(shard, false) }
+
+func (s *Store) lengths(shard uint32, make bool) Lengths {
 	if s.open == nil {
 		return nil
 	}
@@ -97,7 +107,10 @@ func (s *Store) Lengths(shard uint32) Lengths {
 	if !sh.Counted {
 		return nil
 	}
-	st, err := s.open(sh.Digest, sh.Count)
+	st, err := s.open(sh.Digest, sh.Count, make || len(s.early[shard]) > 0)
+	if st == nil && err == nil {
+		return nil
+	}
 	if err != nil {
 		s.cfg.Log.Warn("lengths are not remembered", "file", sh.Path, "err", err)
 		st = nil

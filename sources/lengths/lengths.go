@@ -23,6 +23,7 @@ var (
 	_ sources.Format   = Format{}
 	_ sources.Lengther = (*shard)(nil)
 	_ sources.Patcher  = (*shard)(nil)
+	_ sources.Sized    = (*shard)(nil)
 )
 
 // Name returns the format's word in the mixture file.
@@ -103,6 +104,9 @@ func (s *shard) Patches(record uint64) uint32 {
 	}
 	return s.at(record).patches
 }
+
+// Memory implements sources.Sized.
+func (s *shard) Memory() int64 { return 512 + 16*int64(len(s.runs)) }
 
 // Close implements io.Closer.
 func (s *shard) Close() error { return nil }

@@ -56,7 +56,7 @@ func TestBadLengthsAreRefused(t *testing.T) {
 		"tokens\n1.5\n":                        `line 2 has "1.5" for tokens`,
 		"tokens\n16777217\n":                   "line 2 has a document of 16777217 tokens",
 		"tokens,patches\n1,99999999\n":         "99999999 patches",
-		"tokens,count\n1,1073741824\n1,1":      "line 3 brings the documents to more than",
+		"tokens,count\n1,68719476736\n1,1":     "line 3 brings the documents to more than",
 		"{\"tokens\": \"x\"}\n":                "line 1 is no JSON object",
 		"{\"patches\": 1}\n":                   "line 1 has no tokens",
 		"tokens\n" + strings.Repeat("1", 5000): "line 2 is longer than",

@@ -17,7 +17,7 @@ import (
 // Limits of a file.
 const (
 	mostTokens  = 1 << 24 // of a document
-	mostRecords = 1 << 30 // of a file
+	mostRecords = 1 << 36 // of a file
 	mostRuns    = 1 << 26 // lines with documents: 16 bytes each
 	lineBytes   = 4 << 10 // of the longest line
 )

@@ -25,6 +25,7 @@ var (
 	_ sources.Format     = Format{}
 	_ sources.Companions = Format{}
 	_ sources.Lengther   = (*shard)(nil)
+	_ sources.Sized      = (*shard)(nil)
 
 	_ sources.PieceReader = (*shard)(nil)
 )
@@ -109,6 +110,9 @@ func (s *shard) Size(record uint64) uint32 {
 	}
 	return 0
 }
+
+// Memory implements sources.Sized.
+func (s *shard) Memory() int64 { return 512 + int64(len(s.docs.deltas)) + 16*int64(len(s.docs.pages)) }
 
 // Close implements io.Closer. The caller of Open closes the .bin.
 func (s *shard) Close() error { return nil }

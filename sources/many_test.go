@@ -67,7 +67,8 @@ func TestManyTokenShardsAtOnce(t *testing.T) {
 	put(t, dir, "a.bin", make([]byte, 2*length*documents))
 	for i := 1; i < shards; i++ {
 		for _, ext := range []string{".bin", ".idx"} {
-			if err := os.Link(filepath.Join(dir, "a"+ext), filepath.Join(dir, fmt.Sprintf("b%05d%s", i, ext))); err != nil {
+			name := filepath.Join(dir, fmt.Sprintf("b%05d%s", i, ext))
+			if err := os.Link(filepath.Join(dir, "a"+ext), name); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -93,7 +93,9 @@ func partOf(stripe uint32, term uint64, reqs []feed.Request) *proto.FetchPart {
 func TestALoaderOffersAndServesItsFeed(t *testing.T) {
 	w := newWorld(t, append(lengths(400), "bad", "0", "bad")...)
 	x := w.start()
-	if m := x.open(); len(m.Shards) != 1 || m.Shards[0].Count != 403 || m.Source != "web" {
+	m := x.open()
+	if records, counted := wire.CountRecords(m); wire.CountShards(m) != 1 || records != 403 || !counted ||
+		m.Source != "web" {
 		t.Fatalf("manifest %v", m)
 	}
 	x.read(order.Stripe{}, 5, 0, 100)
@@ -309,7 +311,8 @@ func TestOneOpeningServesEveryOrchestrator(t *testing.T) {
 		t.Fatal("the new orchestrator gets no progress of the index")
 	}
 	close(w.format.gate)
-	if e := x.event(); e.GetManifest().GetShards()[0].GetCount() != 50 {
+	e := x.event()
+	if records, _ := wire.CountRecords(e.GetManifest()); records != 50 {
 		t.Fatalf("got %v", e)
 	}
 	if n := w.format.index.Load(); n != 1 {

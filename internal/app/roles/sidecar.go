@@ -28,9 +28,13 @@ func (p Process) Serve(ctx context.Context, first int) error {
 	return asFailure(r.serve(ctx, first))
 }
 
+// ownMemory is the memory of a sidecar that has nothing to do, in bytes. limits.sidecar_memory comes on top: half of it
+// for frames, a quarter for arenas with tokens, a quarter for plans and all else.
+const ownMemory = 24 << 20
+
 func (r *role) serve(ctx context.Context, first int) error {
 	memory := int64(r.cfg.Limits.SidecarMemory)
-	LimitMemory(memory)
+	LimitMemory(memory/4 + ownMemory)
 	topology, err := r.cfg.Topology(r.World)
 	if err != nil {
 		return err

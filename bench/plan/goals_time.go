@@ -18,19 +18,28 @@ import (
 // lookupDocuments is the size of a table of lengths that exceeds every cache: 160 MB.
 const lookupDocuments = 40_000_000
 
+// manySources is the number of sources of the plans that show how the time grows with sources.
+const manySources = 1000
+
 // goal5 measures the time of plans, as processor time: a wall clock on an idle machine shows the same.
 func goal5(b *bench) ([]row, error) {
 	before := runtime.GOMAXPROCS(1)
 	defer runtime.GOMAXPROCS(before)
-	table := workload.NewCorpus(b.lengths["pretrain"], lookupDocuments, len(workload.FourSources()))
+	tables := map[int]*workload.Corpus{}
+	for _, n := range []int{len(workload.FourSources()), manySources} {
+		tables[n] = workload.NewCorpus(b.lengths["pretrain"], lookupDocuments, n)
+	}
 	var rows []row
 	for _, g := range []struct {
-		ranks, plans  int
-		most, placing float64 // ms
-	}{{1024, b.plans, 25, 15}, {4096, max(b.plans/5, 1), 100, 60}} {
-		s := b.pretrain8K()
-		s.ranks = g.ranks
-		t, err := timed(s, newQueued(table, g.ranks*s.columns*10), g.plans)
+		sources, ranks, plans int
+		most, placing         float64 // ms
+	}{
+		{4, 1024, b.plans, 25, 15}, {4, 4096, max(b.plans/5, 1), 100, 60},
+		{manySources, 1024, b.plans, 25, 15}, {manySources, 4096, max(b.plans/5, 1), 100, 60},
+	} {
+		s, table := b.pretrain8K(), tables[g.sources]
+		s.ranks, s.carry = g.ranks, planner.AutoCarry
+		t, err := timed(s, newQueued(table, g.ranks*s.columns*40/g.sources), g.plans)
 		if err != nil {
 			return nil, err
 		}
@@ -43,8 +52,8 @@ func goal5(b *bench) ([]row, error) {
 			row{
 				"G5",
 				fmt.Sprintf(
-					"whole plan, %d segments × %d bins, one core, from offers in memory to digests: p99 ≤ %g ms",
-					t.segments, s.bins(), g.most,
+					"whole plan, %d segments × %d bins, %d sources, one core, offers in memory to digests: p99 ≤ %g ms",
+					t.segments, s.bins(), g.sources, g.most,
 				),
 				points(t.processor) + " (least / p50 / p99 / max, processor time)",
 				atMost(milliseconds(t.processor, 990), g.most),
@@ -69,6 +78,7 @@ func goal5(b *bench) ([]row, error) {
 // supply provides the offers of timed plans. The benchmark calls turn between plans and does not time it.
 type supply interface {
 	planner.Offers
+	Sources() int
 	turn(progress.State) error
 }
 
@@ -92,11 +102,14 @@ func newQueued(c *workload.Corpus, ahead int) *queued {
 	return q
 }
 
+// Sources returns the number of sources.
+func (q *queued) Sources() int { return len(q.Queues) }
+
 // turn releases the offers behind a state and adds those that came into reach.
 func (q *queued) turn(s progress.State) error {
 	for i, queue := range q.Queues {
 		at := s.Sources[i].Ordinal
-		queue.Release(at)
+		queue.Release(s.Floor(i))
 		var batch offers.Batch
 		for next := queue.Next(); next < at+q.ahead; next++ {
 			meta, _ := q.from.Peek(i, next)
@@ -119,10 +132,15 @@ type timing struct {
 
 // timed plans n steps of a shape one after another, from offers in memory to sealed plans with digests.
 func timed(s shape, from supply, n int) (*timing, error) {
-	spec, err := workload.Spec(s.tokens, s.bins(), workload.FourSources()...)
+	weights := workload.FourSources()
+	for len(weights) < from.Sources() {
+		weights = append(weights, fmt.Sprintf("0.%d", 1+len(weights)%9))
+	}
+	spec, err := workload.Spec(s.tokens, s.bins(), weights...)
 	if err != nil {
 		return nil, err
 	}
+	spec.Carry = s.carry
 	state := progress.New(len(spec.Sources))
 	selector, err := planner.NewSelector(spec, state)
 	if err != nil {

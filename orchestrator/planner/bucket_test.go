@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"millrace"
+	"millrace/orchestrator/planner"
 	"millrace/orchestrator/planner/plannertest"
 	"millrace/orchestrator/planner/progress"
 )
@@ -18,7 +19,7 @@ func TestBucketsAreOfOneLength(t *testing.T) {
 		spec, c := plannertest.Pretrain(t, 2048, 64, 4000)
 		spec.Packing, spec.PadMultiple = packing, 8
 		if packing == millrace.Bucketed {
-			spec.Carry = 512
+			spec.Carry = planner.AutoCarry
 		}
 		steps, _, err := plannertest.Collect(t, spec, progress.New(4), c, 100)
 		if err != nil {

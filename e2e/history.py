@@ -323,8 +323,8 @@ class Check:
                     yield Violation("P10", f"sample {name} of {source} was not delivered, and no ledger says why")
 
     def whole(self, source: str) -> bool:
-        """Whether the golden run delivers every sample of a source. If so, no other run may miss one. Samples of a short
-        run may wait for a step that does not come."""
+        """Whether the golden run delivers every sample of a source. If so, no other run may miss one. In a short run,
+        samples may wait for a step that does not come."""
         assert self.manifest is not None
         ids = {p[1] for p in pieces(self.golden) if p[0] == source}
         return len(ids) == sum(1 for n in self.manifest[source].values() if n)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import signal
@@ -281,14 +282,32 @@ def test_a_lost_release_is_sent_later(house, monkeypatch):
     from millrace._connection import Connection
 
     house.start("--steps", "20", "--frames", "3", "--microbatches", "1")
-    original, failures = Connection._release, []
+    original, failures = Connection.release, []
 
-    def stubborn(self, lease):
+    def stubborn(self, datagram):
         if len(failures) < 3:
-            failures.append(lease)
+            failures.append(datagram)
             raise BlockingIOError
-        original(self, lease)
+        original(self, datagram)
 
-    monkeypatch.setattr(Connection, "_release", stubborn)
+    monkeypatch.setattr(Connection, "release", stubborn)
     assert sum(1 for _ in millrace.connect(house.path())) == 20
     assert len(failures) == 3
+
+
+def test_a_lost_connection_leaves_no_descriptor(house):
+    """The ring of a dead sidecar goes with its last view, without the garbage collector."""
+    house.start("--steps", "20")
+    loader = millrace.connect(house.path())
+    held = next(loader)
+    before = len(os.listdir("/proc/self/fd"))
+    gc.disable()
+    try:
+        for _ in range(4):
+            house.kill()
+            house.start("--steps", "20")
+            held = next(loader)
+        assert held.step == 2 and len(os.listdir("/proc/self/fd")) <= before
+    finally:
+        gc.enable()
+    loader.close()

@@ -62,7 +62,7 @@ class Connection:
     def __init__(self, path: str) -> None:
         self.pid = os.getpid()
         self.ring: Optional[Ring] = None
-        self.unsent: Deque[Lease] = collections.deque()
+        self.unsent: Deque[bytes] = collections.deque()  # releases that the socket did not take
         self.left = False  # the sidecar has sent LEAVING
         self.deaf = False  # the sidecar takes no more messages; its earlier messages can still be read
         self._rest: Deque[Message] = collections.deque()  # unread messages of a stream that has ended, in order
@@ -188,19 +188,19 @@ class Connection:
     def flush(self) -> None:
         """Send the releases that the socket did not take before."""
         while self.unsent and not self.deaf:
-            lease = self.unsent.popleft()
+            release = self.unsent.popleft()
             try:
-                self._release(lease)
+                self.release(release)
             except BlockingIOError:
-                self.unsent.appendleft(lease)
+                self.unsent.appendleft(release)
                 return
             except (BrokenPipeError, ConnectionResetError):
                 self.deaf = True
             except OSError as e:
                 raise Lost(f"send: {e}") from e
 
-    def _release(self, lease: Lease) -> None:
-        self.sock.send(wire.release(lease.ring.number, lease.frame, lease.generation), _RELEASE)
+    def release(self, datagram: bytes) -> None:
+        self.sock.send(datagram, _RELEASE)
 
     def close(self) -> None:
         """End the connection, also for forked children that share the socket. Arrays stay valid."""
@@ -222,7 +222,8 @@ def give_back(
     if ending() or getpid() != connection.pid:
         return
     lease.ring.leased.pop(lease.frame, None)
+    datagram = wire.release(lease.ring.number, lease.frame, lease.generation)
     try:
-        connection._release(lease)
+        connection.release(datagram)
     except OSError:
-        connection.unsent.append(lease)
+        connection.unsent.append(datagram)

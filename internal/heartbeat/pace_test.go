@@ -47,10 +47,16 @@ func TestBeatsSlowDown(t *testing.T) {
 		if v, _ := heartbeat.Watch(m, j, 5*time.Second); v != heartbeat.Alive {
 			t.Errorf("idle it is %v", v)
 		}
-		p.Progress()
+		p.Progress() // a standby decodes now and then, and nobody watches it
 		time.Sleep(heartbeat.Idle)
-		if r := m.Sample(); r.Period != heartbeat.Active || r.Progress != 1 {
-			t.Errorf("after progress: %+v", r)
+		if r := m.Sample(); r.Period != heartbeat.Idle || r.Progress != 1 {
+			t.Errorf("after progress without a request: %+v", r)
+		}
+		p.Begin()
+		p.End()
+		time.Sleep(heartbeat.Idle)
+		if r := m.Sample(); r.Period != heartbeat.Active || r.Pending != 0 {
+			t.Errorf("after a request: %+v", r)
 		}
 		cancel()
 		if err := <-done; err != nil {

@@ -76,12 +76,11 @@ func (p *Page) Path() string {
 func (p *Page) Run(ctx context.Context) error {
 	defer p.thread.Keep()()
 	var seen uint64
-	var still time.Duration // since the last request or progress
+	var still time.Duration // since the last request
 	for ctx.Err() == nil {
 		ended := p.words.ended.Load()
-		begun := p.words.begun.Load()
-		if now := begun + p.words.progress.Load(); now != seen || begun != ended {
-			seen, still = now, 0
+		if begun := p.words.begun.Load(); begun != seen || begun != ended {
+			seen, still = begun, 0
 		}
 		period := Active
 		if still >= idleAfter {

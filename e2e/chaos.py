@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import collections
 import concurrent.futures
+import contextlib
 import dataclasses
 import datetime
 import json
@@ -25,6 +26,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import traceback
 from pathlib import Path
@@ -64,6 +66,7 @@ HURT = range(120, 280, 8)  # records that are damaged after the length store has
 HURT_TEXTS = corpus.synthetic_texts(78, 400, 120)
 MANY = [f"many{n:03}" for n in range(300)]
 SOURCES.update({name: {"path": f"many/{name}.jsonl{'.zst' * (n % 2)}"} for n, name in enumerate(MANY)})
+CACHED = "cached"  # the mixture of runs with a token cache, which is damaged and emptied under them
 BALLAST = "-" * 9000  # makes the file longer than its digest covers (1 MiB at each end)
 MIXTURES: Dict[str, Dict[str, Any]] = {
     "tokens": {
@@ -104,6 +107,10 @@ MIXTURES: Dict[str, Dict[str, Any]] = {
         "mixture": {"weights": {name: 1 + n % 3 for n, name in enumerate(MANY)}},
         "sources": {name: SOURCES[name] for name in MANY},
         "global_batch_size": 64, "micro_batch_size": 8, "stop": {"steps": 8},
+    },
+    CACHED: {
+        "mixture": {"weights": {"frames": 3, "tables": 2, "flawed": 2}},
+        "sources": {name: SOURCES[name] for name in ("frames", "tables", "flawed")},
     },
 }  # fmt: skip
 
@@ -183,6 +190,8 @@ class Stage:
         own: Dict[str, Any] = {"index_dir": str(self.scratch / f"{run}.index"), "reliability": {"shadows": shadows}}
         if "hurt" in MIXTURES[name]["sources"]:
             shutil.copytree(self.kept / "known.index", own["index_dir"])
+        if name == CACHED and not run.startswith("golden"):  # the fault-free run has no cache, and the same batches
+            own["cache"] = {"tokens": "1MiB", "dir": str(self.scratch / f"{run}.tokens")}
         return write_mixture(self.files, variant({**RUN, **MIXTURES[name], **own}), f"{run}.yaml")
 
     def _golden(self, name: str, texts: List[str]) -> None:
@@ -235,6 +244,41 @@ class Outcome:
     spec: str
 
 
+@contextlib.contextmanager
+def vandal(entries: Path, seed: int) -> Iterator[None]:
+    """Flips bytes of a token cache, cuts its entries short and removes them, until the context ends."""
+    ended, rnd = threading.Event(), random.Random(seed)
+
+    def strike(path: Path) -> None:
+        size = path.stat().st_size
+        act = rnd.choice(("flip", "flip", "cut", "remove"))
+        if act == "remove":
+            path.unlink()
+        elif act == "cut":
+            os.truncate(path, rnd.randrange(size + 1))
+        elif size:
+            with open(path, "r+b") as f:
+                at = f.seek(rnd.randrange(size))
+                byte = f.read(1)[0]
+                f.seek(at)
+                f.write(bytes([byte ^ 1 << rnd.randrange(8)]))
+
+    def work() -> None:
+        while not ended.wait(0.02):
+            for path in sorted(entries.glob("*.tokens")) if entries.exists() else ():
+                if rnd.random() < 0.1:
+                    with contextlib.suppress(OSError, IndexError):  # an entry may go at any time
+                        strike(path)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
 def one(stage: Stage, seed: int) -> Outcome:
     """Plays the run of one seed."""
     name = list(MIXTURES)[seed % len(MIXTURES)]
@@ -249,7 +293,8 @@ def one(stage: Stage, seed: int) -> Outcome:
     )
     began, wrong, found = time.monotonic(), [], []
     try:
-        wrong = o.run()
+        with vandal(stage.scratch / f"{run}.tokens", seed):
+            wrong = o.run()
     except Exception:
         wrong = [traceback.format_exc()]
     h = History(o.events)

@@ -254,7 +254,7 @@ def test_too_little_is_refused(stage: Any, tmp_path: Path) -> None:
             "sources": {"s": {"path": "a.jsonl"}},
             "mixture": {"weights": {"s": 1}},
             "loaders": 8,
-            "limits": {"loader_memory": "64MiB"},
+            "limits": {"loader_memory": "64MiB", "sample_bytes": "1MiB"},
         }
     )
     path = write_mixture(tmp_path, crowded)

@@ -3,7 +3,6 @@ package feed
 import (
 	"millrace"
 	"millrace/sources"
-	"millrace/sources/feed/decode"
 	"millrace/sources/feed/pool"
 	"millrace/sources/order"
 )
@@ -30,16 +29,16 @@ type chooser struct {
 	lazy   bool  // make no tokens for spans of known lengths before the first fetch
 }
 
-// newChooser returns the read-ahead of a stripe for a number of decoders, at the start of the stream.
-func newChooser(src *sources.Source, stripe order.Stripe, parallel int) *chooser {
+// newChooser returns the read-ahead of a stripe for the decoders of a pool, at the start of the stream.
+func newChooser(src *sources.Source, stripe order.Stripe, p *pool.Pool) *chooser {
 	c := &chooser{
 		src:    src,
 		cursor: cursor{stripe: stripe, end: noEnd},
 		sizes:  sizes{guess: src.RecordBytes()},
 		window: firstWindow,
 	}
-	c.memory = memory{queue: &c.queue, slabs: make(decode.Slabs, spareSlabs)}
-	c.maker = maker{src: src, stripe: stripe, parallel: parallel, memory: &c.memory, sizes: &c.sizes, due: &c.due}
+	c.memory = memory{queue: &c.queue, slabs: p.Slabs()}
+	c.maker = maker{src: src, stripe: stripe, parallel: p.Size(), memory: &c.memory, sizes: &c.sizes, due: &c.due}
 	if src.Global() != nil {
 		c.cursor.end = src.Global().End()
 		c.lazy = true

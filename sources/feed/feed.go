@@ -24,6 +24,7 @@ type Config struct {
 	Pool   *pool.Pool     // shared by the feeds of a process; default: one of its own, which Run runs
 	// Parallel is the number of decoders of a pool of its own; default GOMAXPROCS.
 	Parallel int
+	Text     *Text // shared by the feeds of a process; default: one of its own
 	// Standby: until Run, the feed reads at random only the requested documents, and those of Warm.
 	Standby bool
 	// Progress is called for every record made, and for every MiB of a long one. Default: nothing.
@@ -44,7 +45,7 @@ type Feed struct {
 	src    *sources.Source
 	stripe order.Stripe
 	cfg    Config
-	text   *lastText // of random-access reads
+	texts  turn // of random-access reads of block texts
 
 	ownPool bool // Run runs the pool
 
@@ -70,6 +71,9 @@ func New(s *sources.Source, from Position, stripe order.Stripe, cfg Config) *Fee
 	if cfg.Progress == nil {
 		cfg.Progress = func() {}
 	}
+	if cfg.Text == nil {
+		cfg.Text = NewText()
+	}
 	ownPool := cfg.Pool == nil
 	if ownPool {
 		cfg.Pool = pool.New(cfg.Parallel, func() *decode.Decoder { return decode.New(cfg.Progress, cfg.Fail) })
@@ -77,9 +81,9 @@ func New(s *sources.Source, from Position, stripe order.Stripe, cfg Config) *Fee
 	if cfg.Budget == nil {
 		cfg.Budget = budget.New(budget.Default)
 	}
-	f := &Feed{src: s, stripe: stripe, cfg: cfg, text: newLastText(), ownPool: ownPool}
+	f := &Feed{src: s, stripe: stripe, cfg: cfg, texts: newTurn(), ownPool: ownPool}
 	f.news = sync.NewCond(&f.mu)
-	f.ahead = newChooser(s, stripe, cfg.Pool.Size())
+	f.ahead = newChooser(s, stripe, cfg.Pool)
 	if cfg.Standby || s.Global() != nil { // the first requests do not wait for the spans around them
 		f.shelf = newShelf(from)
 	}

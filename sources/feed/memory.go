@@ -12,11 +12,8 @@ type memory struct {
 	queue *queue
 	quota *budget.Quota // nil before the feed runs, and after
 	texts []*block      // blocks whose text is held
-	slabs decode.Slabs  // for reuse
+	slabs decode.Slabs  // of the process, for reuse
 }
-
-// spareSlabs bounds the slabs kept for reuse.
-const spareSlabs = 8
 
 // room charges n bytes for a span. If the budget refuses, it first drops texts, and tokens that are needed later. The
 // bytes of a span that must be made are charged in any case.

@@ -7,6 +7,7 @@ import (
 
 	"millrace"
 	"millrace/sources/feed/decode"
+	"millrace/sources/feed/pool"
 	"millrace/sources/order"
 )
 
@@ -86,11 +87,15 @@ func TestQueueRequests(t *testing.T) {
 func TestClearReturnsEveryScan(t *testing.T) {
 	c := corpus{}
 	c.add("a.jsonl", "one", "two")
-	a := newChooser(fixture{shuffle: millrace.Blocks, limit: 100}.open(t, c.write(t)), order.Stripe{Of: 1}, 1)
+	a := newChooser(fixture{shuffle: millrace.Blocks, limit: 100}.open(t, c.write(t)), order.Stripe{Of: 1}, newPool(1))
 	near, far, replaced := &scan{}, &scan{}, &scan{Scan: decode.NewScan(0, 1)}
 	a.blocks.near, a.blocks.far = near, far
 	a.maker.ready = []action{&readText{textRead: textRead{reader: a.blocks, scan: near, replaced: replaced}}}
 	if got := a.clear(); !slices.Equal(got, []*scan{near, far, replaced}) {
 		t.Fatalf("%d scans are closed, want 3", len(got))
 	}
+}
+
+func newPool(size int) *pool.Pool {
+	return pool.New(size, func() *decode.Decoder { return decode.New(func() {}, nil) })
 }

@@ -80,7 +80,8 @@ type randomRead struct {
 	serve       server
 	seekPoint   func(millrace.Ordinal) millrace.SeekPoint // for block orders
 	keep        func(millrace.Ordinal, document)          // gets each document that was made; nil keeps none
-	text        *lastText                                 // of the feed, or an empty one
+	text        *Text                                     // of the process, or an empty one
+	texts       turn                                      // of the feed: readers of a block wait for the first one
 
 	turn turn // one document is served at a time
 	bad  error
@@ -248,7 +249,7 @@ func (r *randomRead) find(ctx context.Context, n millrace.Ordinal) (*block, erro
 			if over = text == nil; !over {
 				size = order.BlockSize{Records: text.Records(), Raw: text.Raw()}
 				r.src.AddBlock(at, shard, size)
-				r.text.set(at, text)
+				r.text.set(r.src, at, text)
 			}
 		}
 		if over {
@@ -297,10 +298,10 @@ func (r *randomRead) readBlock(ctx context.Context, b *block, documents []wanted
 
 // blockText returns a block's text, and reads it if it is not the last one.
 func (r *randomRead) blockText(ctx context.Context, b *block) (*decode.Text, error) {
-	r.text.turn.take()
-	defer r.text.turn.pass()
-	if r.text.text != nil && r.text.of == b.seekPoint {
-		return r.text.text, nil
+	r.texts.take()
+	defer r.texts.pass()
+	if text := r.text.get(r.src, b.seekPoint); text != nil {
+		return text, nil
 	}
 	scan := decode.NewScan(b.shard, b.seekPoint.Record)
 	defer scan.Close()
@@ -311,6 +312,6 @@ func (r *randomRead) blockText(ctx context.Context, b *block) (*decode.Text, err
 	if text == nil || text.Records() != b.size.Records {
 		return nil, blockChanged(r.src, b)
 	}
-	r.text.text, r.text.of = text, b.seekPoint
+	r.text.set(r.src, b.seekPoint, text)
 	return text, nil
 }

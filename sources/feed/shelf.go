@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"millrace"
+	"millrace/sources"
 	"millrace/sources/feed/decode"
 	"millrace/sources/order"
 )
@@ -78,19 +79,31 @@ func newTurn() turn { return make(turn, 1) }
 func (t turn) take() { t <- struct{}{} }
 func (t turn) pass() { <-t }
 
-// lastText keeps the text of the block that a random-access read used last. Only the holder of the turn uses it:
-// readers of the same block wait for the first one to read it.
-type lastText struct {
-	turn turn
+// Text keeps the text of the block that a random-access read used last. The feeds of a process share it, so a standby
+// of many sources holds one text. It is safe for concurrent use.
+type Text struct {
+	turn turn // held for a moment
 	text *decode.Text
+	src  *sources.Source
 	of   millrace.SeekPoint // of the block
 }
 
-func newLastText() *lastText { return &lastText{turn: newTurn()} }
+// NewText returns a holder without a text.
+func NewText() *Text { return &Text{turn: newTurn()} }
 
 // set replaces the text.
-func (l *lastText) set(of millrace.SeekPoint, text *decode.Text) {
+func (l *Text) set(src *sources.Source, of millrace.SeekPoint, text *decode.Text) {
 	l.turn.take()
 	defer l.turn.pass()
-	l.text, l.of = text, of
+	l.src, l.of, l.text = src, of, text
+}
+
+// get returns the text of a block of a source, or nil.
+func (l *Text) get(src *sources.Source, of millrace.SeekPoint) *decode.Text {
+	l.turn.take()
+	defer l.turn.pass()
+	if l.src != src || l.of != of {
+		return nil
+	}
+	return l.text
 }

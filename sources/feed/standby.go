@@ -64,7 +64,8 @@ func (f *Feed) readRandom(ctx context.Context, s *shelf, documents []wanted, ser
 		cfg:       f.cfg,
 		serve:     serve,
 		turn:      newTurn(),
-		text:      newLastText(),
+		text:      NewText(),
+		texts:     newTurn(),
 		seekPoint: f.seekPointBefore,
 	}
 	type kept struct {
@@ -84,7 +85,7 @@ func (f *Feed) readRandom(ctx context.Context, s *shelf, documents []wanted, ser
 				rest = append(rest, w)
 			}
 		}
-		r.text = f.text
+		r.text, r.texts = f.cfg.Text, f.texts
 		r.keep = func(n millrace.Ordinal, d document) {
 			f.mu.Lock()
 			defer f.unlock()

@@ -20,6 +20,7 @@ import (
 	"millrace/sources"
 	"millrace/sources/budget"
 	"millrace/sources/cache"
+	"millrace/sources/feed"
 	"millrace/sources/feed/decode"
 	"millrace/sources/feed/pool"
 )
@@ -65,6 +66,7 @@ type Loader struct {
 	cfg      Config
 	budget   *budget.Budget
 	pool     *pool.Pool
+	text     *feed.Text // of random reads
 	host     *sources.Host
 	warmth   warmth
 	mu       sync.Mutex
@@ -92,6 +94,7 @@ func New(cfg Config) *Loader {
 	}
 	return &Loader{
 		shadow: cfg.Standby,
+		text:   feed.NewText(),
 		pool:   pool.New(cfg.Parallel, func() *decode.Decoder { return decode.New(cfg.Beat.Progress, cfg.Fail) }),
 		cfg:    cfg,
 		budget: budget.New(cfg.Memory),

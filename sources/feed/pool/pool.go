@@ -24,6 +24,7 @@ type Feed interface {
 type Pool struct {
 	size  int
 	fresh func() *decode.Decoder
+	slabs decode.Slabs
 
 	mu      sync.Mutex
 	changed *sync.Cond // a worker, or a member that leaves, may go on
@@ -50,10 +51,16 @@ const grace = 100 * time.Millisecond
 
 // New returns a pool of size decoders, which fresh makes. Run starts it.
 func New(size int, fresh func() *decode.Decoder) *Pool {
-	p := &Pool{size: max(size, 1), fresh: fresh}
+	p := &Pool{size: max(size, 1), fresh: fresh, slabs: make(decode.Slabs, spareSlabs)}
 	p.changed = sync.NewCond(&p.mu)
 	return p
 }
+
+// spareSlabs bounds the slabs kept for reuse.
+const spareSlabs = 8
+
+// Slabs returns the slabs of block texts that all feeds keep for reuse.
+func (p *Pool) Slabs() decode.Slabs { return p.slabs }
 
 // Size returns the number of decoders.
 func (p *Pool) Size() int { return p.size }

@@ -56,7 +56,7 @@ type Entry struct {
 // The limits of a mixture file. They bound the time and the stack of the parser.
 const (
 	MaxFile   = 1 << 20 // bytes
-	maxTokens = 40_000  // of YAML
+	maxTokens = 400_000 // of YAML
 	maxNested = 24      // mappings and sequences inside each other
 )
 

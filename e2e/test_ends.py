@@ -68,7 +68,7 @@ def test_stop_tokens(stage: Any) -> None:
 
 def test_repeat(stage: Any) -> None:
     """Without `epochs` an exhausted source repeats in another order, and the mixture stays."""
-    mixture = variant({"stop": {"steps": 40}})
+    mixture = variant({"stop": {"steps": 40}, "carry": 0})
     delivered = stage.delivered(mixture, 2)
     books = len(stage.documents(mixture)["books"])
     epochs = {s[2] for s in delivered.segments()}
@@ -107,13 +107,13 @@ def test_renormalize(stage: Any) -> None:
 
 
 def test_stop_with_source(stage: Any) -> None:
-    """The source with `stop` is read to its end, and the run ends with that step."""
+    """The source with `stop` is read to its end, and the run ends once the segments that wait are delivered."""
     mixture = exhausting(books="stop")
     mixture["mixture"]["weights"]["books"] = 0.5
     delivered = stage.delivered(mixture, 2)
     documents = stage.documents(mixture)
     ended = contract.exhausted_at(delivered, documents, 1)
-    assert ended.get("books") == max(delivered.steps())
+    assert max(delivered.steps()) - 3 <= ended.get("books", 0) <= max(delivered.steps())
     all_tokens = {source: sum(map(len, of.values())) for source, of in documents.items()}
     assert tokens_by_source(delivered.segments())["plain"] < all_tokens["plain"]
 

@@ -52,8 +52,8 @@ SCHEDULES = {
 @pytest.mark.parametrize("unit", ["tokens", "samples"])
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_bounds(stage: Any, name: str, unit: str) -> None:
-    """Over endless sources, across milestones and ramps, from step 0 to every step."""
-    mixture = variant({"stop": {"steps": 35}, "mixture": {"unit": unit, **SCHEDULES[name]}})
+    """Over endless sources, across milestones and ramps, from step 0 to every step. No segment waits."""
+    mixture = variant({"stop": {"steps": 35}, "carry": 0, "mixture": {"unit": unit, **SCHEDULES[name]}})
     delivered = stage.delivered(mixture, 2)
     longest = max(s[5] for s in delivered.segments())
     bound = 2 * longest if unit == "tokens" else 1 if "weights" in SCHEDULES[name] else 2
@@ -68,7 +68,7 @@ def test_bounds(stage: Any, name: str, unit: str) -> None:
 @pytest.mark.parametrize("unit", ["tokens", "samples"])
 def test_bounds_with_exhaustion(stage: Any, unit: str) -> None:
     """When a source is exhausted, the others share its weight and grow by their new shares from then on."""
-    mixture = variant({"mixture": {"unit": unit, **SCHEDULES["constant"]}})
+    mixture = variant({"carry": 0, "mixture": {"unit": unit, **SCHEDULES["constant"]}})
     delivered, documents = stage.delivered(mixture, 2), stage.documents(mixture)
     ended = contract.exhausted_at(delivered, documents, 1)
     longest = max(s[5] for s in delivered.segments()) if unit == "tokens" else 1

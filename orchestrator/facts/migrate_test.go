@@ -347,3 +347,14 @@ func TestStatesOfAnOlderPlannerAreTheSame(t *testing.T) {
 		t.Error("two different states compare as equal")
 	}
 }
+
+// TestRunsKeepTheirPlanner: a run directory that an earlier planner created packs by its rule, from the first step on.
+func TestRunsKeepTheirPlanner(t *testing.T) {
+	for version, pooled := range map[uint32]bool{0: true, 1: false, 2: false, 3: true} {
+		s := NewState()
+		s.PlannerVersion = version
+		if got := s.PlannerState(2).IsPooled(); got != pooled {
+			t.Errorf("version %d: packs from a pool: %v", version, got)
+		}
+	}
+}

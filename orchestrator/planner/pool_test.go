@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"millrace/bench/plan/workload"
+	"millrace/mixing"
 	"millrace/orchestrator/planner"
 	"millrace/orchestrator/planner/progress"
 )
@@ -63,6 +64,11 @@ func pooled(
 		moved += float64(sel.Stats.Moved)
 		segments += len(sel.Segments)
 		most, state = max(most, sel.Stats.Most), max(state, len(sel.After.Compact()))
+		for s, src := range sel.After.Sources { // of the draws
+			if off := max(src.Deficit, -src.Deficit); off > 2*int64(seqlen)*mixing.One {
+				t.Errorf("step %d: source %d is %d tokens from its target", i, s, off/mixing.One)
+			}
+		}
 	}
 	return fill / uint64(steps), moved / float64(segments), most, state
 }

@@ -96,6 +96,7 @@ func (v *LengthView) sum(ctx context.Context, shard uint32, count uint64, piece 
 			}
 		}
 		st.Tokens += uint64(n)
+		st.Longest = max(st.Longest, n)
 		st.Pieces++
 		if piece > 0 && n > piece {
 			st.Pieces += uint64(n-1) / uint64(piece)

@@ -242,6 +242,7 @@ type Stats struct {
 	Tokens  uint64 // of the records in Known that are not in Refused
 	Known   uint64 // records with known length; a bad record counts, with no tokens
 	Refused uint64 // records in Known that the source's own filter refuses
+	Longest uint32 // tokens of the longest of these documents
 	Pieces  uint64 // of the records in Known that are not in Refused; a document that is read whole is one
 }
 

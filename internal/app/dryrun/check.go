@@ -330,6 +330,7 @@ func (k *check) sources(ctx context.Context) error {
 		}
 		k.report.Sources = append(k.report.Sources, r)
 	}
+	k.report.Longest = k.longest(ctx, k.tokenShares(k.report.Sources))
 	k.ending()
 	return ctx.Err()
 }

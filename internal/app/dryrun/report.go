@@ -13,6 +13,7 @@ type Report struct {
 	Run         RunReport        `json:"run"`
 	FirstSteps  []StepReport     `json:"first_steps"`
 	Prices      *Prices          `json:"prices"`   // of other choices; null if unknown
+	Longest     *LongestReport   `json:"longest"`  // the longest document's part of a step; null if no length is known
 	CPSizes     []int            `json:"cp_sizes"` // context parallelism that pad_multiple admits
 	Memory      MemoryReport     `json:"memory"`
 	Quarantined Quarantined      `json:"quarantined"`

@@ -71,6 +71,7 @@ func PrintCheck(w io.Writer, r *dryrun.Report) error {
 	}
 	m := &r.Memory
 	fmt.Fprintln(w)
+	printLongest(w, r.Longest)
 	printProcesses(w, &r.Run)
 	fmt.Fprintf(w, "context parallelism that pad_multiple allows: %v\n", r.CPSizes)
 	if len(r.FirstSteps) > 0 {
@@ -100,6 +101,29 @@ func PrintCheck(w io.Writer, r *dryrun.Report) error {
 	}
 	_, err := fmt.Fprintf(w, "\n%s cannot be run; problems, on stderr: %d\n", r.Mixture, len(r.Problems))
 	return err
+}
+
+// printLongest writes the part of a step that one document has at most, and the cure if it is large.
+func printLongest(w io.Writer, l *dryrun.LongestReport) {
+	if l == nil {
+		return
+	}
+	how, known := "consecutive", ""
+	if l.Shuffled {
+		how = "shuffled"
+	}
+	if !l.Exact {
+		known = ", of the lengths that are known"
+	}
+	fmt.Fprintf(w, "longest document: about %s of a step and %s of ten steps (%s tokens, source %s, pieces %s%s)\n",
+		Percent(l.Step), Percent(l.TenSteps), Count(uint64(l.Tokens)), l.Source, how, known)
+	if l.Recommend {
+		fmt.Fprintf(
+			w,
+			"  `long_documents: shuffle` at this source brings it to about %s of a step\n",
+			Percent(l.IfSpread),
+		)
+	}
 }
 
 // printFirst writes the first steps, and the cost of the first one by rank. A single data-parallel rank waits for no

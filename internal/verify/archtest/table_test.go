@@ -115,7 +115,7 @@ var owners = []struct {
 	{"github.com/cockroachdb/pebble", list("checkpoint/...")},
 	{"go.etcd.io/", list("orchestrator/lease")},
 	{"github.com/NVIDIA/", list("sidecar/gpu")},
-	{"github.com/apache/arrow/", list("sources/...", "constructors", "sidecar/...")},
+	{"github.com/apache/arrow/", list("sources/parquet")},
 	{"github.com/parquet-go/", list("sources/parquet")},
 	{"github.com/expr-lang/", list("sources/filter")},
 	{"github.com/pkoukk/", list("sources/tokenize/...", "bench/...")},

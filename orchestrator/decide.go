@@ -190,7 +190,7 @@ func (d loaderOrders) apply(m *Machine) { m.roster.Settle(roster.Decision(d)) }
 type directoryMoved struct{}
 
 func (directoryMoved) apply(m *Machine) {
-	m.sidecars.Broadcast(&proto.SidecarOrder{Order: &proto.SidecarOrder_Loaders{Loaders: m.roster.TakeDirectory()}})
+	m.sidecars.Broadcast(&proto.SidecarOrder{Order: &proto.SidecarOrder_Loaders{Loaders: m.roster.TakeNews()}})
 }
 
 // decidePlan seals the next step if the runway has room and its selection is drawn, or ends the run.

@@ -34,8 +34,8 @@ func (m *Machine) LoaderEvent(from roster.Session, name string, e *pb.LoaderEven
 			ev.Opening.Done, ev.Opening.Total)
 	case *pb.LoaderEvent_Manifest:
 		err = m.roster.Opened(from, name, ev.Manifest, m.s.Manifests[ev.Manifest.Source])
-	case *pb.LoaderEvent_Offers:
-		err = m.roster.Offered(from, name, e.GetFence().GetTerm(), ev.Offers)
+	case *pb.LoaderEvent_Offered:
+		err = m.roster.Offered(from, name, ev.Offered)
 	case *pb.LoaderEvent_Ready:
 		m.roster.Ready(from, name, ev.Ready)
 	case *pb.LoaderEvent_Leaving:

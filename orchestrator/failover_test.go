@@ -180,6 +180,9 @@ func (c *cluster) check(f facts.Fact) {
 func (c *cluster) checkDirectory(d *proto.Loaders) {
 	for _, s := range d.Stripes {
 		key := facts.Stripe{Source: s.Source, Index: s.Stripe}
+		if s.Name == "" { // it has no reader now
+			continue
+		}
 		if old := c.dir[key]; old != nil && s.Term < old.Term {
 			c.t.Fatalf("the directory went from %v to %v", old, s)
 		}
@@ -261,10 +264,10 @@ func (c *cluster) obey(p *loaderProcess) bool {
 		}
 	case *proto.LoaderOrder_Drop:
 		delete(p.reads, facts.Stripe{Source: o.Drop.Source, Index: o.Drop.Stripe})
-	case *proto.LoaderOrder_Want:
+	case *proto.LoaderOrder_Reading:
 		for key, r := range p.reads {
-			if key.Source == o.Want.Source && !r.standby {
-				r.want = max(r.want, o.Want.Until)
+			if i := slices.Index(o.Reading.Source, key.Source); i >= 0 && !r.standby {
+				r.want = max(r.want, o.Reading.Until[i])
 			}
 		}
 	case *proto.LoaderOrder_Bye:

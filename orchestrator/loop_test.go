@@ -141,18 +141,22 @@ func (l *life) load(records uint64) {
 				say(0, &proto.LoaderEvent{Event: &proto.LoaderEvent_Manifest{Manifest: manifest}})
 			case *proto.LoaderOrder_Read:
 				next[o.Read.Source], terms[o.Read.Source] = o.Read.Ordinal, o.Read.Term
-			case *proto.LoaderOrder_Want:
-				m := &proto.Offers{Source: o.Want.Source}
-				for n := next[o.Want.Source]; n < o.Want.Until; n++ {
-					if records > 0 && n >= records {
-						m.End, m.EndOrdinal = true, records
-						break
+			case *proto.LoaderOrder_Reading:
+				offered := &proto.Offered{}
+				for i, source := range o.Reading.Source {
+					m := &proto.Offers{Source: source, Term: terms[source]}
+					for n := next[source]; n < o.Reading.Until[i]; n++ {
+						if records > 0 && n >= records {
+							m.End, m.EndOrdinal = true, records
+							break
+						}
+						m.Ordinal, m.Epoch, m.Shard = append(m.Ordinal, n), append(m.Epoch, 0), append(m.Shard, 0)
+						m.Record, m.Tokens = append(m.Record, n), append(m.Tokens, length(m.Source, n))
+						next[source] = n + 1
 					}
-					m.Ordinal, m.Epoch, m.Shard = append(m.Ordinal, n), append(m.Epoch, 0), append(m.Shard, 0)
-					m.Record, m.Tokens = append(m.Record, n), append(m.Tokens, length(m.Source, n))
-					next[o.Want.Source] = n + 1
+					offered.Stripes = append(offered.Stripes, m)
 				}
-				say(terms[o.Want.Source], &proto.LoaderEvent{Event: &proto.LoaderEvent_Offers{Offers: m}})
+				say(0, &proto.LoaderEvent{Event: &proto.LoaderEvent_Offered{Offered: offered}})
 			}
 		}
 	}()

@@ -88,7 +88,10 @@ func (m *Machine) reposition() {
 }
 
 // Actions returns the effects of the turn, in order, and forgets them.
-func (m *Machine) Actions() []roster.Action { return m.out.Take() }
+func (m *Machine) Actions() []roster.Action {
+	m.roster.Flush()
+	return m.out.Take()
+}
 
 // Done reports whether every rank has consumed the whole stream.
 func (m *Machine) Done() bool { return m.failed == nil && m.ranks.AreDone() }

@@ -58,8 +58,17 @@ func line(msg any) string {
 		case *proto.LoaderOrder_Read:
 			return fmt.Sprintf("read %s stripe %d/%d from %d term %d", o.Read.Source, o.Read.Stripe, o.Read.Stripes,
 				o.Read.Ordinal, o.Read.Term)
-		case *proto.LoaderOrder_Release:
-			return fmt.Sprintf("release %s below %d", o.Release.Source, o.Release.Below)
+		case *proto.LoaderOrder_Reading:
+			var parts []string
+			for i, source := range o.Reading.Source {
+				if until := o.Reading.Until[i]; until > 0 {
+					parts = append(parts, fmt.Sprintf("want %s below %d", source, until))
+				}
+				if below := o.Reading.Below[i]; below > 0 {
+					parts = append(parts, fmt.Sprintf("release %s below %d", source, below))
+				}
+			}
+			return strings.Join(parts, ", ")
 		case *proto.LoaderOrder_Bye:
 			return "bye: " + o.Bye.Reason
 		}
@@ -250,8 +259,12 @@ func (w *world) answer(order *proto.LoaderOrder) bool {
 	switch o := order.Order.(type) {
 	case *proto.LoaderOrder_Open:
 		hearManifest(w.m, w.loader, "loader-0", &proto.Manifest{Source: o.Open.Source, Fingerprint: make([]byte, 16)})
-	case *proto.LoaderOrder_Want:
-		w.offer(o.Want.Source, o.Want.Until)
+	case *proto.LoaderOrder_Reading:
+		for i, until := range o.Reading.Until {
+			if until > 0 {
+				w.offer(o.Reading.Source[i], until)
+			}
+		}
 	default:
 		return false
 	}

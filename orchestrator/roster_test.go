@@ -15,8 +15,9 @@ func hearManifest(m *Machine, from roster.Session, name string, mf *proto.Manife
 
 // hearOffers observes a loader's offers under a term.
 func hearOffers(m *Machine, from roster.Session, name string, term uint64, offers *proto.Offers) {
-	m.LoaderEvent(from, name,
-		&proto.LoaderEvent{Fence: &proto.Fence{Term: term}, Event: &proto.LoaderEvent_Offers{Offers: offers}})
+	offers.Term = term
+	offered := &proto.Offered{Stripes: []*proto.Offers{offers}}
+	m.LoaderEvent(from, name, &proto.LoaderEvent{Event: &proto.LoaderEvent_Offered{Offered: offered}})
 }
 
 // reader returns the reader of a stripe, an empty entry for none.

@@ -46,7 +46,7 @@ func (s *Server) Load(stream proto.Orchestrator_LoadServer) error {
 			}
 			if e.GetManifest() != nil {
 				s.o.opt.Fail.Hit("orchestrator/manifest/before")
-			} else if e.GetOffers() != nil {
+			} else if e.GetOffered() != nil {
 				s.o.opt.Fail.Hit("orchestrator/offers/before")
 			}
 			return s.o.post(ctx, func(m *Machine) { m.LoaderEvent(box, hello.Name, e) })

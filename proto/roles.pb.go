@@ -31,11 +31,11 @@ type LoaderEvent struct {
 	//	*LoaderEvent_Hello
 	//	*LoaderEvent_Opening
 	//	*LoaderEvent_Manifest
-	//	*LoaderEvent_Offers
 	//	*LoaderEvent_Fatal
 	//	*LoaderEvent_Leaving
 	//	*LoaderEvent_Trouble
 	//	*LoaderEvent_Ready
+	//	*LoaderEvent_Offered
 	Event         isLoaderEvent_Event `protobuf_oneof:"event"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -112,15 +112,6 @@ func (x *LoaderEvent) GetManifest() *Manifest {
 	return nil
 }
 
-func (x *LoaderEvent) GetOffers() *Offers {
-	if x != nil {
-		if x, ok := x.Event.(*LoaderEvent_Offers); ok {
-			return x.Offers
-		}
-	}
-	return nil
-}
-
 func (x *LoaderEvent) GetFatal() *Fatal {
 	if x != nil {
 		if x, ok := x.Event.(*LoaderEvent_Fatal); ok {
@@ -157,6 +148,15 @@ func (x *LoaderEvent) GetReady() *Ready {
 	return nil
 }
 
+func (x *LoaderEvent) GetOffered() *Offered {
+	if x != nil {
+		if x, ok := x.Event.(*LoaderEvent_Offered); ok {
+			return x.Offered
+		}
+	}
+	return nil
+}
+
 type isLoaderEvent_Event interface {
 	isLoaderEvent_Event()
 }
@@ -171,10 +171,6 @@ type LoaderEvent_Opening struct {
 
 type LoaderEvent_Manifest struct {
 	Manifest *Manifest `protobuf:"bytes,4,opt,name=manifest,proto3,oneof"`
-}
-
-type LoaderEvent_Offers struct {
-	Offers *Offers `protobuf:"bytes,5,opt,name=offers,proto3,oneof"`
 }
 
 type LoaderEvent_Fatal struct {
@@ -193,13 +189,15 @@ type LoaderEvent_Ready struct {
 	Ready *Ready `protobuf:"bytes,9,opt,name=ready,proto3,oneof"`
 }
 
+type LoaderEvent_Offered struct {
+	Offered *Offered `protobuf:"bytes,10,opt,name=offered,proto3,oneof"`
+}
+
 func (*LoaderEvent_Hello) isLoaderEvent_Event() {}
 
 func (*LoaderEvent_Opening) isLoaderEvent_Event() {}
 
 func (*LoaderEvent_Manifest) isLoaderEvent_Event() {}
-
-func (*LoaderEvent_Offers) isLoaderEvent_Event() {}
 
 func (*LoaderEvent_Fatal) isLoaderEvent_Event() {}
 
@@ -208,6 +206,53 @@ func (*LoaderEvent_Leaving) isLoaderEvent_Event() {}
 func (*LoaderEvent_Trouble) isLoaderEvent_Event() {}
 
 func (*LoaderEvent_Ready) isLoaderEvent_Event() {}
+
+func (*LoaderEvent_Offered) isLoaderEvent_Event() {}
+
+// Offered: offers of one or more stripes, those of a stripe in their order.
+type Offered struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Stripes       []*Offers              `protobuf:"bytes,1,rep,name=stripes,proto3" json:"stripes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Offered) Reset() {
+	*x = Offered{}
+	mi := &file_roles_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Offered) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Offered) ProtoMessage() {}
+
+func (x *Offered) ProtoReflect() protoreflect.Message {
+	mi := &file_roles_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Offered.ProtoReflect.Descriptor instead.
+func (*Offered) Descriptor() ([]byte, []int) {
+	return file_roles_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Offered) GetStripes() []*Offers {
+	if x != nil {
+		return x.Stripes
+	}
+	return nil
+}
 
 // LoaderHello opens a loader's stream.
 // standby: the process asks to be a shadow.
@@ -226,7 +271,7 @@ type LoaderHello struct {
 
 func (x *LoaderHello) Reset() {
 	*x = LoaderHello{}
-	mi := &file_roles_proto_msgTypes[1]
+	mi := &file_roles_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -238,7 +283,7 @@ func (x *LoaderHello) String() string {
 func (*LoaderHello) ProtoMessage() {}
 
 func (x *LoaderHello) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[1]
+	mi := &file_roles_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -251,7 +296,7 @@ func (x *LoaderHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoaderHello.ProtoReflect.Descriptor instead.
 func (*LoaderHello) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{1}
+	return file_roles_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *LoaderHello) GetName() string {
@@ -308,7 +353,7 @@ type Version struct {
 
 func (x *Version) Reset() {
 	*x = Version{}
-	mi := &file_roles_proto_msgTypes[2]
+	mi := &file_roles_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -320,7 +365,7 @@ func (x *Version) String() string {
 func (*Version) ProtoMessage() {}
 
 func (x *Version) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[2]
+	mi := &file_roles_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -333,7 +378,7 @@ func (x *Version) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Version.ProtoReflect.Descriptor instead.
 func (*Version) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{2}
+	return file_roles_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Version) GetProtocol() uint32 {
@@ -369,7 +414,7 @@ type Opening struct {
 
 func (x *Opening) Reset() {
 	*x = Opening{}
-	mi := &file_roles_proto_msgTypes[3]
+	mi := &file_roles_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -381,7 +426,7 @@ func (x *Opening) String() string {
 func (*Opening) ProtoMessage() {}
 
 func (x *Opening) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[3]
+	mi := &file_roles_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -394,7 +439,7 @@ func (x *Opening) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Opening.ProtoReflect.Descriptor instead.
 func (*Opening) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{3}
+	return file_roles_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Opening) GetSource() string {
@@ -434,6 +479,7 @@ type Offers struct {
 	End           bool                   `protobuf:"varint,11,opt,name=end,proto3" json:"end,omitempty"`                                 // the source's stream ends
 	EndOrdinal    uint64                 `protobuf:"varint,12,opt,name=end_ordinal,json=endOrdinal,proto3" json:"end_ordinal,omitempty"` // at this ordinal
 	Refused       []uint64               `protobuf:"varint,14,rep,packed,name=refused,proto3" json:"refused,omitempty"`                  // a bit for each filter that refuses the document; empty if no filter refuses any
+	Term          uint64                 `protobuf:"varint,15,opt,name=term,proto3" json:"term,omitempty"`                               // of the stripe's assignment
 	Patches       []uint32               `protobuf:"varint,20,rep,packed,name=patches,proto3" json:"patches,omitempty"`                  // empty if no document has any
 	Offset        []uint32               `protobuf:"varint,25,rep,packed,name=offset,proto3" json:"offset,omitempty"`                    // the document's tokens before the ordinal's piece; empty if all are 0
 	unknownFields protoimpl.UnknownFields
@@ -442,7 +488,7 @@ type Offers struct {
 
 func (x *Offers) Reset() {
 	*x = Offers{}
-	mi := &file_roles_proto_msgTypes[4]
+	mi := &file_roles_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -454,7 +500,7 @@ func (x *Offers) String() string {
 func (*Offers) ProtoMessage() {}
 
 func (x *Offers) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[4]
+	mi := &file_roles_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -467,7 +513,7 @@ func (x *Offers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Offers.ProtoReflect.Descriptor instead.
 func (*Offers) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{4}
+	return file_roles_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Offers) GetSource() string {
@@ -561,6 +607,13 @@ func (x *Offers) GetRefused() []uint64 {
 	return nil
 }
 
+func (x *Offers) GetTerm() uint64 {
+	if x != nil {
+		return x.Term
+	}
+	return 0
+}
+
 func (x *Offers) GetPatches() []uint32 {
 	if x != nil {
 		return x.Patches
@@ -585,7 +638,7 @@ type Leaving struct {
 
 func (x *Leaving) Reset() {
 	*x = Leaving{}
-	mi := &file_roles_proto_msgTypes[5]
+	mi := &file_roles_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -597,7 +650,7 @@ func (x *Leaving) String() string {
 func (*Leaving) ProtoMessage() {}
 
 func (x *Leaving) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[5]
+	mi := &file_roles_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -610,7 +663,7 @@ func (x *Leaving) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leaving.ProtoReflect.Descriptor instead.
 func (*Leaving) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{5}
+	return file_roles_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Leaving) GetReason() string {
@@ -631,7 +684,7 @@ type Trouble struct {
 
 func (x *Trouble) Reset() {
 	*x = Trouble{}
-	mi := &file_roles_proto_msgTypes[6]
+	mi := &file_roles_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -643,7 +696,7 @@ func (x *Trouble) String() string {
 func (*Trouble) ProtoMessage() {}
 
 func (x *Trouble) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[6]
+	mi := &file_roles_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -656,7 +709,7 @@ func (x *Trouble) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Trouble.ProtoReflect.Descriptor instead.
 func (*Trouble) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{6}
+	return file_roles_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Trouble) GetSource() string {
@@ -685,7 +738,7 @@ type Ready struct {
 
 func (x *Ready) Reset() {
 	*x = Ready{}
-	mi := &file_roles_proto_msgTypes[7]
+	mi := &file_roles_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -697,7 +750,7 @@ func (x *Ready) String() string {
 func (*Ready) ProtoMessage() {}
 
 func (x *Ready) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[7]
+	mi := &file_roles_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -710,7 +763,7 @@ func (x *Ready) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ready.ProtoReflect.Descriptor instead.
 func (*Ready) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{7}
+	return file_roles_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Ready) GetSource() string {
@@ -745,7 +798,7 @@ type Fatal struct {
 
 func (x *Fatal) Reset() {
 	*x = Fatal{}
-	mi := &file_roles_proto_msgTypes[8]
+	mi := &file_roles_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -757,7 +810,7 @@ func (x *Fatal) String() string {
 func (*Fatal) ProtoMessage() {}
 
 func (x *Fatal) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[8]
+	mi := &file_roles_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -770,7 +823,7 @@ func (x *Fatal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fatal.ProtoReflect.Descriptor instead.
 func (*Fatal) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{8}
+	return file_roles_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Fatal) GetSource() string {
@@ -794,11 +847,10 @@ type LoaderOrder struct {
 	//
 	//	*LoaderOrder_Open
 	//	*LoaderOrder_Read
-	//	*LoaderOrder_Want
-	//	*LoaderOrder_Release
 	//	*LoaderOrder_Bye
 	//	*LoaderOrder_Promote
 	//	*LoaderOrder_Drop
+	//	*LoaderOrder_Reading
 	Order         isLoaderOrder_Order `protobuf_oneof:"order"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -806,7 +858,7 @@ type LoaderOrder struct {
 
 func (x *LoaderOrder) Reset() {
 	*x = LoaderOrder{}
-	mi := &file_roles_proto_msgTypes[9]
+	mi := &file_roles_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -818,7 +870,7 @@ func (x *LoaderOrder) String() string {
 func (*LoaderOrder) ProtoMessage() {}
 
 func (x *LoaderOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[9]
+	mi := &file_roles_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -831,7 +883,7 @@ func (x *LoaderOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoaderOrder.ProtoReflect.Descriptor instead.
 func (*LoaderOrder) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{9}
+	return file_roles_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *LoaderOrder) GetFence() *Fence {
@@ -866,24 +918,6 @@ func (x *LoaderOrder) GetRead() *ReadFrom {
 	return nil
 }
 
-func (x *LoaderOrder) GetWant() *Want {
-	if x != nil {
-		if x, ok := x.Order.(*LoaderOrder_Want); ok {
-			return x.Want
-		}
-	}
-	return nil
-}
-
-func (x *LoaderOrder) GetRelease() *Release {
-	if x != nil {
-		if x, ok := x.Order.(*LoaderOrder_Release); ok {
-			return x.Release
-		}
-	}
-	return nil
-}
-
 func (x *LoaderOrder) GetBye() *Bye {
 	if x != nil {
 		if x, ok := x.Order.(*LoaderOrder_Bye); ok {
@@ -911,6 +945,15 @@ func (x *LoaderOrder) GetDrop() *Drop {
 	return nil
 }
 
+func (x *LoaderOrder) GetReading() *Reading {
+	if x != nil {
+		if x, ok := x.Order.(*LoaderOrder_Reading); ok {
+			return x.Reading
+		}
+	}
+	return nil
+}
+
 type isLoaderOrder_Order interface {
 	isLoaderOrder_Order()
 }
@@ -921,14 +964,6 @@ type LoaderOrder_Open struct {
 
 type LoaderOrder_Read struct {
 	Read *ReadFrom `protobuf:"bytes,3,opt,name=read,proto3,oneof"`
-}
-
-type LoaderOrder_Want struct {
-	Want *Want `protobuf:"bytes,4,opt,name=want,proto3,oneof"`
-}
-
-type LoaderOrder_Release struct {
-	Release *Release `protobuf:"bytes,5,opt,name=release,proto3,oneof"`
 }
 
 type LoaderOrder_Bye struct {
@@ -943,19 +978,21 @@ type LoaderOrder_Drop struct {
 	Drop *Drop `protobuf:"bytes,8,opt,name=drop,proto3,oneof"`
 }
 
+type LoaderOrder_Reading struct {
+	Reading *Reading `protobuf:"bytes,9,opt,name=reading,proto3,oneof"`
+}
+
 func (*LoaderOrder_Open) isLoaderOrder_Order() {}
 
 func (*LoaderOrder_Read) isLoaderOrder_Order() {}
-
-func (*LoaderOrder_Want) isLoaderOrder_Order() {}
-
-func (*LoaderOrder_Release) isLoaderOrder_Order() {}
 
 func (*LoaderOrder_Bye) isLoaderOrder_Order() {}
 
 func (*LoaderOrder_Promote) isLoaderOrder_Order() {}
 
 func (*LoaderOrder_Drop) isLoaderOrder_Order() {}
+
+func (*LoaderOrder_Reading) isLoaderOrder_Order() {}
 
 // OpenSource: known is set if this run has read the source before. The loader then waits for missing files.
 type OpenSource struct {
@@ -968,7 +1005,7 @@ type OpenSource struct {
 
 func (x *OpenSource) Reset() {
 	*x = OpenSource{}
-	mi := &file_roles_proto_msgTypes[10]
+	mi := &file_roles_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -980,7 +1017,7 @@ func (x *OpenSource) String() string {
 func (*OpenSource) ProtoMessage() {}
 
 func (x *OpenSource) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[10]
+	mi := &file_roles_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -993,7 +1030,7 @@ func (x *OpenSource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenSource.ProtoReflect.Descriptor instead.
 func (*OpenSource) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{10}
+	return file_roles_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *OpenSource) GetSource() string {
@@ -1028,7 +1065,7 @@ type ReadFrom struct {
 
 func (x *ReadFrom) Reset() {
 	*x = ReadFrom{}
-	mi := &file_roles_proto_msgTypes[11]
+	mi := &file_roles_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1040,7 +1077,7 @@ func (x *ReadFrom) String() string {
 func (*ReadFrom) ProtoMessage() {}
 
 func (x *ReadFrom) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[11]
+	mi := &file_roles_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1053,7 +1090,7 @@ func (x *ReadFrom) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFrom.ProtoReflect.Descriptor instead.
 func (*ReadFrom) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{11}
+	return file_roles_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ReadFrom) GetSource() string {
@@ -1127,7 +1164,7 @@ type Promote struct {
 
 func (x *Promote) Reset() {
 	*x = Promote{}
-	mi := &file_roles_proto_msgTypes[12]
+	mi := &file_roles_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1139,7 +1176,7 @@ func (x *Promote) String() string {
 func (*Promote) ProtoMessage() {}
 
 func (x *Promote) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[12]
+	mi := &file_roles_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1152,7 +1189,7 @@ func (x *Promote) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Promote.ProtoReflect.Descriptor instead.
 func (*Promote) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{12}
+	return file_roles_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Promote) GetSource() string {
@@ -1202,7 +1239,7 @@ type Drop struct {
 
 func (x *Drop) Reset() {
 	*x = Drop{}
-	mi := &file_roles_proto_msgTypes[13]
+	mi := &file_roles_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1214,7 +1251,7 @@ func (x *Drop) String() string {
 func (*Drop) ProtoMessage() {}
 
 func (x *Drop) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[13]
+	mi := &file_roles_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1227,7 +1264,7 @@ func (x *Drop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drop.ProtoReflect.Descriptor instead.
 func (*Drop) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{13}
+	return file_roles_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Drop) GetSource() string {
@@ -1251,83 +1288,33 @@ func (x *Drop) GetTerm() uint64 {
 	return 0
 }
 
-// Want: read ahead and offer up to an ordinal, excluded.
-type Want struct {
+// Reading: how far to read the stripes of some sources. The columns have an entry for each source: offer all ordinals
+// below `until`, and forget those below `below`; 0: as before. seek_point is the newest known seek point at or before
+// `below`, or empty.
+type Reading struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Source        string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
-	Until         uint64                 `protobuf:"varint,2,opt,name=until,proto3" json:"until,omitempty"`
+	Source        []string               `protobuf:"bytes,1,rep,name=source,proto3" json:"source,omitempty"`
+	Until         []uint64               `protobuf:"varint,2,rep,packed,name=until,proto3" json:"until,omitempty"`
+	Below         []uint64               `protobuf:"varint,3,rep,packed,name=below,proto3" json:"below,omitempty"`
+	SeekPoint     []*SeekPoint           `protobuf:"bytes,4,rep,name=seek_point,json=seekPoint,proto3" json:"seek_point,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *Want) Reset() {
-	*x = Want{}
-	mi := &file_roles_proto_msgTypes[14]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Want) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Want) ProtoMessage() {}
-
-func (x *Want) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[14]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Want.ProtoReflect.Descriptor instead.
-func (*Want) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{14}
-}
-
-func (x *Want) GetSource() string {
-	if x != nil {
-		return x.Source
-	}
-	return ""
-}
-
-func (x *Want) GetUntil() uint64 {
-	if x != nil {
-		return x.Until
-	}
-	return 0
-}
-
-// Release: forget the ordinals below. seek_point is the newest known seek point at or before `below`.
-type Release struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Source        string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
-	Below         uint64                 `protobuf:"varint,2,opt,name=below,proto3" json:"below,omitempty"`
-	SeekPoint     *SeekPoint             `protobuf:"bytes,3,opt,name=seek_point,json=seekPoint,proto3" json:"seek_point,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Release) Reset() {
-	*x = Release{}
+func (x *Reading) Reset() {
+	*x = Reading{}
 	mi := &file_roles_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Release) String() string {
+func (x *Reading) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Release) ProtoMessage() {}
+func (*Reading) ProtoMessage() {}
 
-func (x *Release) ProtoReflect() protoreflect.Message {
+func (x *Reading) ProtoReflect() protoreflect.Message {
 	mi := &file_roles_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1339,26 +1326,33 @@ func (x *Release) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Release.ProtoReflect.Descriptor instead.
-func (*Release) Descriptor() ([]byte, []int) {
+// Deprecated: Use Reading.ProtoReflect.Descriptor instead.
+func (*Reading) Descriptor() ([]byte, []int) {
 	return file_roles_proto_rawDescGZIP(), []int{15}
 }
 
-func (x *Release) GetSource() string {
+func (x *Reading) GetSource() []string {
 	if x != nil {
 		return x.Source
 	}
-	return ""
+	return nil
 }
 
-func (x *Release) GetBelow() uint64 {
+func (x *Reading) GetUntil() []uint64 {
+	if x != nil {
+		return x.Until
+	}
+	return nil
+}
+
+func (x *Reading) GetBelow() []uint64 {
 	if x != nil {
 		return x.Below
 	}
-	return 0
+	return nil
 }
 
-func (x *Release) GetSeekPoint() *SeekPoint {
+func (x *Reading) GetSeekPoint() []*SeekPoint {
 	if x != nil {
 		return x.SeekPoint
 	}
@@ -3306,9 +3300,12 @@ func (x *Refusal) GetReason() string {
 }
 
 // Loaders is the full directory: the loader of each stripe. An unlisted stripe has no loader now.
+// Loaders lists all stripes that have a reader. With `news` it lists the stripes that changed since the message before,
+// those without a reader too: their name is empty.
 type Loaders struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Stripes       []*LoaderStripe        `protobuf:"bytes,1,rep,name=stripes,proto3" json:"stripes,omitempty"`
+	News          bool                   `protobuf:"varint,2,opt,name=news,proto3" json:"news,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3348,6 +3345,13 @@ func (x *Loaders) GetStripes() []*LoaderStripe {
 		return x.Stripes
 	}
 	return nil
+}
+
+func (x *Loaders) GetNews() bool {
+	if x != nil {
+		return x.News
+	}
+	return false
 }
 
 // LoaderStripe: beat is the path of the primary's heartbeat page. A sidecar may fetch from standby at any time, under
@@ -4981,18 +4985,21 @@ var File_roles_proto protoreflect.FileDescriptor
 
 const file_roles_proto_rawDesc = "" +
 	"\n" +
-	"\vroles.proto\x12\vmillrace.v1\x1a\rrecords.proto\"\xc4\x03\n" +
+	"\vroles.proto\x12\vmillrace.v1\x1a\rrecords.proto\"\xcd\x03\n" +
 	"\vLoaderEvent\x12(\n" +
 	"\x05fence\x18\x01 \x01(\v2\x12.millrace.v1.FenceR\x05fence\x120\n" +
 	"\x05hello\x18\x02 \x01(\v2\x18.millrace.v1.LoaderHelloH\x00R\x05hello\x120\n" +
 	"\aopening\x18\x03 \x01(\v2\x14.millrace.v1.OpeningH\x00R\aopening\x123\n" +
-	"\bmanifest\x18\x04 \x01(\v2\x15.millrace.v1.ManifestH\x00R\bmanifest\x12-\n" +
-	"\x06offers\x18\x05 \x01(\v2\x13.millrace.v1.OffersH\x00R\x06offers\x12*\n" +
+	"\bmanifest\x18\x04 \x01(\v2\x15.millrace.v1.ManifestH\x00R\bmanifest\x12*\n" +
 	"\x05fatal\x18\x06 \x01(\v2\x12.millrace.v1.FatalH\x00R\x05fatal\x120\n" +
 	"\aleaving\x18\a \x01(\v2\x14.millrace.v1.LeavingH\x00R\aleaving\x120\n" +
 	"\atrouble\x18\b \x01(\v2\x14.millrace.v1.TroubleH\x00R\atrouble\x12*\n" +
-	"\x05ready\x18\t \x01(\v2\x12.millrace.v1.ReadyH\x00R\x05readyB\a\n" +
-	"\x05event\"\xab\x01\n" +
+	"\x05ready\x18\t \x01(\v2\x12.millrace.v1.ReadyH\x00R\x05ready\x120\n" +
+	"\aoffered\x18\n" +
+	" \x01(\v2\x14.millrace.v1.OfferedH\x00R\aofferedB\a\n" +
+	"\x05eventJ\x04\b\x05\x10\x06\"8\n" +
+	"\aOffered\x12-\n" +
+	"\astripes\x18\x01 \x03(\v2\x13.millrace.v1.OffersR\astripes\"\xab\x01\n" +
 	"\vLoaderHello\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
 	"\x03pid\x18\x02 \x01(\x03R\x03pid\x12\x18\n" +
@@ -5007,7 +5014,7 @@ const file_roles_proto_rawDesc = "" +
 	"\aOpening\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x12\n" +
 	"\x04done\x18\x02 \x01(\x03R\x04done\x12\x14\n" +
-	"\x05total\x18\x03 \x01(\x03R\x05total\"\xaf\x03\n" +
+	"\x05total\x18\x03 \x01(\x03R\x05total\"\xc3\x03\n" +
 	"\x06Offers\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x16\n" +
 	"\x06stripe\x18\x02 \x01(\rR\x06stripe\x12\x18\n" +
@@ -5024,7 +5031,8 @@ const file_roles_proto_rawDesc = "" +
 	"\x03end\x18\v \x01(\bR\x03end\x12\x1f\n" +
 	"\vend_ordinal\x18\f \x01(\x04R\n" +
 	"endOrdinal\x12\x18\n" +
-	"\arefused\x18\x0e \x03(\x04R\arefused\x12\x18\n" +
+	"\arefused\x18\x0e \x03(\x04R\arefused\x12\x12\n" +
+	"\x04term\x18\x0f \x01(\x04R\x04term\x12\x18\n" +
 	"\apatches\x18\x14 \x03(\rR\apatches\x12\x16\n" +
 	"\x06offset\x18\x19 \x03(\rR\x06offset\"!\n" +
 	"\aLeaving\x12\x16\n" +
@@ -5038,17 +5046,16 @@ const file_roles_proto_rawDesc = "" +
 	"\x04term\x18\x03 \x01(\x04R\x04term\"7\n" +
 	"\x05Fatal\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xf8\x02\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xdb\x02\n" +
 	"\vLoaderOrder\x12(\n" +
 	"\x05fence\x18\x01 \x01(\v2\x12.millrace.v1.FenceR\x05fence\x12-\n" +
 	"\x04open\x18\x02 \x01(\v2\x17.millrace.v1.OpenSourceH\x00R\x04open\x12+\n" +
-	"\x04read\x18\x03 \x01(\v2\x15.millrace.v1.ReadFromH\x00R\x04read\x12'\n" +
-	"\x04want\x18\x04 \x01(\v2\x11.millrace.v1.WantH\x00R\x04want\x120\n" +
-	"\arelease\x18\x05 \x01(\v2\x14.millrace.v1.ReleaseH\x00R\arelease\x12$\n" +
+	"\x04read\x18\x03 \x01(\v2\x15.millrace.v1.ReadFromH\x00R\x04read\x12$\n" +
 	"\x03bye\x18\x06 \x01(\v2\x10.millrace.v1.ByeH\x00R\x03bye\x120\n" +
 	"\apromote\x18\a \x01(\v2\x14.millrace.v1.PromoteH\x00R\apromote\x12'\n" +
-	"\x04drop\x18\b \x01(\v2\x11.millrace.v1.DropH\x00R\x04dropB\a\n" +
-	"\x05order\":\n" +
+	"\x04drop\x18\b \x01(\v2\x11.millrace.v1.DropH\x00R\x04drop\x120\n" +
+	"\areading\x18\t \x01(\v2\x14.millrace.v1.ReadingH\x00R\areadingB\a\n" +
+	"\x05orderJ\x04\b\x04\x10\x05J\x04\b\x05\x10\x06\":\n" +
 	"\n" +
 	"OpenSource\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x14\n" +
@@ -5073,15 +5080,13 @@ const file_roles_proto_rawDesc = "" +
 	"\x04Drop\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x16\n" +
 	"\x06stripe\x18\x02 \x01(\rR\x06stripe\x12\x12\n" +
-	"\x04term\x18\x03 \x01(\x04R\x04term\"4\n" +
-	"\x04Want\x12\x16\n" +
-	"\x06source\x18\x01 \x01(\tR\x06source\x12\x14\n" +
-	"\x05until\x18\x02 \x01(\x04R\x05until\"n\n" +
-	"\aRelease\x12\x16\n" +
-	"\x06source\x18\x01 \x01(\tR\x06source\x12\x14\n" +
-	"\x05below\x18\x02 \x01(\x04R\x05below\x125\n" +
+	"\x04term\x18\x03 \x01(\x04R\x04term\"\x84\x01\n" +
+	"\aReading\x12\x16\n" +
+	"\x06source\x18\x01 \x03(\tR\x06source\x12\x14\n" +
+	"\x05until\x18\x02 \x03(\x04R\x05until\x12\x14\n" +
+	"\x05below\x18\x03 \x03(\x04R\x05below\x125\n" +
 	"\n" +
-	"seek_point\x18\x03 \x01(\v2\x16.millrace.v1.SeekPointR\tseekPoint\"\x1d\n" +
+	"seek_point\x18\x04 \x03(\v2\x16.millrace.v1.SeekPointR\tseekPoint\"\x1d\n" +
 	"\x03Bye\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\"\xe0\x01\n" +
 	"\fFetchRequest\x12(\n" +
@@ -5228,9 +5233,10 @@ const file_roles_proto_rawDesc = "" +
 	"\aRefusal\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\rR\x04rank\x12\x12\n" +
 	"\x04call\x18\x02 \x01(\x04R\x04call\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\">\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"R\n" +
 	"\aLoaders\x123\n" +
-	"\astripes\x18\x01 \x03(\v2\x19.millrace.v1.LoaderStripeR\astripes\"\xde\x01\n" +
+	"\astripes\x18\x01 \x03(\v2\x19.millrace.v1.LoaderStripeR\astripes\x12\x12\n" +
+	"\x04news\x18\x02 \x01(\bR\x04news\"\xde\x01\n" +
 	"\fLoaderStripe\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x16\n" +
 	"\x06stripe\x18\x02 \x01(\rR\x06stripe\x12\x18\n" +
@@ -5394,21 +5400,21 @@ func file_roles_proto_rawDescGZIP() []byte {
 var file_roles_proto_msgTypes = make([]protoimpl.MessageInfo, 61)
 var file_roles_proto_goTypes = []any{
 	(*LoaderEvent)(nil),   // 0: millrace.v1.LoaderEvent
-	(*LoaderHello)(nil),   // 1: millrace.v1.LoaderHello
-	(*Version)(nil),       // 2: millrace.v1.Version
-	(*Opening)(nil),       // 3: millrace.v1.Opening
-	(*Offers)(nil),        // 4: millrace.v1.Offers
-	(*Leaving)(nil),       // 5: millrace.v1.Leaving
-	(*Trouble)(nil),       // 6: millrace.v1.Trouble
-	(*Ready)(nil),         // 7: millrace.v1.Ready
-	(*Fatal)(nil),         // 8: millrace.v1.Fatal
-	(*LoaderOrder)(nil),   // 9: millrace.v1.LoaderOrder
-	(*OpenSource)(nil),    // 10: millrace.v1.OpenSource
-	(*ReadFrom)(nil),      // 11: millrace.v1.ReadFrom
-	(*Promote)(nil),       // 12: millrace.v1.Promote
-	(*Drop)(nil),          // 13: millrace.v1.Drop
-	(*Want)(nil),          // 14: millrace.v1.Want
-	(*Release)(nil),       // 15: millrace.v1.Release
+	(*Offered)(nil),       // 1: millrace.v1.Offered
+	(*LoaderHello)(nil),   // 2: millrace.v1.LoaderHello
+	(*Version)(nil),       // 3: millrace.v1.Version
+	(*Opening)(nil),       // 4: millrace.v1.Opening
+	(*Offers)(nil),        // 5: millrace.v1.Offers
+	(*Leaving)(nil),       // 6: millrace.v1.Leaving
+	(*Trouble)(nil),       // 7: millrace.v1.Trouble
+	(*Ready)(nil),         // 8: millrace.v1.Ready
+	(*Fatal)(nil),         // 9: millrace.v1.Fatal
+	(*LoaderOrder)(nil),   // 10: millrace.v1.LoaderOrder
+	(*OpenSource)(nil),    // 11: millrace.v1.OpenSource
+	(*ReadFrom)(nil),      // 12: millrace.v1.ReadFrom
+	(*Promote)(nil),       // 13: millrace.v1.Promote
+	(*Drop)(nil),          // 14: millrace.v1.Drop
+	(*Reading)(nil),       // 15: millrace.v1.Reading
 	(*Bye)(nil),           // 16: millrace.v1.Bye
 	(*FetchRequest)(nil),  // 17: millrace.v1.FetchRequest
 	(*FetchPart)(nil),     // 18: millrace.v1.FetchPart
@@ -5470,27 +5476,27 @@ var file_roles_proto_goTypes = []any{
 }
 var file_roles_proto_depIdxs = []int32{
 	61, // 0: millrace.v1.LoaderEvent.fence:type_name -> millrace.v1.Fence
-	1,  // 1: millrace.v1.LoaderEvent.hello:type_name -> millrace.v1.LoaderHello
-	3,  // 2: millrace.v1.LoaderEvent.opening:type_name -> millrace.v1.Opening
+	2,  // 1: millrace.v1.LoaderEvent.hello:type_name -> millrace.v1.LoaderHello
+	4,  // 2: millrace.v1.LoaderEvent.opening:type_name -> millrace.v1.Opening
 	62, // 3: millrace.v1.LoaderEvent.manifest:type_name -> millrace.v1.Manifest
-	4,  // 4: millrace.v1.LoaderEvent.offers:type_name -> millrace.v1.Offers
-	8,  // 5: millrace.v1.LoaderEvent.fatal:type_name -> millrace.v1.Fatal
-	5,  // 6: millrace.v1.LoaderEvent.leaving:type_name -> millrace.v1.Leaving
-	6,  // 7: millrace.v1.LoaderEvent.trouble:type_name -> millrace.v1.Trouble
-	7,  // 8: millrace.v1.LoaderEvent.ready:type_name -> millrace.v1.Ready
-	2,  // 9: millrace.v1.LoaderHello.version:type_name -> millrace.v1.Version
-	63, // 10: millrace.v1.Offers.rejects:type_name -> millrace.v1.Quarantine
-	64, // 11: millrace.v1.Offers.seek_points:type_name -> millrace.v1.SeekPoint
-	61, // 12: millrace.v1.LoaderOrder.fence:type_name -> millrace.v1.Fence
-	10, // 13: millrace.v1.LoaderOrder.open:type_name -> millrace.v1.OpenSource
-	11, // 14: millrace.v1.LoaderOrder.read:type_name -> millrace.v1.ReadFrom
-	14, // 15: millrace.v1.LoaderOrder.want:type_name -> millrace.v1.Want
-	15, // 16: millrace.v1.LoaderOrder.release:type_name -> millrace.v1.Release
-	16, // 17: millrace.v1.LoaderOrder.bye:type_name -> millrace.v1.Bye
-	12, // 18: millrace.v1.LoaderOrder.promote:type_name -> millrace.v1.Promote
-	13, // 19: millrace.v1.LoaderOrder.drop:type_name -> millrace.v1.Drop
+	9,  // 4: millrace.v1.LoaderEvent.fatal:type_name -> millrace.v1.Fatal
+	6,  // 5: millrace.v1.LoaderEvent.leaving:type_name -> millrace.v1.Leaving
+	7,  // 6: millrace.v1.LoaderEvent.trouble:type_name -> millrace.v1.Trouble
+	8,  // 7: millrace.v1.LoaderEvent.ready:type_name -> millrace.v1.Ready
+	1,  // 8: millrace.v1.LoaderEvent.offered:type_name -> millrace.v1.Offered
+	5,  // 9: millrace.v1.Offered.stripes:type_name -> millrace.v1.Offers
+	3,  // 10: millrace.v1.LoaderHello.version:type_name -> millrace.v1.Version
+	63, // 11: millrace.v1.Offers.rejects:type_name -> millrace.v1.Quarantine
+	64, // 12: millrace.v1.Offers.seek_points:type_name -> millrace.v1.SeekPoint
+	61, // 13: millrace.v1.LoaderOrder.fence:type_name -> millrace.v1.Fence
+	11, // 14: millrace.v1.LoaderOrder.open:type_name -> millrace.v1.OpenSource
+	12, // 15: millrace.v1.LoaderOrder.read:type_name -> millrace.v1.ReadFrom
+	16, // 16: millrace.v1.LoaderOrder.bye:type_name -> millrace.v1.Bye
+	13, // 17: millrace.v1.LoaderOrder.promote:type_name -> millrace.v1.Promote
+	14, // 18: millrace.v1.LoaderOrder.drop:type_name -> millrace.v1.Drop
+	15, // 19: millrace.v1.LoaderOrder.reading:type_name -> millrace.v1.Reading
 	64, // 20: millrace.v1.ReadFrom.seek_point:type_name -> millrace.v1.SeekPoint
-	64, // 21: millrace.v1.Release.seek_point:type_name -> millrace.v1.SeekPoint
+	64, // 21: millrace.v1.Reading.seek_point:type_name -> millrace.v1.SeekPoint
 	61, // 22: millrace.v1.FetchRequest.fence:type_name -> millrace.v1.Fence
 	18, // 23: millrace.v1.FetchRequest.part:type_name -> millrace.v1.FetchPart
 	20, // 24: millrace.v1.FetchReply.failed:type_name -> millrace.v1.PartFailed
@@ -5501,13 +5507,13 @@ var file_roles_proto_depIdxs = []int32{
 	27, // 29: millrace.v1.SidecarEvent.commit:type_name -> millrace.v1.Commit
 	65, // 30: millrace.v1.SidecarEvent.saved:type_name -> millrace.v1.Saved
 	28, // 31: millrace.v1.SidecarEvent.left:type_name -> millrace.v1.Left
-	8,  // 32: millrace.v1.SidecarEvent.fatal:type_name -> millrace.v1.Fatal
+	9,  // 32: millrace.v1.SidecarEvent.fatal:type_name -> millrace.v1.Fatal
 	25, // 33: millrace.v1.SidecarEvent.switched:type_name -> millrace.v1.Switched
 	26, // 34: millrace.v1.SidecarEvent.bad:type_name -> millrace.v1.Bad
 	31, // 35: millrace.v1.SidecarEvent.present:type_name -> millrace.v1.Present
 	29, // 36: millrace.v1.SidecarEvent.reported:type_name -> millrace.v1.Reported
 	23, // 37: millrace.v1.SidecarHello.ranks:type_name -> millrace.v1.RankPosition
-	2,  // 38: millrace.v1.SidecarHello.version:type_name -> millrace.v1.Version
+	3,  // 38: millrace.v1.SidecarHello.version:type_name -> millrace.v1.Version
 	63, // 39: millrace.v1.Bad.sample:type_name -> millrace.v1.Quarantine
 	30, // 40: millrace.v1.Reported.losses:type_name -> millrace.v1.SourceLoss
 	61, // 41: millrace.v1.SidecarOrder.fence:type_name -> millrace.v1.Fence
@@ -5516,7 +5522,7 @@ var file_roles_proto_depIdxs = []int32{
 	38, // 44: millrace.v1.SidecarOrder.refusal:type_name -> millrace.v1.Refusal
 	66, // 45: millrace.v1.SidecarOrder.plan:type_name -> millrace.v1.Plan
 	67, // 46: millrace.v1.SidecarOrder.ended:type_name -> millrace.v1.Ended
-	8,  // 47: millrace.v1.SidecarOrder.failed:type_name -> millrace.v1.Fatal
+	9,  // 47: millrace.v1.SidecarOrder.failed:type_name -> millrace.v1.Fatal
 	39, // 48: millrace.v1.SidecarOrder.loaders:type_name -> millrace.v1.Loaders
 	43, // 49: millrace.v1.SidecarOrder.waiting:type_name -> millrace.v1.Waiting
 	16, // 50: millrace.v1.SidecarOrder.bye:type_name -> millrace.v1.Bye
@@ -5560,7 +5566,7 @@ var file_roles_proto_depIdxs = []int32{
 	58, // 88: millrace.v1.Orchestrator.Ledger:input_type -> millrace.v1.LedgerRequest
 	44, // 89: millrace.v1.Orchestrator.Mix:input_type -> millrace.v1.MixRequest
 	17, // 90: millrace.v1.Loader.Fetch:input_type -> millrace.v1.FetchRequest
-	9,  // 91: millrace.v1.Orchestrator.Load:output_type -> millrace.v1.LoaderOrder
+	10, // 91: millrace.v1.Orchestrator.Load:output_type -> millrace.v1.LoaderOrder
 	32, // 92: millrace.v1.Orchestrator.Serve:output_type -> millrace.v1.SidecarOrder
 	55, // 93: millrace.v1.Orchestrator.Status:output_type -> millrace.v1.StatusReply
 	59, // 94: millrace.v1.Orchestrator.Ledger:output_type -> millrace.v1.LedgerReply
@@ -5583,20 +5589,19 @@ func file_roles_proto_init() {
 		(*LoaderEvent_Hello)(nil),
 		(*LoaderEvent_Opening)(nil),
 		(*LoaderEvent_Manifest)(nil),
-		(*LoaderEvent_Offers)(nil),
 		(*LoaderEvent_Fatal)(nil),
 		(*LoaderEvent_Leaving)(nil),
 		(*LoaderEvent_Trouble)(nil),
 		(*LoaderEvent_Ready)(nil),
+		(*LoaderEvent_Offered)(nil),
 	}
-	file_roles_proto_msgTypes[9].OneofWrappers = []any{
+	file_roles_proto_msgTypes[10].OneofWrappers = []any{
 		(*LoaderOrder_Open)(nil),
 		(*LoaderOrder_Read)(nil),
-		(*LoaderOrder_Want)(nil),
-		(*LoaderOrder_Release)(nil),
 		(*LoaderOrder_Bye)(nil),
 		(*LoaderOrder_Promote)(nil),
 		(*LoaderOrder_Drop)(nil),
+		(*LoaderOrder_Reading)(nil),
 	}
 	file_roles_proto_msgTypes[21].OneofWrappers = []any{
 		(*SidecarEvent_Hello)(nil),

@@ -7,19 +7,19 @@ import (
 	pb "millrace/proto"
 )
 
-// HasMoved reports whether the directory has changed since it was taken.
-func (r *Roster) HasMoved() bool { return r.moved }
+// HasMoved reports whether the directory has changed since its news were taken.
+func (r *Roster) HasMoved() bool { return len(r.stripes.news) > 0 }
 
-// TakeDirectory returns the directory for those who use it, and notes since when every stripe is protected.
-func (r *Roster) TakeDirectory() *pb.Loaders {
-	r.moved = false
+// TakeNews returns the part of the directory that has changed since the last call, for those who use it. It notes since
+// when every stripe is protected.
+func (r *Roster) TakeNews() *pb.Loaders {
 	switch protected := r.Unprotected(AllSources) == 0; {
 	case !protected:
 		r.protected = 0
 	case r.protected == 0:
 		r.protected = max(1, r.now.UnixMilli())
 	}
-	return r.Directory()
+	return r.stripes.takeNews()
 }
 
 // Directory names the loader of each stripe, and its standby if that is ready. A stripe that is not in it has no reader
@@ -27,7 +27,7 @@ func (r *Roster) TakeDirectory() *pb.Loaders {
 func (r *Roster) Directory() *pb.Loaders { return r.stripes.directory() }
 
 // Unprotected counts the stripes of a source without a ready standby.
-func (r *Roster) Unprotected(source int) uint32 { return r.stripes.unprotected(source) }
+func (r *Roster) Unprotected(source int) uint32 { return r.stripes.countUnprotected(source) }
 
 // Protected returns the unix milliseconds since when every stripe has a ready standby, 0 if one has none.
 func (r *Roster) Protected() int64 { return r.protected }
@@ -37,9 +37,9 @@ func (r *Roster) Switches() uint64 { return r.switches }
 
 // AbsentOwners lists the owners of stripes that are not connected.
 func (r *Roster) AbsentOwners() (out []string) {
-	for _, st := range r.stripes.all {
-		if r.members[st.owner] == nil && !slices.Contains(out, st.owner) {
-			out = append(out, st.owner)
+	for _, owner := range r.stripes.owners {
+		if r.members[owner] == nil {
+			out = append(out, owner)
 		}
 	}
 	return out
@@ -48,6 +48,9 @@ func (r *Roster) AbsentOwners() (out []string) {
 // Unread returns a source that waits for the owner of one of its stripes, which is not connected, and whether there is
 // one.
 func (r *Roster) Unread() (source, owner string, ok bool) {
+	if r.stripes.unread == 0 {
+		return "", "", false
+	}
 	for _, st := range r.stripes.all {
 		if st.primary.member == nil && r.members[st.owner] == nil {
 			return st.name, st.owner, true

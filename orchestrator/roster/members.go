@@ -56,16 +56,15 @@ func (r *Roster) Leaving(session Session, name string) {
 	if l == nil {
 		return
 	}
-	l.leaving = true
+	l.leaving, r.unsettled = true, true
 	for _, st := range r.stripes.all {
 		if st.standby.member == l {
-			st.standby = grant{}
+			r.stripes.hold(st, st.primary, grant{})
 		}
 		if st.primary.member == l {
 			st.reason = l.name + " was asked to leave"
 		}
 	}
-	r.moved, r.unsettled = true, true
 }
 
 // Opened observes the manifest of a source as a loader sees it. pinned is the journaled manifest, nil before there is
@@ -93,19 +92,30 @@ func (r *Roster) Opened(session Session, name string, seen, pinned *pb.Manifest)
 
 // Offered observes offers. It takes only those of a stripe's primary under its term. The error says that a file changed
 // during the run.
-func (r *Roster) Offered(session Session, name string, term uint64, msg *pb.Offers) error {
-	l, st := r.current(session, name), r.stripes.get(msg.Source, msg.Stripe)
-	if l == nil || st == nil || st.primary.member != l || st.primary.term != term {
+func (r *Roster) Offered(session Session, name string, msg *pb.Offered) error {
+	l := r.current(session, name)
+	if l == nil {
 		return nil
 	}
-	return r.queues[st.source].Add(offers.FromProto(msg))
+	for _, of := range msg.Stripes {
+		st := r.stripes.get(of.Source, of.Stripe)
+		if st == nil || st.primary.member != l || st.primary.term != of.Term {
+			continue
+		}
+		if err := r.queues[st.source].Add(offers.FromProto(of)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Ready observes that a standby can take over at once.
 func (r *Roster) Ready(session Session, name string, msg *pb.Ready) {
 	l, st := r.current(session, name), r.stripes.get(msg.Source, msg.Stripe)
 	if l != nil && st != nil && st.standby.member == l && st.standby.term == msg.Term && !st.standby.ready {
-		st.standby.ready, r.moved = true, true
+		ready := st.standby
+		ready.ready = true
+		r.stripes.hold(st, st.primary, ready)
 	}
 }
 
@@ -134,14 +144,15 @@ func (r *Roster) current(session Session, name string) *member {
 func (r *Roster) lose(l *member, reason string) {
 	delete(r.members, l.name)
 	r.lost[l.name] = r.now
-	r.moved, r.unsettled = true, true
+	r.unsettled = true
 	followed := false
 	for _, st := range r.stripes.all {
 		if st.standby.member == l {
-			st.standby = grant{}
+			r.stripes.hold(st, st.primary, grant{})
 		}
 		if st.primary.member == l {
-			st.primary, st.from, st.reason = grant{}, 0, fmt.Sprintf("%s was lost: %s", l.name, reason)
+			r.stripes.hold(st, grant{}, st.standby)
+			st.from, st.reason = 0, fmt.Sprintf("%s was lost: %s", l.name, reason)
 			followed = followed || st.standby.member != nil
 		}
 	}

@@ -16,12 +16,15 @@ import (
 // again.
 func (r *Roster) Switched(s *pb.Switched, assigned uint64) {
 	st := r.stripes.get(s.Source, s.Stripe)
-	switch {
-	case st == nil:
+	if st == nil {
 		return
+	}
+	r.stripes.hold(st, st.primary, st.standby) // the host is told again who holds the stripe
+	switch {
 	case st.standby.member == nil && st.primary.member != nil && s.Term > st.primary.term && s.Term <= assigned:
-		st.primary, st.from, st.reason = grant{}, s.Step, fmt.Sprintf("its standby of term %d was lost", s.Term)
-		r.moved, r.unsettled = true, true
+		r.stripes.hold(st, grant{}, grant{})
+		st.from, st.reason = s.Step, fmt.Sprintf("its standby of term %d was lost", s.Term)
+		r.unsettled = true
 		return
 	case st.standby.member == nil || st.standby.term != s.Term:
 		return
@@ -35,28 +38,28 @@ func (r *Roster) Switched(s *pb.Switched, assigned uint64) {
 // Apply carries out an assignment that is durable. No event comes between Decide and Apply, so the member is there.
 func (r *Roster) Apply(a *pb.Assigned) {
 	st, l := r.stripes.get(a.Source, a.Stripe), r.members[a.Member]
-	r.moved, r.unsettled = true, true
+	r.unsettled = true
 	switch {
 	case a.Standby:
 		if old := st.standby; old.member != nil && old.member != l {
 			r.drop(st, old)
 		}
-		st.standby = grant{member: l, term: a.Term}
+		r.stripes.hold(st, st.primary, grant{member: l, term: a.Term})
 		r.read(st, st.standby, true)
 		return
 	case st.standby.member == l && st.standby.term == a.Term:
-		st.primary, st.standby = grant{member: l, term: a.Term}, grant{}
+		r.stripes.hold(st, grant{member: l, term: a.Term}, grant{})
 		r.switches++
 		promote := &pb.Promote{Source: a.Source, Stripe: a.Stripe, Term: a.Term, Step: a.Step,
 			Ordinal: uint64(r.queues[st.source].KnownBelow(st.index))}
 		r.order(l, &pb.LoaderOrder{Order: &pb.LoaderOrder_Promote{Promote: promote}})
 	default:
-		st.primary = grant{member: l, term: a.Term}
+		r.stripes.hold(st, grant{member: l, term: a.Term}, st.standby)
 		r.read(st, st.primary, false)
 	}
 	st.from, st.reason = 0, ""
 	r.wants[st.source] = max(r.wants[st.source], offers.Ahead(r.queues[st.source].First(), 0, len(r.queues)))
-	r.order(l, r.want(st.source))
+	l.pending.want(st.source, st.name, r.wants[st.source])
 }
 
 // read tells a member to read a stripe, or to follow it, from the watermark's cursor on.

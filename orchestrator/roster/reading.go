@@ -13,13 +13,8 @@ func (r *Roster) Want(source int, until millrace.Ordinal) {
 	}
 	r.wants[source] = until
 	for _, l := range r.stripes.readers(source, false) {
-		r.order(l, r.want(source))
+		l.pending.want(source, r.queues[source].Source(), until)
 	}
-}
-
-func (r *Roster) want(source int) *pb.LoaderOrder {
-	want := &pb.Want{Source: r.cfg.Sources[source].Name, Until: uint64(r.wants[source])}
-	return &pb.LoaderOrder{Order: &pb.LoaderOrder_Want{Want: want}}
 }
 
 // Release makes loaders forget the ordinals of a source below its low-water mark.
@@ -29,13 +24,58 @@ func (r *Roster) Release(source int, below millrace.Ordinal) {
 		return // they know
 	}
 	q.Release(below)
-	release := &pb.Release{Source: q.Source(), Below: uint64(below)}
-	if seekPoint, ok := q.SeekPointAt(below); ok {
-		release.SeekPoint = wire.SeekPointToProto(seekPoint)
+	seekPoint := &pb.SeekPoint{}
+	if known, ok := q.SeekPointAt(below); ok {
+		seekPoint = wire.SeekPointToProto(known)
 	}
 	for _, l := range r.stripes.readers(source, true) {
-		r.order(l, &pb.LoaderOrder{Order: &pb.LoaderOrder_Release{Release: release}})
+		i := l.pending.entry(source, q.Source())
+		l.pending.msg.Below[i], l.pending.msg.SeekPoint[i] = uint64(below), seekPoint
 	}
+}
+
+// Flush sends each loader in one order how far to read, for all sources of the turn.
+func (r *Roster) Flush() {
+	for _, l := range r.sortedMembers() {
+		r.order(l)
+	}
+}
+
+// pending is the order of a turn to one loader that says how far to read.
+type pending struct {
+	msg *pb.Reading
+	at  map[int]int // by source: its place in the columns
+}
+
+// entry returns the place of a source in the columns.
+func (p *pending) entry(source int, name string) int {
+	if p.msg == nil {
+		p.msg, p.at = &pb.Reading{}, map[int]int{}
+	}
+	i, ok := p.at[source]
+	if !ok {
+		i, p.at[source] = len(p.at), len(p.at)
+		p.msg.Source = append(p.msg.Source, name)
+		p.msg.Until, p.msg.Below = append(p.msg.Until, 0), append(p.msg.Below, 0)
+		p.msg.SeekPoint = append(p.msg.SeekPoint, &pb.SeekPoint{})
+	}
+	return i
+}
+
+// want asks for offers of all ordinals of a source below until.
+func (p *pending) want(source int, name string, until millrace.Ordinal) {
+	i := p.entry(source, name)
+	p.msg.Until[i] = uint64(until)
+}
+
+// take returns the order and begins a new one; nil: it says nothing.
+func (p *pending) take() *pb.LoaderOrder {
+	if p.msg == nil {
+		return nil
+	}
+	order := &pb.LoaderOrder{Order: &pb.LoaderOrder_Reading{Reading: p.msg}}
+	*p = pending{}
+	return order
 }
 
 // Reposition makes a source stand at an ordinal, with the seek point that a state knows for it. Ordinals are pieces of
@@ -58,12 +98,12 @@ func (r *Roster) Reposition(source int, at millrace.Ordinal, seekPoint millrace.
 
 // unassign takes a source's stripes from all members. Decide gives them to the same members again.
 func (r *Roster) unassign(source int) {
-	r.moved, r.unsettled = true, true
+	r.unsettled = true
 	for _, st := range r.stripes.bySource[source] {
 		if st.standby.member != nil {
 			r.drop(st, st.standby)
 		}
-		st.primary, st.standby = grant{}, grant{}
+		r.stripes.hold(st, grant{}, grant{})
 	}
 }
 

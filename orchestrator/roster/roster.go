@@ -42,7 +42,6 @@ type Roster struct {
 
 	began, now time.Time
 	unsettled  bool   // assignments may have to change
-	moved      bool   // the directory has changed since it was taken
 	switches   uint64 // stripes that a standby took over
 	protected  int64  // unix milliseconds: since then every stripe has a ready standby; 0: not now
 }
@@ -66,7 +65,9 @@ func (r *Roster) Tick(now time.Time) {
 	if r.now = now; r.began.IsZero() {
 		r.began = now
 	}
-	r.unsettled = true // a member that was waited for may have been away for too long
+	if r.stripes.unread > 0 { // a member that was waited for may have been away for too long
+		r.unsettled = true
+	}
 }
 
 // Unpinned returns the manifests to journal, in the order in which they were seen first.
@@ -82,9 +83,15 @@ func (r *Roster) sortedMembers() []*member {
 	return slices.SortedFunc(maps.Values(r.members), func(a, b *member) int { return cmp.Compare(a.name, b.name) })
 }
 
-func (r *Roster) order(l *member, o *pb.LoaderOrder) {
-	o.Fence = r.cfg.Fence()
-	r.out.Send(l.session, o)
+// order sends a loader how far to read, if that has changed, and then other orders.
+func (r *Roster) order(l *member, orders ...*pb.LoaderOrder) {
+	if reading := l.pending.take(); reading != nil {
+		orders = append([]*pb.LoaderOrder{reading}, orders...)
+	}
+	for _, o := range orders {
+		o.Fence = r.cfg.Fence()
+		r.out.Send(l.session, o)
+	}
 }
 
 func (r *Roster) bye(l *member, reason string) {

@@ -21,6 +21,7 @@ type member struct {
 	asked, opened       map[string]bool   // sources that it was told to open, and whose manifest was accepted
 	trouble             map[string]string // by source: why reading it fails for now
 	leaving             bool
+	pending             pending // to be sent at the end of the turn
 }
 
 // stripe is a part of a source, its primary and its standby.
@@ -31,6 +32,8 @@ type stripe struct {
 	primary, standby grant
 	from             uint64 // first step of the next primary; 0 is the first that is not sealed
 	reason           string // why the last primary was lost
+
+	isNews bool // in stripes.news
 }
 
 // grant is a stripe in the hands of a process, under a term that no other grant of the stripe has. A standby's term is
@@ -66,27 +69,58 @@ type stripes struct {
 	all      []*stripe   // by source and index
 	bySource [][]*stripe // the same
 	byKey    map[key]*stripe
+	owners   []string // each once
+	isOwned  map[string]bool
+	news     []*stripe // in other hands since the directory was taken
+	// Counts, so that a turn looks at no stripe without news. hold keeps them.
+	unread      int      // stripes without a primary
+	unprotected []uint32 // by source: stripes without a ready standby
+	gaps        uint32   // their sum
 }
 
 func newStripes(sources []Source) stripes {
-	t := stripes{bySource: make([][]*stripe, len(sources)), byKey: map[key]*stripe{}}
+	t := stripes{bySource: make([][]*stripe, len(sources)), byKey: map[key]*stripe{}, isOwned: map[string]bool{},
+		unprotected: make([]uint32, len(sources))}
 	for i, src := range sources {
 		for index, owner := range src.Loaders {
 			st := &stripe{source: i, index: index, name: src.Name, owner: owner}
 			t.all, t.bySource[i] = append(t.all, st), append(t.bySource[i], st)
 			t.byKey[key{src.Name, uint32(index)}] = st
+			if !t.isOwned[owner] {
+				t.isOwned[owner], t.owners = true, append(t.owners, owner)
+			}
+			t.unread, t.gaps, t.unprotected[i] = t.unread+1, t.gaps+1, t.unprotected[i]+1
 		}
 	}
 	return t
+}
+
+// hold gives a stripe into other hands and keeps the counts.
+func (t *stripes) hold(st *stripe, primary, standby grant) {
+	wasRead, wasProtected := st.primary.member != nil, st.isProtected()
+	st.primary, st.standby = primary, standby
+	switch isRead := primary.member != nil; {
+	case isRead && !wasRead:
+		t.unread--
+	case wasRead && !isRead:
+		t.unread++
+	}
+	switch protected := st.isProtected(); {
+	case protected && !wasProtected:
+		t.gaps, t.unprotected[st.source] = t.gaps-1, t.unprotected[st.source]-1
+	case wasProtected && !protected:
+		t.gaps, t.unprotected[st.source] = t.gaps+1, t.unprotected[st.source]+1
+	}
+	if !st.isNews {
+		st.isNews, t.news = true, append(t.news, st)
+	}
 }
 
 // get returns nil if the run has no such stripe.
 func (t *stripes) get(source string, index uint32) *stripe { return t.byKey[key{source, index}] }
 
 // isOwner reports whether the configuration gives stripes to a loader of that name.
-func (t *stripes) isOwner(name string) bool {
-	return slices.ContainsFunc(t.all, func(st *stripe) bool { return st.owner == name })
-}
+func (t *stripes) isOwner(name string) bool { return t.isOwned[name] }
 
 // held counts the stripes that a member is primary of.
 func (t *stripes) held(l *member) (n int) {
@@ -134,42 +168,46 @@ func (t *stripes) highestTerm(l *member) (term uint64, ok bool) {
 // AllSources stands for the sources together.
 const AllSources = -1
 
-// unprotected counts the stripes of a source, or of AllSources, without a ready standby.
-func (t *stripes) unprotected(source int) (n uint32) {
-	for _, st := range t.all {
-		if (source == AllSources || st.source == source) && !st.isProtected() {
-			n++
-		}
+// countUnprotected counts the stripes of a source, or of AllSources, without a ready standby.
+func (t *stripes) countUnprotected(source int) uint32 {
+	if source == AllSources {
+		return t.gaps
 	}
-	return n
+	return t.unprotected[source]
 }
 
 // directory names the loader of each stripe that has one, and its standby if that is ready.
 func (t *stripes) directory() *pb.Loaders {
 	dir := &pb.Loaders{}
 	for _, st := range t.all {
-		p := st.primary
-		if p.member == nil {
-			continue
+		if st.primary.member != nil {
+			dir.Stripes = append(dir.Stripes, t.entry(st))
 		}
-		entry := &pb.LoaderStripe{
-			Source:  st.name,
-			Stripe:  uint32(st.index),
-			Stripes: uint32(len(t.bySource[st.source])),
-			Term:    p.term,
-			Address: p.member.address,
-			Name:    p.member.name,
-			Beat:    p.member.beat,
-		}
-		if s := st.standby; s.canReplace(p) {
-			entry.Standby = &pb.Standby{
-				Term:    s.term,
-				Address: s.member.address,
-				Name:    s.member.name,
-				Beat:    s.member.beat,
-			}
-		}
-		dir.Stripes = append(dir.Stripes, entry)
 	}
 	return dir
+}
+
+// takeNews returns the entries of the stripes that are in other hands since the last call, those without a reader too.
+func (t *stripes) takeNews() *pb.Loaders {
+	dir := &pb.Loaders{News: true}
+	for _, st := range t.news {
+		st.isNews = false
+		dir.Stripes = append(dir.Stripes, t.entry(st))
+	}
+	t.news = nil
+	return dir
+}
+
+// entry names the loader of a stripe, if it has one, and its standby if that is ready.
+func (t *stripes) entry(st *stripe) *pb.LoaderStripe {
+	entry := &pb.LoaderStripe{Source: st.name, Stripe: uint32(st.index), Stripes: uint32(len(t.bySource[st.source]))}
+	p := st.primary
+	if p.member == nil {
+		return entry
+	}
+	entry.Term, entry.Address, entry.Name, entry.Beat = p.term, p.member.address, p.member.name, p.member.beat
+	if s := st.standby; s.canReplace(p) {
+		entry.Standby = &pb.Standby{Term: s.term, Address: s.member.address, Name: s.member.name, Beat: s.member.beat}
+	}
+	return entry
 }

@@ -50,8 +50,8 @@ func (d *directory) sourceNames() []sidecar.SourceNames {
 	return d.sources
 }
 
-// load applies a whole directory of the orchestrator. It connects to standbys at once, so that a switch needs no dial.
-// It closes the connections to processes that the directory does not name.
+// load applies a directory of the orchestrator, or its news. It connects to standbys at once, so that a switch needs no
+// dial. It closes the connections to processes that the directory does not name.
 func (d *directory) load(list *proto.Loaders) error {
 	d.Lock()
 	defer d.Unlock()
@@ -63,15 +63,25 @@ func (d *directory) load(list *proto.Loaders) error {
 			return millrace.Errorf(millrace.ErrInvalid, "directory of loaders: source %s has no stripes", s.Source)
 		}
 		key := stripeKey{s.Source, s.Stripe}
-		named[key] = s
+		if named[key] = s; s.Name == "" {
+			named[key] = nil
+		}
 		if d.routes[key] == nil {
 			d.routes[key] = &route{}
 		}
 		d.stripes[s.Source] = s.Stripes
 	}
-	for key, r := range d.routes {
+	if !list.News {
+		for key := range d.routes {
+			if named[key] == nil {
+				named[key] = nil // the directory does not name it
+			}
+		}
+	}
+	for key, s := range named {
+		r := d.routes[key]
 		before := r.names()
-		r.follow(named[key])
+		r.follow(s)
 		if now := r.names(); now != before {
 			d.record("directed", -1, key, now, r.term())
 		}

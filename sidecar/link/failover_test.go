@@ -502,6 +502,32 @@ func TestAHostsOwnFaultIsNoBadSample(t *testing.T) {
 
 // TestConnectionsFollowTheDirectory: the link closes the connection to a loader that left the directory. It connects to
 // a standby before it needs the standby.
+// TestNewsChangeTheirStripesAlone: the other stripes keep their readers. A stripe without a reader loses its route.
+func TestNewsChangeTheirStripesAlone(t *testing.T) {
+	w, x, _, _, _ := duo(t)
+	names := func() string {
+		d := w.link.dir
+		d.Lock()
+		defer d.Unlock()
+		web, code := d.routes[stripeKey{"web", 0}], d.routes[stripeKey{"code", 0}]
+		if web == nil || code == nil {
+			return ""
+		}
+		return web.names() + ", " + code.names()
+	}
+	newStore(w, "l3", 0, 9)
+	x.directory(stripe("web", 0, 1, 9, "l3"), stripe("code", 0, 1, 9, "l3"))
+	eventually(t, func() bool { return names() == "l3 -, l3 -" })
+	news := func(s *proto.LoaderStripe) {
+		x.order(1, &proto.SidecarOrder{Order: &proto.SidecarOrder_Loaders{
+			Loaders: &proto.Loaders{News: true, Stripes: []*proto.LoaderStripe{s}}}})
+	}
+	news(stripe("code", 0, 1, 10, "l1"))
+	eventually(t, func() bool { return names() == "l3 -, l1 -" })
+	news(&proto.LoaderStripe{Source: "web", Stripes: 1})
+	eventually(t, func() bool { return names() == "- -, l1 -" })
+}
+
 func TestConnectionsFollowTheDirectory(t *testing.T) {
 	w, x, _, _, _ := duo(t)
 	connected := func() (addresses []string) {

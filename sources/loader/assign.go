@@ -185,8 +185,7 @@ func (l *Loader) offer(ctx context.Context, r *reading) error {
 		r.mu.Lock()
 		r.told = append(r.told, b)
 		// A lost stream is no fault of the reading: the next session repeats the batches in told.
-		_ = r.out.send(r.term.Load(),
-			&proto.LoaderEvent{Event: &proto.LoaderEvent_Offers{Offers: offers(r.of.source, r.of.index, b)}})
+		r.out.offer(offers(r.of, r.term.Load(), b))
 		r.mu.Unlock()
 		l.cfg.Fail.Hit("loader/offer/after")
 		if b.End {

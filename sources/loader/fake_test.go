@@ -346,13 +346,19 @@ func (x *session) read(stripe order.Stripe, term, from, want uint64) {
 
 func (x *session) want(until uint64) {
 	x.t.Helper()
-	x.order(1, &proto.LoaderOrder{Order: &proto.LoaderOrder_Want{Want: &proto.Want{Source: "web", Until: until}}})
+	x.reading(1, until, 0)
 }
 
 func (x *session) release(below uint64) {
 	x.t.Helper()
-	x.order(1,
-		&proto.LoaderOrder{Order: &proto.LoaderOrder_Release{Release: &proto.Release{Source: "web", Below: below}}})
+	x.reading(1, 0, below)
+}
+
+func (x *session) reading(term, until, below uint64) {
+	x.t.Helper()
+	reading := &proto.Reading{Source: []string{"web"}, Until: []uint64{until}, Below: []uint64{below},
+		SeekPoint: []*proto.SeekPoint{{}}}
+	x.order(term, &proto.LoaderOrder{Order: &proto.LoaderOrder_Reading{Reading: reading}})
 }
 
 // offered is one offer.
@@ -368,21 +374,22 @@ func (x *session) offers(term uint64, n int) (out []offered, end bool) {
 	x.t.Helper()
 	for len(out) < n {
 		e := x.event()
-		o := e.GetOffers()
-		if o == nil {
+		if e.GetOffered() == nil {
 			x.t.Fatalf("after %d of %d offers came %v", len(out), n, e)
 		}
-		if e.GetFence().GetTerm() < term {
-			continue
+		for _, o := range e.GetOffered().Stripes {
+			if o.Term < term {
+				continue
+			}
+			bad := map[uint64]string{}
+			for _, q := range o.Rejects {
+				bad[q.Ordinal] = q.Id + ": " + q.Reason
+			}
+			for i := range o.Ordinal {
+				out = append(out, offered{o.Ordinal[i], o.Record[i], o.Tokens[i], bad[o.Ordinal[i]]})
+			}
+			end = end || o.End
 		}
-		bad := map[uint64]string{}
-		for _, q := range o.Rejects {
-			bad[q.Ordinal] = q.Id + ": " + q.Reason
-		}
-		for i := range o.Ordinal {
-			out = append(out, offered{o.Ordinal[i], o.Record[i], o.Tokens[i], bad[o.Ordinal[i]]})
-		}
-		end = end || o.End
 	}
 	return out, end
 }

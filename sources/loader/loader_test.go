@@ -350,7 +350,7 @@ func TestAFatalSourceIsToldToEveryOrchestrator(t *testing.T) {
 func TestOrdersOfAnOldTermAreRefused(t *testing.T) {
 	w := newWorld(t, lengths(40)...)
 	x := w.start()
-	x.order(3, &proto.LoaderOrder{Order: &proto.LoaderOrder_Want{Want: &proto.Want{Source: "web", Until: 10}}})
+	x.reading(3, 10, 0)
 	x.order(2, &proto.LoaderOrder{Order: &proto.LoaderOrder_Bye{Bye: &proto.Bye{Reason: "from the past"}}})
 	next := w.orch.next(t)
 	if _, ok := <-x.events; ok {

@@ -62,10 +62,23 @@ func (r *reading) adopt(out *reporter, order *proto.ReadFrom) bool {
 		r.tellReady()
 	}
 	for _, b := range r.told {
-		_ = out.send(order.Term,
-			&proto.LoaderEvent{Event: &proto.LoaderEvent_Offers{Offers: offers(r.of.source, r.of.index, b)}})
+		out.offer(offers(r.of, order.Term, b))
 	}
 	return true
+}
+
+// move carries out an order that says how far to read.
+func (l *Loader) move(o *proto.Reading) {
+	for i, source := range o.Source {
+		for _, r := range l.readings(source) {
+			if below := o.Below[i]; below > 0 {
+				r.release(millrace.Ordinal(below), wire.SeekPointFromProto(o.SeekPoint[i]))
+			}
+			if until := o.Until[i]; until > 0 {
+				r.want(millrace.Ordinal(until))
+			}
+		}
+	}
 }
 
 // want asks for offers below an ordinal. A standby makes none before it is promoted.

@@ -1,6 +1,8 @@
 package loader
 
 import (
+	"context"
+	"runtime"
 	"sync"
 	"time"
 
@@ -23,6 +25,57 @@ func reconnect() grpc.ConnectParams {
 type reporter struct {
 	mu     sync.Mutex
 	stream proto.Orchestrator_LoadClient
+
+	offering sync.Mutex // guards offers
+	offers   []*proto.Offers
+	ready    chan struct{} // holds one token while there are offers
+}
+
+func newReporter(stream proto.Orchestrator_LoadClient) *reporter {
+	return &reporter{stream: stream, ready: make(chan struct{}, 1)}
+}
+
+// offer queues the next offers of a stripe. A lost stream is no fault of the caller: the next session repeats the
+// offers.
+func (r *reporter) offer(next *proto.Offers) {
+	r.offering.Lock()
+	r.offers = append(r.offers, next)
+	r.offering.Unlock()
+	select {
+	case r.ready <- struct{}{}:
+	default:
+	}
+}
+
+// maxOffered is the number of documents from which on a message holds no further stripe: about 256 KiB.
+const maxOffered = 8 << 10
+
+// sendOffers sends queued offers until ctx ends or the stream does. Those of several stripes share a message.
+func (r *reporter) sendOffers(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.ready:
+		}
+		runtime.Gosched() // feeds that were woken by the same order make their offers
+		r.offering.Lock()
+		all := r.offers
+		r.offers = nil
+		r.offering.Unlock()
+		for len(all) > 0 {
+			n, documents := 1, len(all[0].Ordinal)
+			for n < len(all) && documents+len(all[n].Ordinal) <= maxOffered {
+				documents += len(all[n].Ordinal)
+				n++
+			}
+			offered := &proto.Offered{Stripes: all[:n:n]}
+			if r.send(0, &proto.LoaderEvent{Event: &proto.LoaderEvent_Offered{Offered: offered}}) != nil {
+				return
+			}
+			all = all[n:]
+		}
+	}
 }
 
 // send sends an event with the term of its assignment, 0 if it belongs to none.
@@ -39,11 +92,11 @@ func (r *reporter) trouble(source, text string) {
 		&proto.LoaderEvent{Event: &proto.LoaderEvent_Trouble{Trouble: &proto.Trouble{Source: source, Text: text}}})
 }
 
-// offers encodes a feed's batch.
-func offers(source string, stripe uint32, b feed.Batch) *proto.Offers {
+// offers encodes a feed's batch, under the term of the stripe's assignment.
+func offers(of stripe, term uint64, b feed.Batch) *proto.Offers {
 	n := len(b.Offers)
 	m := &proto.Offers{
-		Source: source, Stripe: stripe, End: b.End, EndOrdinal: uint64(b.EndOrdinal),
+		Source: of.source, Stripe: of.index, Term: term, End: b.End, EndOrdinal: uint64(b.EndOrdinal),
 		Ordinal: make([]uint64, n), Epoch: make([]uint32, n), Shard: make([]uint32, n), Record: make([]uint64, n),
 		Tokens: make([]uint32, n),
 	}

@@ -100,7 +100,7 @@ func (l *Loader) session(ctx context.Context, client proto.OrchestratorClient, g
 	if err != nil {
 		return err
 	}
-	out := &reporter{stream: stream}
+	out := newReporter(stream)
 	hello := &proto.LoaderHello{
 		Name:    l.cfg.Name,
 		Pid:     l.cfg.Pid,
@@ -112,6 +112,7 @@ func (l *Loader) session(ctx context.Context, client proto.OrchestratorClient, g
 	l.cfg.Fail.Hit("loader/hello/before")
 	_ = out.send(0, &proto.LoaderEvent{Event: &proto.LoaderEvent_Hello{Hello: hello}}) // Recv returns the error
 	l.cfg.Fail.Hit("loader/hello/after")
+	group.Go(func() error { out.sendOffers(sctx); return nil })
 	l.mu.Lock()
 	l.out, l.online = out, true // other goroutines send their events after the hello
 	l.mu.Unlock()
@@ -155,14 +156,8 @@ func (l *Loader) obey(ctx context.Context, out *reporter, order *proto.LoaderOrd
 		group.Go(func() error { return l.openSource(ctx, out, o.Open) })
 	case *proto.LoaderOrder_Read:
 		return l.read(ctx, out, o.Read, group)
-	case *proto.LoaderOrder_Want:
-		for _, r := range l.readings(o.Want.Source) {
-			r.want(millrace.Ordinal(o.Want.Until))
-		}
-	case *proto.LoaderOrder_Release:
-		for _, r := range l.readings(o.Release.Source) {
-			r.release(millrace.Ordinal(o.Release.Below), wire.SeekPointFromProto(o.Release.SeekPoint))
-		}
+	case *proto.LoaderOrder_Reading:
+		l.move(o.Reading)
 	case *proto.LoaderOrder_Promote:
 		l.promote(out, o.Promote)
 	case *proto.LoaderOrder_Drop:

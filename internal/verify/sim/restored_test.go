@@ -197,10 +197,16 @@ func (r *run) load(l *reader, order *proto.LoaderOrder) {
 			r.t.Errorf("%s: %v", r.x.name, err)
 		}
 		l.reads[o.Read.Source] = rd
-	case *proto.LoaderOrder_Want:
-		rd := l.reads[o.Want.Source]
-		offers := &proto.LoaderEvent_Offers{Offers: rd.offer(o.Want.Until)}
-		r.m.LoaderEvent(l, l.name, &proto.LoaderEvent{Fence: &proto.Fence{Term: rd.order.Term}, Event: offers})
+	case *proto.LoaderOrder_Reading:
+		offered := &proto.Offered{}
+		for i, until := range o.Reading.Until {
+			if rd := l.reads[o.Reading.Source[i]]; until > 0 {
+				offers := rd.offer(until)
+				offers.Term = rd.order.Term
+				offered.Stripes = append(offered.Stripes, offers)
+			}
+		}
+		r.m.LoaderEvent(l, l.name, &proto.LoaderEvent{Event: &proto.LoaderEvent_Offered{Offered: offered}})
 	}
 }
 

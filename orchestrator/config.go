@@ -3,6 +3,7 @@ package orchestrator
 import (
 	"log/slog"
 	"slices"
+	"time"
 
 	"millrace"
 	"millrace/orchestrator/facts"
@@ -45,10 +46,19 @@ type Config struct {
 	Shadows int // shadows of a sound run
 	// Inverse finds samples for the ledger. If it is nil, they are looked up in the plans that are kept.
 	Inverse ledger.Inverse
-	Runway  int    // steps planned ahead of the slowest rank
+	Runway  int    // steps planned ahead of the slowest rank, at least
+	Ahead   Ahead  // how many more of them
 	By      string // program version
 	Up      string // names this `up`; all orchestrators that it starts have the same
 	Log     *slog.Logger
+}
+
+// Ahead bounds the steps that are planned ahead of the slowest rank beyond Config.Runway: as many as the ranks consume
+// in a time, within all bounds. The zero Ahead allows none.
+type Ahead struct {
+	Time  time.Duration
+	Steps int // at most, with those of Config.Runway
+	Bytes int // of all sealed plans
 }
 
 func sourceNamed(sources []Source, name string) int {

@@ -14,6 +14,7 @@ func (m *Machine) Tick(now time.Time) {
 	m.alerts.clock = now
 	m.ranks.Tick(now)
 	m.roster.Tick(now)
+	m.planning.runway.observe(now, m.s)
 }
 
 // Disk observes the room of the journal's disk, in bytes.

@@ -170,7 +170,7 @@ func (m *Machine) applyFact(f facts.Fact) {
 		}
 	case *proto.Record_Ended:
 		m.out.Say("the run ends after %d steps: %s", r.Ended.Steps, r.Ended.Reason)
-		m.planning.take()
+		m.planning.take(nil)
 		m.ranks.End()
 		m.tellEnd()
 	}
@@ -204,7 +204,7 @@ func (m *Machine) opened() {
 
 // sealed sends a sealed plan to every sidecar and asks ahead for the next.
 func (m *Machine) sealed(p *proto.Plan) {
-	m.planning.take()
+	m.planning.take(p)
 	if m.ranks.Seal(p) {
 		m.afterBegin()
 	}

@@ -3,6 +3,9 @@ package orchestrator
 import (
 	"fmt"
 	"strings"
+	"time"
+
+	pbuf "google.golang.org/protobuf/proto"
 
 	"millrace"
 	"millrace/internal/wire"
@@ -24,6 +27,7 @@ type planning struct {
 	selector *planner.Selector // continues after the last sealed step; nil if it must be made anew
 	differ   *progress.Differ
 	drawn    *drawn // the next step, complete and not yet journaled
+	runway   runway
 	stale    bool   // offers or the state have changed since documents were drawn
 	pending  string // why the next plan waits; empty if it does not
 }
@@ -46,12 +50,65 @@ func (p *planning) reset() {
 	p.differ, p.selector, p.drawn, p.stale = planner.NewDiffer(p.mix.Spec()), nil, nil, true
 }
 
-// take drops the drawn step, which is durable now.
-func (p *planning) take() { p.drawn = nil }
+// take drops the drawn step, which is durable now. plan is nil for the end of the run.
+func (p *planning) take(plan *pb.Plan) {
+	p.drawn = nil
+	if plan != nil {
+		p.runway.plan = pbuf.Size(plan)
+	}
+}
 
 // hasRoom reports whether the runway has room for another step.
 func (p *planning) hasRoom() bool {
-	return p.s.Attempt != nil && p.s.Ended == nil && p.s.Next < p.s.Watermark+uint64(p.cfg.Runway)
+	return p.s.Attempt != nil && p.s.Ended == nil &&
+		p.s.Next < p.s.Watermark+max(uint64(p.cfg.Runway), p.runway.steps(p.s, p.cfg.Ahead))
+}
+
+// runway follows the pace of the ranks. It decides how early a step is planned, and nothing about its content.
+type runway struct {
+	attempt uint32
+	marks   []mark // a second or more apart, the oldest first
+	plan    int    // bytes of the newest plan
+}
+
+// mark is the watermark at a time.
+type mark struct {
+	at        time.Time
+	watermark uint64
+}
+
+// The pace is measured over paceTime, once it is known for leastPaceTime.
+const (
+	paceTime      = 30 * time.Second
+	leastPaceTime = 5 * time.Second
+)
+
+// observe observes the watermark at a time.
+func (r *runway) observe(now time.Time, s *facts.State) {
+	if attempt := s.Attempt.GetAttempt(); attempt != r.attempt {
+		r.attempt, r.marks = attempt, nil
+	}
+	if n := len(r.marks); n > 0 && now.Sub(r.marks[n-1].at) < time.Second || s.Watermark == 0 {
+		return
+	}
+	for len(r.marks) > 0 && now.Sub(r.marks[0].at) > paceTime {
+		r.marks = r.marks[1:]
+	}
+	r.marks = append(r.marks, mark{now, s.Watermark})
+}
+
+// steps returns the steps that the ranks consume in ahead.Time, within its other bounds.
+func (r *runway) steps(s *facts.State, ahead Ahead) uint64 {
+	if len(r.marks) == 0 || r.plan == 0 || r.attempt != s.Attempt.GetAttempt() {
+		return 0
+	}
+	first, last := r.marks[0], r.marks[len(r.marks)-1]
+	span := last.at.Sub(first.at)
+	if span < leastPaceTime {
+		return 0
+	}
+	steps := (last.watermark - first.watermark) * uint64(ahead.Time.Milliseconds()) / uint64(span.Milliseconds())
+	return min(steps, uint64(ahead.Steps), uint64(ahead.Bytes/r.plan))
 }
 
 // resume makes the selector stand after the last sealed step.

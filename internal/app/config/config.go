@@ -204,6 +204,10 @@ type Limits struct {
 	// OpenFiles is the limit of data files that a process has open at once, over all sources. 0: as many as the
 	// process's own limit (ulimit -n) allows, less 256 or half of it, and at most 4096.
 	OpenFiles uint32 `yaml:"open_files" jsonschema:"default=0,maximum=1048576"`
+	// RunwaySeconds is the training time that is planned ahead of the slowest rank, at the pace of the last steps. It
+	// bounds the time until a change by `millrace mix` holds. At any pace at least 8 steps and at most 1,000 are
+	// planned ahead, and fewer if their tokens exceed a quarter of loader_memory.
+	RunwaySeconds uint32 `yaml:"runway_seconds" jsonschema:"default=60,maximum=86400"`
 }
 
 // Cache is the token cache of a host. Several runs may share it.

@@ -85,6 +85,7 @@ var examples = map[string]string{
 	"sidecar_memory":    "512MiB",
 	"sample_bytes":      "64MiB",
 	"open_files":        "512",
+	"runway_seconds":    "60",
 }
 
 // hubCure is the advice for a tokenizer of the Hugging Face hub.

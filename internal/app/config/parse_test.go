@@ -112,7 +112,8 @@ func TestDefaults(t *testing.T) {
 		Sources: Sources{
 			{Name: "only", Format: Megatron, Path: Patterns{"tokens.bin"}, Text: "text", OnExhausted: millrace.Repeat},
 		},
-		Limits: Limits{LoaderMemory: 512 << 20, SidecarMemory: 512 << 20, SampleBytes: 64 << 20},
+		Limits: Limits{LoaderMemory: 512 << 20, SidecarMemory: 512 << 20, SampleBytes: 64 << 20,
+			RunwaySeconds: 60},
 		Quarantine: Quarantine{
 			Budget: value.Decimal{Text: "0.001"},
 		}, IndexDir: ".millrace/", Verify: "tokens", Reliability: Reliability{1}, File: "mixture.yaml",

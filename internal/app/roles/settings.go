@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"millrace/internal/app/config/resume"
 	"strconv"
+	"time"
 
 	"millrace"
 	"millrace/internal/app/config"
@@ -22,12 +23,26 @@ import (
 	"millrace/sources/order"
 )
 
-// runwayTokens bounds the tokens that are planned ahead, and so the memory of the loaders. The runway is at least two
-// steps.
+// The runway has at least runwaySteps steps, at any pace of the ranks, and at most mostRunwaySteps. Its plans take at
+// most runwayPlans bytes in the orchestrator. Its tokens take at most one part in runwayShare of the loaders' memory,
+// as ids of 4 bytes; it has two steps in any case.
 const (
-	runwaySteps  = 8
-	runwayTokens = 32 << 20
+	runwaySteps     = 8
+	mostRunwaySteps = 1000
+	runwayPlans     = 16 << 20
+	runwayShare     = 4
 )
+
+// runway returns the steps to plan ahead at any pace, and how many more.
+func runway(c *config.Config) (least int, ahead orchestrator.Ahead) {
+	most := int(uint64(c.Limits.LoaderMemory) / (4 * runwayShare) / c.StepTokens())
+	ahead = orchestrator.Ahead{Time: time.Duration(c.Limits.RunwaySeconds) * time.Second,
+		Steps: max(2, min(mostRunwaySteps, most)), Bytes: runwayPlans}
+	if a := setup.Adaptive(c); a != nil { // weights that follow losses come late by the runway
+		ahead.Steps = min(ahead.Steps, max(runwaySteps, int(min(a.Every/4, mostRunwaySteps))))
+	}
+	return max(2, min(runwaySteps, most)), ahead
+}
 
 // OrchestratorConfig turns a mixture file into the configuration of an orchestrator that plans for world ranks. Version
 // is this program's.
@@ -59,7 +74,6 @@ func OrchestratorConfig(c *config.Config, world int, version string) (orchestrat
 			Classify: resume.Classify,
 		},
 		Shadows: int(c.Reliability.Shadows),
-		Runway:  max(2, min(runwaySteps, int(runwayTokens/c.StepTokens()))),
 	}
 	earlier := c.Earlier()
 	out.Rules.Earlier = &facts.Earlier{
@@ -68,6 +82,7 @@ func OrchestratorConfig(c *config.Config, world int, version string) (orchestrat
 	if out.Rules.Earlier.Identity, err = json.Marshal(earlier.Identity()); err != nil {
 		return out, fmt.Errorf("encode identity: %w", err)
 	}
+	out.Runway, out.Ahead = runway(c)
 	for i, loaders := range setup.Stripes(c) {
 		out.Sources = append(
 			out.Sources, orchestrator.Source{Name: c.Sources[i].Name, Loaders: loaders, Allowed: setup.Allowed(c)},

@@ -38,7 +38,8 @@ var keyRules = []Rule{
 	},
 	{
 		Keys: []string{
-			"loaders", "reliability", "limits.loader_memory", "limits.sidecar_memory", "limits.open_files", "index_dir",
+			"loaders", "reliability", "limits.loader_memory", "limits.sidecar_memory", "limits.open_files",
+			"limits.runway_seconds", "index_dir",
 			"cache", "verify",
 		},
 		Then: "no effect on content",

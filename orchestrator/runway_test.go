@@ -1,0 +1,54 @@
+package orchestrator
+
+import (
+	"testing"
+	"time"
+)
+
+// consumeFor lets all ranks consume so many steps a second.
+func (w *world) consumeFor(seconds, steps int) {
+	w.t.Helper()
+	for second := range seconds {
+		w.m.Tick(time.Unix(int64(second), 0))
+		w.turn()
+		for range steps {
+			w.consume(w.m.s.Watermark + 1)
+		}
+	}
+}
+
+// TestTheRunwayFollowsThePace: as many steps are planned ahead as the ranks consume in the time of the runway, within
+// its bounds, and the least number before the pace is known.
+func TestTheRunwayFollowsThePace(t *testing.T) {
+	for name, c := range map[string]struct {
+		ahead Ahead
+		steps int // a second
+		want  uint64
+	}{
+		"the pace":               {Ahead{Time: 10 * time.Second, Steps: 1000, Bytes: 1 << 30}, 2, 20},
+		"a faster pace":          {Ahead{Time: 10 * time.Second, Steps: 1000, Bytes: 1 << 30}, 5, 50},
+		"the most steps":         {Ahead{Time: 10 * time.Second, Steps: 12, Bytes: 1 << 30}, 5, 12},
+		"no room for more plans": {Ahead{Time: 10 * time.Second, Steps: 1000, Bytes: 1}, 5, 3},
+		"no time":                {Ahead{}, 5, 3},
+		"a slow pace":            {Ahead{Time: time.Second, Steps: 1000, Bytes: 1 << 30}, 1, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 2)
+			w.cfg.Ahead = c.ahead
+			w.restart()
+			w.connect()
+			w.joinAll("fresh", nil)
+			if got := w.m.s.Next; got != uint64(w.cfg.Runway) {
+				t.Fatalf("%d steps are planned before the first is consumed, want %d", got, w.cfg.Runway)
+			}
+			w.consumeFor(20, c.steps)
+			if got := w.m.s.Next - w.m.s.Watermark; got != c.want {
+				t.Errorf("%d steps are planned ahead, want %d", got, c.want)
+			}
+			w.joinAll("fresh", nil)
+			if got := w.m.s.Next - w.m.s.Watermark; got != uint64(w.cfg.Runway) {
+				t.Errorf("%d steps of a new attempt are planned, want %d", got, w.cfg.Runway)
+			}
+		})
+	}
+}

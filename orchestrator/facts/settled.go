@@ -157,6 +157,9 @@ func (s *State) ChangesAt(names []string, attempt uint32, step uint64) (out []*p
 	if err != nil {
 		return nil, err
 	}
+	list = slices.DeleteFunc(list, func(c *proto.Mixed) bool { // a crash may have left them in both places
+		return slices.ContainsFunc(s.Mixed, func(o *proto.Mixed) bool { return pbuf.Equal(c, o) })
+	})
 	for _, c := range append(list, s.Mixed...) {
 		if c.AtStep == step && c.Attempt <= attempt {
 			out = append(out, &proto.MixChange{AtStep: c.AtStep, Text: Describe(c, names), By: c.By, Why: c.Why,

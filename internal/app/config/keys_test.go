@@ -46,6 +46,7 @@ var edits = map[string]string{
 
 	"limits.loader_memory":  "=> limits: {loader_memory: 1GiB}",
 	"limits.open_files":     "=> limits: {open_files: 100}",
+	"limits.runway_seconds": "=> limits: {runway_seconds: 5}",
 	"limits.sample_bytes":   "=> limits: {sample_bytes: 1MiB}",
 	"limits.sidecar_memory": "=> limits: {sidecar_memory: 1GiB}",
 	"loaders":               "=> loaders: 3",

@@ -84,7 +84,8 @@ func TestValues(t *testing.T) {
 				MaxEpochs:   4,
 			},
 		},
-		Limits: Limits{LoaderMemory: 1536 << 20, SidecarMemory: 256e6, SampleBytes: 1 << 20},
+		Limits: Limits{LoaderMemory: 1536 << 20, SidecarMemory: 256e6, SampleBytes: 1 << 20,
+			RunwaySeconds: 60},
 		Quarantine: Quarantine{
 			Budget: value.Decimal{Text: "0.01"},
 		}, IndexDir: "/var/cache/millrace", Verify: "files",

@@ -18,6 +18,7 @@ import (
 	"millrace/internal/event"
 	"millrace/orchestrator"
 	"millrace/orchestrator/facts"
+	"millrace/proto"
 )
 
 // judgeJournal stops the orchestrator, and compares the states that its journal restores before and after the stop.
@@ -77,6 +78,19 @@ func (w *world) reopened() *disktest.Disk {
 	return disk
 }
 
+// changes returns the changes of the mixture, whether the state has them or the ledger.
+func (w *world) changes(s *facts.State) (all []*proto.MixChange) {
+	for step := range s.Next + 100 {
+		list, err := s.ChangesAt(nil, s.Attempt.GetAttempt()+1, step)
+		if err != nil {
+			w.fail("the journal restores", "the changes at step %d: %v", step, err)
+			return nil
+		}
+		all = append(all, list...)
+	}
+	return all
+}
+
 // restore reads a disk like the next orchestrator.
 func (w *world) restore(disk *disktest.Disk) (state []string, report *checkpoint.Report) {
 	store, err := checkpoint.Open(checkpoint.Config{Dir: journalDir, CreatedBy: "sim", Disk: disk})
@@ -98,7 +112,7 @@ func (w *world) restore(disk *disktest.Disk) (state []string, report *checkpoint
 		}
 		for _, part := range []any{
 			s.Term, s.AssignTerm, s.Attempt, s.Base, s.Watermark, s.Next, s.Sealed, s.Ended, s.Through, s.Quarantined,
-			s.Recent, s.Saved, s.HasSaved, s.Manifests, s.Identity, s.QuarantinedBelow, s.Masks, s.Mixed, s.Consumed,
+			s.Recent, s.Saved, s.HasSaved, s.Manifests, s.Identity, s.QuarantinedBelow, s.Masks, w.changes(s), s.Consumed,
 			s.Chain,
 			slices.Sorted(maps.Values(holders(s))),
 		} {

@@ -57,7 +57,8 @@ func TestATurnHasOneOrderForEachLoader(t *testing.T) {
 		}
 	}
 	r.Release(3, 128)
-	r.Reposition(3, 5, millrace.SeekPoint{}, 0) // read again from 5: what was released before must not reach that reading
+	// read again from 5: what was released before must not reach that reading
+	r.Reposition(3, 5, millrace.SeekPoint{}, 0)
 	st := r.stripes.bySource[3][0]
 	r.Apply(&pb.Assigned{Source: st.name, Member: st.owner, Term: term + 1})
 	r.Flush()

@@ -112,7 +112,8 @@ func (w *world) restore(disk *disktest.Disk) (state []string, report *checkpoint
 		}
 		for _, part := range []any{
 			s.Term, s.AssignTerm, s.Attempt, s.Base, s.Watermark, s.Next, s.Sealed, s.Ended, s.Through, s.Quarantined,
-			s.Recent, s.Saved, s.HasSaved, s.Manifests, s.Identity, s.QuarantinedBelow, s.Masks, w.changes(s), s.Consumed,
+			s.Recent, s.Saved, s.HasSaved, s.Manifests, s.Identity, s.QuarantinedBelow, s.Masks, w.changes(s),
+			s.Consumed,
 			s.Chain,
 			slices.Sorted(maps.Values(holders(s))),
 		} {

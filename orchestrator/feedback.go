@@ -13,7 +13,7 @@ import (
 	pb "millrace/proto"
 )
 
-// loadsKept is how many steps back a trainer may report times of.
+// loadsKept is how many steps below the watermark a trainer may report times of.
 const loadsKept = 16
 
 // load is the work of a step's microbatches, by rank and microbatch: tokens, and the squares of the documents' lengths.
@@ -35,11 +35,12 @@ type reports struct {
 	fitted uint64          // watermark then
 	timed  bool            // a trainer reports times
 	loads  map[uint64]load // by step, once that is so
+	oldest uint64          // no load is of a lower step
 }
 
 // restart forgets the reports of the attempt before.
 func (r *reports) restart() error {
-	r.loads, r.fitted, r.policy = map[uint64]load{}, r.s.Watermark, nil
+	r.loads, r.oldest, r.fitted, r.policy = map[uint64]load{}, r.s.Watermark, r.s.Watermark, nil
 	if r.cfg.Adaptive == nil {
 		return nil
 	}
@@ -76,7 +77,9 @@ func (r *reports) remember(p *pb.Plan) {
 		l.squares[at] += length * length / part
 	}
 	r.loads[p.Step] = l
-	delete(r.loads, p.Step-min(p.Step, loadsKept))
+	for ; r.oldest+loadsKept < r.s.Watermark; r.oldest++ {
+		delete(r.loads, r.oldest)
+	}
 }
 
 // observe observes a trainer's measurements. Those of another attempt, and those that come too late, are left out.

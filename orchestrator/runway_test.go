@@ -52,3 +52,25 @@ func TestTheRunwayFollowsThePace(t *testing.T) {
 		})
 	}
 }
+
+// TestALongRunwayKeepsTheWorkOfConsumedSteps: times that trainers report are compared with it.
+func TestALongRunwayKeepsTheWorkOfConsumedSteps(t *testing.T) {
+	w := newWorld(t, 2)
+	w.cfg.Ahead, w.cfg.Refit = Ahead{Time: 10 * time.Second, Steps: 1000, Bytes: 1 << 30}, 1000
+	w.restart()
+	w.connect()
+	w.joinAll("fresh", nil)
+	w.consumeFor(20, 5)
+	loads, below := w.m.reports.loads, w.m.s.Watermark
+	if ahead := w.m.s.Next - below; ahead <= loadsKept {
+		t.Fatalf("%d steps are planned ahead", ahead)
+	}
+	for step := below - loadsKept; step < w.m.s.Next; step++ {
+		if _, known := loads[step]; !known {
+			t.Errorf("the work of step %d is forgotten, the watermark is %d", step, below)
+		}
+	}
+	if most := int(w.m.s.Next-below) + 2*loadsKept; len(loads) > most {
+		t.Errorf("the work of %d steps is kept, want at most %d", len(loads), most)
+	}
+}

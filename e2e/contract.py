@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import collections
 from fractions import Fraction
-from typing import Any, Collection, Dict, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 import numpy as np
 
+import oracle
 from harness import EPOCH, ID, LENGTH, OFFSET, ORDINAL, ROW, SOURCE, START, Delivered, Segment
 from oracle import Documents
 from stages import by_step
@@ -196,17 +197,18 @@ def filtered(mixture: Mapping[str, Any]) -> Set[str]:
 
 
 def check_complete(
-    delivered: Delivered, documents: Mapping[str, Documents], epochs: int, refusing: Collection[str] = ()
+    delivered: Delivered, documents: Mapping[str, Documents], epochs: int, mixture: Mapping[str, Any]
 ) -> None:
-    """Checks that every token of every document came exactly once per epoch and that ordinals count documents over all
-    epochs. Filters leave out whole documents only."""
-    seen = pieces(delivered.segments())
-    ordinals: Dict[Tuple[str, int], Tuple[str, int]] = {}
+    """Checks that every token of every document came exactly once per epoch and that ordinals count documents, or
+    their pieces, over all epochs. Filters leave out whole documents only."""
+    seen, refusing = pieces(delivered.segments()), filtered(mixture)
+    ordinals: Dict[Tuple[str, int], Tuple[str, int, int]] = {}
+    passes = {source: oracle.ordinals(mixture, source, of) for source, of in documents.items()}
     for s in delivered.segments():
-        assert ordinals.setdefault((s[SOURCE], s[ORDINAL]), (s[ID], s[EPOCH])) == (s[ID], s[EPOCH]), (
-            f"two documents of one ordinal: {s}"
-        )
-        assert s[ORDINAL] // len(documents[s[SOURCE]]) == s[EPOCH], f"{s} of {len(documents[s[SOURCE]])} documents"
+        piece = oracle.piece_tokens(mixture, s[SOURCE])
+        place = (s[ID], s[EPOCH], s[OFFSET] // piece if piece else 0)
+        assert ordinals.setdefault((s[SOURCE], s[ORDINAL]), place) == place, f"two documents of one ordinal: {s}"
+        assert s[ORDINAL] // passes[s[SOURCE]] == s[EPOCH], f"{s} of {passes[s[SOURCE]]} ordinals"
     assert len(ordinals) == len({(source, *document) for (source, _), document in ordinals.items()}), (
         "one document came under two ordinals"
     )
@@ -237,7 +239,8 @@ def check_cuts(delivered: Delivered, documents: Mapping[str, Documents], mixture
         for s in segments:
             whole = len(documents[s[SOURCE]][s[ID]])
             if mixture.get("packing") == "concat":
-                assert s[OFFSET] + s[LENGTH] == whole or s[START] + s[LENGTH] == length, (
+                piece, end = oracle.piece_tokens(mixture, s[SOURCE]), s[OFFSET] + s[LENGTH]
+                assert end == whole or s[START] + s[LENGTH] == length or piece and end % piece == 0, (
                     f"{s} of {whole} tokens is cut before its row ends"
                 )
                 continue

@@ -62,6 +62,22 @@ def documents(directory: Path, mixture: Mapping[str, Any]) -> Dict[str, Document
     return {name: dict(_source(Path(directory), mixture, source)) for name, source in mixture["sources"].items()}
 
 
+def piece_tokens(mixture: Mapping[str, Any], source: str) -> int:
+    """The tokens of a piece if the source's ordinals are pieces of documents, else 0 (docs/mixing.md)."""
+    of = mixture["sources"][source]
+    how = of.get("long_documents", mixture.get("long_documents"))
+    if how is None and of.get("format") == "megatron" and mixture.get("shuffle", "global") == "global":
+        how = "shuffle"
+    stages = [mixture, *mixture.get("stages", [])]
+    return max(stage.get("sequence_length", 0) for stage in stages) if how == "shuffle" else 0
+
+
+def ordinals(mixture: Mapping[str, Any], source: str, documents: Documents) -> int:
+    """The ordinals of one pass over a source: its documents, or their pieces."""
+    piece = piece_tokens(mixture, source)
+    return sum(max(1, -(-len(tokens) // piece)) if piece else 1 for tokens in documents.values())
+
+
 def _source(directory: Path, mixture: Mapping[str, Any], source: Mapping[str, Any]) -> Iterator[Tuple[str, Any]]:
     pattern = source["path"]
     if source.get("format") == "megatron":

@@ -66,7 +66,7 @@ def test_slices(stage: Any, layout: str, topology: Tuple[int, int, int, int]) ->
     check_batches(delivered, documents, mixture)
     data = delivered.along(tp, cp, pp)
     assert data.content() == alone.content()
-    check_complete(data, documents, 1)
+    check_complete(data, documents, 1, mixture)
     held = {holder for b in delivered.slots().values() for _, _, holder in b.slices}
     assert held <= {None, *range(cp)} and (len(held) == 3) == (layout == "local" and cp == 2), (
         f"documents are whole on {held}"

@@ -8,6 +8,7 @@ import pytest
 
 import contract
 import corpus
+import oracle
 from conftest import VARIANTS, variant
 from harness import tokens_by_source
 
@@ -33,7 +34,7 @@ def test_last_step(stage: Any, epochs: int, last: str) -> None:
         contract.check_batches(delivered, documents, mixture)
         return
     assert delivered.content() == reference
-    contract.check_complete(delivered, documents, epochs)
+    contract.check_complete(delivered, documents, epochs, mixture)
     contract.check_batches(delivered, documents, mixture)
     end = max(steps)
     of_end = [b for b in delivered.slots().values() if b.step == end]
@@ -70,11 +71,12 @@ def test_repeat(stage: Any) -> None:
     """Without `epochs` an exhausted source repeats in another order, and the mixture stays."""
     mixture = variant({"stop": {"steps": 40}, "carry": 0})
     delivered = stage.delivered(mixture, 2)
-    books = len(stage.documents(mixture)["books"])
+    passes = {name: oracle.ordinals(mixture, name, of) for name, of in stage.documents(mixture).items()}
+    books = passes["books"]
     epochs = {s[2] for s in delivered.segments()}
     assert epochs >= {0, 1}
     for s in delivered.segments():
-        assert s[3] // len(stage.documents(mixture)[s[0]]) == s[2], s
+        assert s[3] // passes[s[0]] == s[2], s
     first, second = (
         [s[3] % books for s in sorted(delivered.segments(), key=lambda s: s[3]) if s[0] == "books" and s[2] == e]
         for e in (0, 1)
@@ -102,7 +104,7 @@ def test_renormalize(stage: Any) -> None:
     """max_epochs with renormalize equals `epochs`: the run reads everything and ends by itself."""
     mixture = exhausting()
     delivered = stage.delivered(mixture, 2, tensors=True)
-    contract.check_complete(delivered, stage.documents(mixture), 1)
+    contract.check_complete(delivered, stage.documents(mixture), 1, mixture)
     assert delivered.content() == stage.delivered(variant({}), 2, tensors=True).content()
 
 
@@ -140,7 +142,7 @@ def test_zero_weight(stage: Any) -> None:
         assert run.wait() == 0
         said = run.stderr()
     documents = stage.documents(mixture)
-    contract.check_complete(delivered, {name: of for name, of in documents.items() if name != "books"}, 1)
+    contract.check_complete(delivered, {name: of for name, of in documents.items() if name != "books"}, 1, mixture)
     assert "books" in said
 
 
@@ -158,7 +160,7 @@ def test_only_empty_documents(stage: Any) -> None:
         delivered = stage.delivered(mixture, 2, tensors=True)
         documents = stage.documents(mixture)
         assert len(documents["e"]) == 6
-        contract.check_complete(delivered, documents, 1)
+        contract.check_complete(delivered, documents, 1, mixture)
         contract.check_batches(delivered, documents, mixture)
         assert len(delivered.segments()) == (6 if eos else 2)
         assert len(delivered.steps()) == 1

@@ -20,7 +20,7 @@ def test_tensors(stage: Any, name: str) -> None:
     delivered = stage.delivered(mixture, ranks=2, tensors=True)
     contract.check_batches(delivered, documents, mixture)
     contract.check_cuts(delivered, documents, mixture)
-    contract.check_complete(delivered, documents, mixture["stop"]["epochs"], contract.filtered(mixture))
+    contract.check_complete(delivered, documents, mixture["stop"]["epochs"], mixture)
     contract.check_labels_once(delivered, documents)
 
 
@@ -54,8 +54,8 @@ def test_checks_can_fail(stage: Any) -> None:
     with pytest.raises(AssertionError):
         contract.check_labels_once(spoiled(element("labels", -100)), documents)
     with pytest.raises(AssertionError):
-        contract.check_complete(spoiled(lambda batch, s: batch.segments.remove(s)), documents, 1)
+        contract.check_complete(spoiled(lambda batch, s: batch.segments.remove(s)), documents, 1, mixture)
     with pytest.raises(AssertionError):
-        contract.check_complete(spoiled(lambda batch, s: batch.segments.append(s)), documents, 1)
+        contract.check_complete(spoiled(lambda batch, s: batch.segments.append(s)), documents, 1, mixture)
     wrong = variant({"mixture": {"weights": {**mixture["mixture"]["weights"], "plain": 0.5}}})
     assert max(d for _, d, _ in contract.deviations(good, wrong)) > 2 * mixture["sequence_length"]

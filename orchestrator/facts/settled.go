@@ -157,10 +157,16 @@ func (s *State) ChangesAt(names []string, attempt uint32, step uint64) (out []*p
 	if err != nil {
 		return nil, err
 	}
+	var known []*proto.Mixed // without those that a later one replaces
+	for _, c := range s.Mixed {
+		if c.Attempt <= attempt {
+			known = append(without(known, c), c)
+		}
+	}
 	list = slices.DeleteFunc(list, func(c *proto.Mixed) bool { // a crash may have left them in both places
 		return slices.ContainsFunc(s.Mixed, func(o *proto.Mixed) bool { return pbuf.Equal(c, o) })
 	})
-	for _, c := range append(list, s.Mixed...) {
+	for _, c := range append(list, known...) {
 		if c.AtStep == step && c.Attempt <= attempt {
 			out = append(out, &proto.MixChange{AtStep: c.AtStep, Text: Describe(c, names), By: c.By, Why: c.Why,
 				Attempt: c.Attempt, InForce: true})

@@ -190,9 +190,9 @@ def test_memory_comes_back(stage: Any) -> None:
         for _ in range(3):
             trainers = run.start(start="fresh", leave_after=(1, 0), stay=True)
             trainers.collect(until=1)
-            assert comes(lambda: memfds(sidecar) >= RANKS), "a trainer has no ring"
+            assert comes(lambda: rings(sidecar) >= RANKS), "a trainer has no ring"
             trainers.end()
-            assert comes(lambda: memfds(sidecar) == 0), "the rings of dead trainers are still there"
+            assert comes(lambda: rings(sidecar) == 0), "the rings of dead trainers are still there"
 
 
 def comes(true: Callable[[], bool]) -> bool:
@@ -203,12 +203,12 @@ def comes(true: Callable[[], bool]) -> bool:
     return true()
 
 
-def memfds(pid: int) -> int:
-    """The memfds that a process has open."""
+def rings(pid: int) -> int:
+    """The rings that a process has open."""
     out = 0
     for fd in os.listdir(f"/proc/{pid}/fd"):
         try:
-            out += "memfd:" in os.readlink(f"/proc/{pid}/fd/{fd}")
+            out += "memfd:millrace-ring" in os.readlink(f"/proc/{pid}/fd/{fd}")
         except OSError:
             pass  # the descriptor was closed
     return out

@@ -177,17 +177,20 @@ def _fill(out: Dict[str, Any], where: Any, s: Segment, documents: Mapping[str, D
 
 
 def check_labels_once(delivered: Delivered, documents: Mapping[str, Documents]) -> None:
-    """Checks, from the tensors alone, that each token but a document's first is a label exactly once per epoch."""
-    labels: Dict[Tuple[str, str, int], List[Tuple[int, Any]]] = collections.defaultdict(list)
+    """Checks that each delivered token has the next one of its document as its label, exactly once per epoch. The
+    labels come from the tensors alone. The last token of a document has none."""
+    labels: Dict[Tuple[str, str, int], List[Tuple[int, int, Any]]] = collections.defaultdict(list)
     for batch in delivered.slots().values():
         assert batch.tensors is not None
         for s in batch.segments:
             row = batch.tensors["labels"] if batch.tensors["labels"].ndim == 1 else batch.tensors["labels"][s[ROW]]
             mine = row[s[START] : s[START] + s[LENGTH]]
-            labels[s[SOURCE], s[ID], s[EPOCH]].append((s[OFFSET], mine[mine != IGNORED]))
+            labels[s[SOURCE], s[ID], s[EPOCH]].append((s[OFFSET], s[LENGTH], mine[mine != IGNORED]))
     for (source, name, epoch), parts in labels.items():
-        whole = np.concatenate([part for _, part in sorted(parts, key=lambda p: p[0])])
-        assert np.array_equal(whole, documents[source][name][1:]), f"labels of {source} {name} in epoch {epoch}"
+        whole = np.concatenate([part for _, _, part in sorted(parts, key=lambda p: p[0])])
+        covered = sum(length for _, length, _ in parts)
+        want = documents[source][name][1 : covered + 1]
+        assert np.array_equal(whole, want), f"labels of {source} {name} in epoch {epoch}"
 
 
 def filtered(mixture: Mapping[str, Any]) -> Set[str]:
@@ -196,12 +199,19 @@ def filtered(mixture: Mapping[str, Any]) -> Set[str]:
     return out.union(*(stage.get("filters", {}) for stage in mixture.get("stages", [])))
 
 
+def weightless(mixture: Mapping[str, Any]) -> Set[str]:
+    """The sources to which the last milestone of the schedule gives no weight."""
+    schedule = mixture["mixture"].get("schedule", [{}])
+    return {name for name, weight in schedule[-1].get("weights", {}).items() if weight == 0}
+
+
 def check_complete(
     delivered: Delivered, documents: Mapping[str, Documents], epochs: int, mixture: Mapping[str, Any]
 ) -> None:
     """Checks that every token of every document came exactly once per epoch and that ordinals count documents, or
-    their pieces, over all epochs. Filters leave out whole documents only."""
-    seen, refusing = pieces(delivered.segments()), filtered(mixture)
+    their pieces, over all epochs. Filters leave out whole documents only. A source without weight at the end is drawn
+    up to some token only, so it may lack later ordinals and the end of its last one."""
+    seen, refusing, left = pieces(delivered.segments()), filtered(mixture), weightless(mixture)
     ordinals: Dict[Tuple[str, int], Tuple[str, int, int]] = {}
     passes = {source: oracle.ordinals(mixture, source, of) for source, of in documents.items()}
     for s in delivered.segments():
@@ -212,6 +222,7 @@ def check_complete(
     assert len(ordinals) == len({(source, *document) for (source, _), document in ordinals.items()}), (
         "one document came under two ordinals"
     )
+    last = {source: max(n for of, n in ordinals if of == source) for source, _ in ordinals}
     for source, of in documents.items():
         for name, tokens in of.items():
             for epoch in range(epochs):
@@ -222,6 +233,8 @@ def check_complete(
                         f"(the next piece begins at {offset})"
                     )
                     covered += length
+                if source in left and (covered == 0 or ordinals[source, last[source]][:2] == (name, epoch)):
+                    continue
                 assert covered == len(tokens) or covered == 0 and source in refusing, (
                     f"{source} {name} in epoch {epoch}: {covered} of {len(tokens)} tokens came"
                 )
@@ -269,11 +282,15 @@ def pieces(segments: Sequence[Segment]) -> Dict[Tuple[str, str, int], List[Tuple
     return out
 
 
-def charges(segments: Sequence[Segment], unit: str) -> Dict[str, int]:
-    """The charge of each source for the segments: tokens, or documents, which count at their first segment."""
+def charges(segments: Sequence[Segment], mixture: Mapping[str, Any]) -> Dict[str, int]:
+    """The charge of each source for the segments, in the unit of the weights: tokens, or samples. A sample is a
+    document, or a piece of one, and counts at its first segment."""
+    samples = mixture["mixture"].get("unit", "tokens") == "samples"
     out: Dict[str, int] = collections.Counter()
     for s in segments:
-        out[s[SOURCE]] += s[LENGTH] if unit == "tokens" else int(s[OFFSET] == 0)
+        piece = oracle.piece_tokens(mixture, s[SOURCE])
+        begins = s[OFFSET] == 0 or piece > 0 and s[OFFSET] % piece == 0
+        out[s[SOURCE]] += int(begins) if samples else s[LENGTH]
     return out
 
 
@@ -305,14 +322,13 @@ def deviations(
 ) -> List[Tuple[int, Fraction, str]]:
     """For each step's end up to `until`: the largest |delivered - target| of any source since step 0, in the unit of
     the weights."""
-    unit = mixture["mixture"].get("unit", "tokens")
     placed: Dict[str, int] = collections.Counter()
     target: Dict[str, Fraction] = collections.defaultdict(Fraction)
     tokens, out = 0, []
     for step, segments in delivered.steps().items():
         if until is not None and step >= until:
             break
-        now = charges(segments, unit)
+        now = charges(segments, mixture)
         for name, weight in weights_at(mixture, step, tokens).items():
             placed[name] += now.get(name, 0)
             target[name] += weight * sum(now.values())

@@ -72,9 +72,9 @@ def test_changes_hold_everywhere(stage: Any) -> None:
     assert [content[s] for s in range(20)] == [plain.content()[s] for s in range(20)], "steps before the change moved"
     steps = first.steps()
     assert sum(tokens(steps[s], "books") for s in range(21, 30)) / 9 > 0.5
-    assert all(tokens(steps[s], "tables") == 0 for s in range(31, STEPS)) and any(
-        tokens(steps[s], "tables") for s in range(30)
-    )
+    # Segments that wait when their source is removed are still packed, those that have waited for five steps first.
+    having = [s for s in range(STEPS) if tokens(steps[s], "tables") > 0]
+    assert 29 <= having[-1] < 30 + 8, having
 
     stopped = json.loads(command(stage.binary, "status", str(directory), "--json"))
     assert [c["at_step"] for c in stopped["mixture"]["changes"]] == [20, 24, 30]
@@ -243,7 +243,9 @@ def test_changes_that_cannot_be(stage: Any) -> None:
 def test_losses_become_weights(stage: Any) -> None:
     """A policy draws more from sources with higher loss. After a rollback, its journaled decisions hold, even with
     other reports."""
-    mixture = dict(LIVE, adaptive={"policy": "odm", "every": 2, "warmup": 2, "floor": 0.02, "smoothing": 0.5})
+    # Without carry, microbatches have different numbers of tokens. Times of full ones fit any costs equally well.
+    adaptive = {"policy": "odm", "every": 2, "warmup": 2, "floor": 0.02, "smoothing": 0.5}
+    mixture = dict(LIVE, carry=0, adaptive=adaptive)
     means = dict.fromkeys(mixture["sources"], 1.0)
     directory = stage.new_dir()
     with stage.up(mixture, 2, directory) as run:

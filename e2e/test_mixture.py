@@ -84,7 +84,7 @@ def test_bounds_with_exhaustion(stage: Any, unit: str) -> None:
         total = sum(active.values())
         got: Any = collections.Counter()
         for step in range(a + 1, b):
-            got.update(contract.charges(steps[step], unit))
+            got.update(contract.charges(steps[step], mixture))
             assert set(got) <= set(active)
             for source, weight in active.items():
                 deviation = abs(got[source] - weight / total * sum(got.values()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 import corpus
 import millrace
+import oracle
 from conftest import HERE, Stage
 from harness import DEADLINE, EPOCH, ID, LENGTH, OFFSET, ORDINAL, SOURCE
 from stages import by_step
@@ -218,17 +220,26 @@ def without_web(mixture: Dict[str, Any]) -> None:
     mixture["mixture"] = {"weights": {"code": 3, "ids": 1}}
 
 
+def without_code(mixture: Dict[str, Any]) -> None:
+    del mixture["sources"]["code"]
+    mixture["mixture"] = {"weights": {"ids": 1, "web": 6}}
+
+
 def other_files(mixture: Dict[str, Any]) -> None:
     mixture["sources"]["code"]["path"] = "code/[013].jsonl"
 
 
 PLAIN = {"mixture": {"weights": {"code": 3, "ids": 1, "web": 6}}}
+NONE_WAITS = {**PLAIN, "carry": 0}
 STEP = 3
+# A longer sequence lengthens the pieces of the token source, so its ordinals then name other pieces.
+PIECES = ("long_documents", "sources.ids")
 # For each case: a name, the mixture of the state's run, the change and the names of the override. Then the names in the
 # refusal without an override, and the sources that continue without a gap.
 OVERRIDES: List[Tuple[str, Dict[str, Any], Change, Sequence[str], Sequence[str], Sequence[str]]] = [
-    ("added", PLAIN, with_more, ("sources.more",), ("sources.more: added", "mixture.weights.more"), SOURCES),
-    ("removed", PLAIN, without_web, ("sources",), ("sources.web: removed",), ("code", "ids")),
+    ("added", NONE_WAITS, with_more, ("sources.more",), ("sources.more: added", "mixture.weights.more"), SOURCES),
+    ("joined", PLAIN, with_more, ("sources.more",), ("sources.more: added", "mixture.weights.more"), SOURCES),
+    ("removed", NONE_WAITS, without_web, ("sources",), ("sources.web: removed",), ("code", "ids")),
     ("files", PLAIN, other_files, ("sources.code",), ("sources.code.files",), ("ids", "web")),
     (
         "weights",
@@ -255,10 +266,17 @@ OVERRIDES: List[Tuple[str, Dict[str, Any], Change, Sequence[str], Sequence[str],
         SOURCES,
     ),
     ("seed", PLAIN, change("seed", 6), ("seed",), ("seed: 5 -> 6",), ()),
-    ("shuffle", PLAIN, change("shuffle", "none"), ("shuffle", "sources"), ("shuffle: global -> none",), ()),
+    (
+        "shuffle",
+        PLAIN,
+        change("shuffle", "none"),
+        ("shuffle", "sources", "long_documents"),
+        ("shuffle: global -> none", "long_documents: removed"),
+        (),
+    ),
     (
         "tokenizer",
-        PLAIN,
+        NONE_WAITS,
         change("tokenizer", {"name": "gpt2", "add_eos": False}),
         ("tokenizer",),
         ("tokenizer.add_eos: true -> false",),
@@ -269,8 +287,16 @@ OVERRIDES: List[Tuple[str, Dict[str, Any], Change, Sequence[str], Sequence[str],
         "sequences",
         PLAIN,
         change("sequence_length", 128),
-        ("sequence_length",),
-        ("sequence_length: 64 -> 128",),
+        ("sequence_length", *PIECES),
+        ("sequence_length: 64 -> 128", "pieces of 64 -> shuffle pieces of 128", *map('"{}"'.format, PIECES)),
+        ("code", "web"),
+    ),
+    (
+        "shorter",
+        PLAIN,
+        change("stages", [{"from_step": 5, "sequence_length": 32}]),
+        ("stages",),
+        ("stages[0]: added",),
         SOURCES,
     ),
     (
@@ -285,9 +311,9 @@ OVERRIDES: List[Tuple[str, Dict[str, Any], Change, Sequence[str], Sequence[str],
         "stages",
         PLAIN,
         change("stages", [{"from_step": 5, "sequence_length": 128}]),
-        ("stages",),
-        ("stages[0]: added",),
-        SOURCES,
+        ("stages", *PIECES),
+        ("stages[0]: added", "pieces of 64 -> shuffle pieces of 128", *map('"{}"'.format, PIECES)),
+        ("code", "web"),
     ),
     ("packing", PLAIN, change("packing", "pad"), ("packing",), ("packing: best_fit -> pad",), SOURCES),
 ]
@@ -309,11 +335,14 @@ def test_overrides(scene: Scene, row: Any) -> None:
     assert min(rest.steps()) == STEP + 1
     taken = [s for step, segments in whole.steps().items() if step <= STEP for s in segments]
     for name in unbroken:
-        check_unbroken([s for s in taken if s[SOURCE] == name], [s for s in rest.segments() if s[SOURCE] == name])
+        check_unbroken(
+            *([s for s in part if s[SOURCE] == name] for part in (taken, rest.segments(), whole.segments())),
+            oracle.piece_tokens(mixture, name),
+        )
     if row[0] == "added":
         more = sorted((s[ORDINAL], s[OFFSET]) for s in rest.segments() if s[SOURCE] == "more")
         assert more[0] == (0, 0)
-        first = [s for s in rest.steps()[STEP + 1]]
+        first = rest.steps()[STEP + 1]
         assert sum(s[LENGTH] for s in first if s[SOURCE] == "more") > sum(s[LENGTH] for s in first) / 2, (
             "the new weight does not hold at once"
         )
@@ -321,13 +350,55 @@ def test_overrides(scene: Scene, row: Any) -> None:
         assert not any(s[SOURCE] == "web" for s in rest.segments())
 
 
-def check_unbroken(before: Sequence[Any], after: Sequence[Any]) -> None:
-    """Checks that a source's pieces before and after the resume have each token once, in order, to the source's end."""
+def check_unbroken(before: Sequence[Any], after: Sequence[Any], whole: Sequence[Any], piece: int) -> None:
+    """Checks that a source's segments before and after the resume have each token of the whole run once, without a
+    gap."""
+    at = ends([*before, *after], piece)
+    expected = ends(whole, piece)
+    assert before and after and {ordinal: at.get(ordinal) for ordinal in expected} == expected
+
+
+def ends(segments: Sequence[Any], piece: int) -> Dict[int, int]:
+    """The offset in its document at which each ordinal ends. Its segments must follow each other without a gap."""
     at: Dict[int, int] = {}
-    for ordinal, offset, length in sorted((s[ORDINAL], s[OFFSET], s[LENGTH]) for s in [*before, *after]):
-        assert offset == at.get(ordinal, 0), f"ordinal {ordinal}: {offset} follows {at.get(ordinal, 0)}"
+    for ordinal, offset, length in sorted((s[ORDINAL], s[OFFSET], s[LENGTH]) for s in segments):
+        begin = offset // piece * piece if piece else 0
+        assert offset == at.get(ordinal, begin), f"ordinal {ordinal}: {offset} follows {at.get(ordinal, begin)}"
         at[ordinal] = offset + length
-    assert after and min(s[ORDINAL] for s in after) >= max(s[ORDINAL] for s in before) - 1
+    return at
+
+
+def test_removed_while_segments_wait(scene: Scene) -> None:
+    """A removed source whose segments wait is refused. It can go once it was kept at weight 0 until they are placed."""
+    setting = {**PLAIN, "stop": {"epochs": 4}}
+    mixture = copy.deepcopy({**SETTING, **setting})
+    without_code(mixture)
+    with scene.up(mixture, 1) as run:
+        refused = run.train(state=scene.state(STEP, **setting), override=("sources",)).ends[0]
+    assert refused[1] == "StartError" and 'segments of source "code" wait to be placed' in refused[2], refused
+    found = re.search("keep it, with a weight of 0, until they are placed, at most ([0-9]+) steps later", refused[2])
+    assert found, refused
+    kept = copy.deepcopy({**SETTING, **setting})
+    kept["mixture"]["weights"]["code"] = 0
+    part = scene.resume(
+        scene.state(STEP, **setting),
+        2,
+        kept,
+        override=("mixture.weights.code",),
+        states=True,
+        leave_after=(STEP + int(found[1]), per_rank(2, 1) - 1),
+    )
+    assert part.ends == ["left"] * 2, part.ends
+    whole = scene.whole(2, **setting)
+    before = [s for step, of in whole.steps().items() if step <= STEP for s in of if s[SOURCE] == "code"]
+    late = [s for s in part.segments() if s[SOURCE] == "code"]
+    drawn, expected = ends([*before, *late], 0), ends([s for s in whole.segments() if s[SOURCE] == "code"], 0)
+    last = max(drawn)  # this document may be cut
+    assert late and {o: end for o, end in drawn.items() if o < last} == {
+        o: end for o, end in expected.items() if o < last
+    }, "a segment that waited is lost"
+    rest = scene.resume(json.loads(part.ranks[0][-1].state), 2, mixture, override=("sources",))
+    assert rest.ends == ["end"] * 2 and {s[SOURCE] for s in rest.segments()} == {"ids", "web"}
 
 
 def test_emptied(scene: Scene, tmp_path: Path) -> None:
@@ -335,7 +406,7 @@ def test_emptied(scene: Scene, tmp_path: Path) -> None:
     shutil.copytree(scene.corpus, tmp_path / "there")
     for path in (tmp_path / "there" / "code").iterdir():
         path.write_bytes(b"\n")
-    mixture = copy.deepcopy({**SETTING, **PLAIN})
+    mixture = copy.deepcopy({**SETTING, **NONE_WAITS})
     there = Scene(scene.binary, tmp_path / "there", tmp_path)
     # The run may fail before a rank can connect.
     path, directory = there.mixture(mixture), there.new_dir()
@@ -353,7 +424,7 @@ def test_emptied(scene: Scene, tmp_path: Path) -> None:
     with pytest.raises(millrace.RunError, match="source code: no records in 4 files"):
         next(iter(millrace.connect(str(directory / "rank-0.sock"), patience=1)))
     del mixture["sources"]["code"], mixture["mixture"]["weights"]["code"]
-    rest = there.resume(scene.state(STEP, **PLAIN), 2, mixture, override=("sources.code",))
+    rest = there.resume(scene.state(STEP, **NONE_WAITS), 2, mixture, override=("sources.code",))
     assert rest.ends == ["end"] * 2 and {s[SOURCE] for s in rest.segments()} == {"ids", "web"}
 
 

@@ -109,8 +109,8 @@ var keyRules = []Rule{
 		About:   []string{"a source's files: their names, sizes or contents"},
 		Entries: []string{"sources.NAME.files"},
 		Class:   millrace.KeySource,
-		Then: "continues at its ordinal, in the new order. The rest of a document that was cut is left out. A " +
-			"source that had ended may continue",
+		Then: "continues at its ordinal, in the new order. The rest of a document that was cut is left out. Segments " +
+			"of the source that wait to be packed (`carry`) are left out too. A source that had ended may continue",
 	},
 	{
 		Keys: []string{"sources.*.format", "sources.*.text", "sources.*.filter", "sources.*.on_exhausted",
@@ -125,14 +125,15 @@ var keyRules = []Rule{
 		Class:   millrace.KeyDocuments,
 		Then: "as for the files of every source. From then on, ordinals name other documents: some documents of this " +
 			"pass come twice and some not at all. " +
-			"`shuffle` needs `sources` too, because files are read in another order",
+			"`shuffle` needs `sources` too, because files are read in another order, and `long_documents` if sources " +
+			"of tokens were read in pieces",
 	},
 	{
 		Keys:    []string{"long_documents", "sources.*.long_documents"},
 		Entries: []string{"long_documents", "sources.NAME"},
 		Class:   millrace.KeySource,
-		Then: "as for files: from then on, an ordinal is a piece and no longer a document, or the reverse. Give both " +
-			"names",
+		Then: "as for files: from then on, an ordinal is a piece and no longer a document, or the reverse, or a " +
+			"piece has another length. Give both names",
 	},
 	{
 		Keys:    []string{"stop.epochs"},
@@ -149,7 +150,8 @@ var keyRules = []Rule{
 			"window", "last_step",
 		},
 		Class: millrace.KeySteps,
-		Then:  "for later steps; a document that was cut continues at its offset",
+		Then: "for later steps; a document that was cut continues at its offset. If the longest `sequence_length` of " +
+			"all stages changes, pieces get another length: give `long_documents` and their sources too",
 	},
 }
 

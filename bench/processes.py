@@ -71,14 +71,16 @@ class Run:
         shutil.rmtree(folder, ignore_errors=True)
         pin = ["taskset", "-c", cpus] if cpus else []
         self.dir, self.began = folder, time.perf_counter()
+        log = folder.with_suffix(".log")
         self.up = subprocess.Popen(
             [*pin, binary, "up", str(mix), "--ranks", str(ranks), "--run-dir", str(folder)],
             stdout=subprocess.PIPE,
+            stderr=log.open("w"),
             text=True,
             env=os.environ | (env or {}),
         )
         if not self.up.stdout.readline().startswith("ready"):
-            raise SystemExit("millrace up did not become ready; see above")
+            raise SystemExit(f"millrace up did not become ready:\n{log.read_text()}")
 
     def __enter__(self) -> Run:
         return self

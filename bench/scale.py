@@ -213,7 +213,8 @@ def shadow(b: Bench) -> None:
     for shuffle in ("blocks", "global"):
         sides = {}
         for shadows in (1, 0):
-            mix = b.mixture(f"shadow-{shadows}", text_sources(b, 8), shuffle=shuffle, shadows=shadows)
+            settings = {"shuffle": shuffle, "reliability": {"shadows": shadows}}
+            mix = b.mixture(f"shadow-{shadows}", text_sources(b, 8), **settings)
             sides[f"shadows: {shadows}"] = lambda mix=mix: b.throughput(mix)
         table(f"a healthy shadow, 8 text sources, {shuffle}", in_turns(b.rounds, sides))
 

@@ -86,6 +86,22 @@ func (s *shard) Read(_ context.Context, records []uint64, fn func(sources.Record
 	return nil
 }
 
+// Size implements sources.Sizer.
+func (s *shard) Size(i uint64) uint32 { return uint32(max(s.lengths[i], 0)) }
+
+// ReadPieces implements sources.PieceReader.
+func (s *shard) ReadPieces(_ context.Context, parts []sources.DocumentPart, fn func(sources.Record) error) error {
+	for _, part := range parts {
+		r := s.record(part.Record)
+		r.Start, r.Total = part.Start, uint32(len(r.Tokens))
+		r.Tokens = r.Tokens[min(part.Start, r.Total):min(part.Start+part.Length, r.Total)]
+		if err := fn(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (s *shard) record(i uint64) sources.Record {
 	r := sources.Record{Number: i, Offset: -1, Raw: 1}
 	if s.lengths[i] < 0 ||

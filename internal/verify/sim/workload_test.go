@@ -232,8 +232,11 @@ func (w *workload) configure(t *testing.T, rng *rand.Rand) orchestrator.Config {
 			return plan, err
 		},
 	}
-	for i := range w.sources {
+	for i, shuffle := range w.sources {
 		spec.Sources = append(spec.Sources, planner.SourceSpec{Name: name(i), OnExhausted: millrace.Renormalize})
+		if w.number%3 == 2 && shuffle == millrace.Global { // long documents are spread
+			spec.Sources[i].PieceTokens = length
+		}
 		src := orchestrator.Source{Name: name(i), Allowed: func(bool, uint64) uint64 { return 1000 }}
 		first := rng.IntN(w.loaders)
 		if w.number >= 12 && i == 0 {

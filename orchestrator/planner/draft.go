@@ -52,7 +52,7 @@ func newDraft(division *division, before progress.State) (*draft, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &draft{begin: before, replay: r, steps: spec.windowAt(before.Step),
+	d := &draft{begin: before, replay: r, steps: spec.windowFrom(&before),
 		legs: []leg{{at: r.at, shares: r.shares}}}
 	d.heads = newHeads(len(spec.Sources), func(source int, meta millrace.SampleMeta) {
 		d.passed = append(d.passed, passed{before: len(d.segments), source: source, meta: meta})

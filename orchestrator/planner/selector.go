@@ -308,21 +308,43 @@ func (s *Selector) skip(o Offers) (*missing, error) {
 			p.after = sel.After
 		}
 	}
-	s.state, s.skipping, s.skipped = skipTo(s.state, p.after), nil, s.state.Step+1
+	s.state, s.skipping, s.skipped = s.spec.skipTo(s.state, p.after), nil, s.state.Step+1
+	if s.state.IsPooled() {
+		s.waits = p.draws.waits
+	}
 	return nil, nil
 }
 
-// skipTo returns the state with its sources at the documents after the skipped steps. Nothing was placed, so counters
-// and deficits stay. Segments that were carried before are still carried, and no others.
-func skipTo(s, after progress.State) progress.State {
+// skipTo returns the state with its sources at the documents after the skipped steps. Nothing was placed, so the run's
+// counters and deficits stay. The segments that wait after the skip are those that no skipped step holds; the sources'
+// counters of drawn tokens follow them. In runs of earlier planners, the segments wait that waited before the skip.
+func (s *Spec) skipTo(before, after progress.State) progress.State {
 	out := after.Clone()
-	out.Step, out.Tokens, out.Carried = s.Step, s.Tokens, slices.Clone(s.Carried)
+	out.Step, out.Tokens = before.Step, before.Tokens
+	if !before.IsPooled() {
+		out.Carried = slices.Clone(before.Carried)
+	}
 	for i := range out.Sources {
-		src, was := &out.Sources[i], &s.Sources[i]
+		src, was := &out.Sources[i], &before.Sources[i]
 		src.Tokens, src.Samples, src.Deficit = was.Tokens, was.Samples, was.Deficit
-		if src.SeekPoint.Ordinal > out.Floor(i) {
-			src.SeekPoint = was.SeekPoint
+	}
+	s.count(&out, before.Carried, -1)
+	s.count(&out, out.Carried, 1)
+	for i := range out.Sources {
+		if src := &out.Sources[i]; src.SeekPoint.Ordinal > out.Floor(i) {
+			src.SeekPoint = before.Sources[i].SeekPoint
 		}
 	}
 	return out
+}
+
+// count adds the tokens and samples of waiting segments, times a sign, to the counters of their sources.
+func (s *Spec) count(st *progress.State, waits []progress.Carried, sign int64) {
+	for _, w := range waits {
+		src := &st.Sources[w.Source]
+		src.Tokens += uint64(sign * int64(w.Length))
+		if s.Sources[w.Source].begins(w.Offset) {
+			src.Samples += uint64(sign)
+		}
+	}
 }

@@ -94,6 +94,84 @@ func TestSkipPassesOverSteps(t *testing.T) {
 	}
 }
 
+// TestSkipDiscardsWaitingSegments: no token of a skipped step is delivered, also if it waited before the skip. Segments
+// that wait after the last skipped step are not lost.
+func TestSkipDiscardsWaitingSegments(t *testing.T) {
+	const from, to = 3, 7
+	waited, stayed := 0, 0
+	for seed := range uint64(24) {
+		rng := rand.New(rand.NewPCG(seed, 7))
+		spec := plannertest.RandomSpec(t, rng, 1+rng.IntN(4))
+		spec.Packing, spec.Carry = millrace.BestFit, []int{planner.AutoCarry, 7, 60}[rng.IntN(3)]
+		if seed%4 == 0 {
+			spec.Packing = millrace.Bucketed
+		}
+		spec.Window = 0 // steps of a skip are drawn one by one
+		c := plannertest.RandomCorpus(rng, len(spec.Sources), 2000, spec.SequenceLength)
+		c.SomeInPieces(rng, spec)
+		plain, _, err := plannertest.Collect(t, spec, progress.New(len(spec.Sources)), c, to)
+		if err != nil || len(plain) < to {
+			t.Fatalf("seed %d: %d steps, %v", seed, len(plain), err)
+		}
+		skipping := *spec
+		skipping.Skips = []planner.Skip{{From: from, To: to}}
+		skipping.Window = []int{0, 2, 4}[rng.IntN(3)]
+		if skipping.Window > 0 {
+			skipping.Skips[0].From, skipping.Skips[0].To = 0, to
+		}
+		begins := int(skipping.Skips[0].From)
+		got, _, err := plannertest.Collect(
+			t,
+			&skipping,
+			progress.New(len(spec.Sources)),
+			plannertest.NewShy(c, seed),
+			32,
+		)
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		resumeEverywhere(t, &skipping, c, got)
+		delivered := map[place]bool{}
+		for i := range got {
+			for _, seg := range got[i].Segments {
+				for n := range seg.Length {
+					at := place{seg.Source, seg.Ordinal, seg.Offset + n}
+					if delivered[at] {
+						t.Fatalf("seed %d: %+v comes twice", seed, at)
+					}
+					delivered[at] = true
+				}
+			}
+		}
+		for i := begins; i < to; i++ {
+			for _, seg := range plain[i].Segments {
+				if delivered[place{seg.Source, seg.Ordinal, seg.Offset}] {
+					t.Fatalf("seed %d: %+v of skipped step %d is delivered", seed, seg, i)
+				}
+			}
+		}
+		for _, w := range got[len(got)-1].After.Carried {
+			for n := range w.Length {
+				delivered[place{w.Source, w.Ordinal, w.Offset + n}] = true
+			}
+		}
+		for _, w := range plain[to-1].After.Carried {
+			for n := range w.Length {
+				if !delivered[place{w.Source, w.Ordinal, w.Offset + n}] {
+					t.Fatalf("seed %d: %+v waits after the skip and is lost", seed, w)
+				}
+			}
+		}
+		stayed += len(plain[to-1].After.Carried)
+		if begins > 0 {
+			waited += len(plain[begins-1].After.Carried)
+		}
+	}
+	if waited < 100 || stayed < 100 {
+		t.Fatalf("%d segments waited before a skip, %d after it", waited, stayed)
+	}
+}
+
 func tokensBefore(steps []planner.Selection, i int) uint64 {
 	if i == 0 {
 		return 0

@@ -167,6 +167,15 @@ func (s *Spec) windowAt(step millrace.Step) int {
 	return int(w - uint64(step)%w)
 }
 
+// windowFrom returns the number of steps of the window that begins at a state. A step that follows a skip is a window
+// of its own if the skip changes the segments that wait: a Delta has these changes at the end of a window only.
+func (s *Spec) windowFrom(st *progress.State) int {
+	if st.IsPooled() && slices.ContainsFunc(s.Skips, func(k Skip) bool { return k.From == st.Step }) {
+		return 1
+	}
+	return s.windowAt(st.Step)
+}
+
 // FreeFrom returns the first place in the schedule at which a change may begin in a run that has planned up to a state:
 // the state's own step and tokens, or, inside a window, the window's last step and the most tokens that it may reach. A
 // window under way is drawn again with the settings at its beginning.

@@ -291,10 +291,10 @@ def shards(b: Bench) -> None:
     run_and_weigh(b, "4,096 sources of 25 shards, `up`", b.mixture("many", sources))
     lengths = b.data / "lengths.csv"
     lengths.write_text("tokens,count\n" + "".join(f"{64 + n},10000000\n" for n in range(1000)))
-    run_and_weigh(
-        b,
-        "10^10 records of `format: lengths`, `up`",
-        b.mixture("lengths", {"a": {"format": "lengths", "path": str(lengths)}}),
+    mix = b.mixture("lengths", {"a": {"format": "lengths", "path": str(lengths)}})
+    table(
+        "10^10 records of `format: lengths`, `millrace plan` of 5 steps",
+        {"": [command(b, "plan", "--steps", "0..5", "--json", str(mix))]},
     )
 
 

@@ -57,7 +57,7 @@ func TestATurnHasOneOrderForEachLoader(t *testing.T) {
 		}
 	}
 	r.Release(3, 128)
-	// read again from 5: what was released before must not reach that reading
+	// Reading starts again from 5: earlier releases must not reach the new reading.
 	r.Reposition(3, 5, millrace.SeekPoint{}, 0)
 	st := r.stripes.bySource[3][0]
 	r.Apply(&pb.Assigned{Source: st.name, Member: st.owner, Term: term + 1})

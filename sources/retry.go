@@ -184,11 +184,6 @@ func (f *retryFile) use(act func(OpenFile) error) error {
 	return act(file.(OpenFile))
 }
 
-// check returns the reason if the file is not the shard any more.
-func (f *retryFile) check() error {
-	return f.use(func(file OpenFile) error { return f.guard.Check(&f.opened, file) })
-}
-
 // failure returns the error of the read that failed for good, if one did.
 func (f *retryFile) failure() error {
 	if err := f.failed.Load(); err != nil {

@@ -85,7 +85,7 @@ func TestGrowRetiresOldRing(t *testing.T) {
 	if big.Ring.Number() != 1 || len(big.Bytes) < 100_000 {
 		t.Fatalf("ring %d of %d bytes", big.Ring.Number(), len(big.Bytes))
 	}
-	if old.memory == nil {
+	if old.memory.Bytes == nil {
 		t.Fatal("old ring gone while the trainer holds a frame of it")
 	}
 	if again := mustAcquire(t, p, 10); again.Ring != big.Ring {
@@ -94,7 +94,7 @@ func TestGrowRetiresOldRing(t *testing.T) {
 	if err := p.Release(0, small.Number, small.Generation); err != nil {
 		t.Fatal(err)
 	}
-	if old.memory != nil {
+	if old.memory.Bytes != nil {
 		t.Error("old ring kept although all its frames are free")
 	}
 	if err := p.Release(0, small.Number, small.Generation); !errors.Is(err, ErrStale) {

@@ -65,7 +65,8 @@ var rooms = []room{
 	{"proto", none, all},
 	{"internal/seam", none, list("golang.org/x/sys/unix")},
 	{"internal/failpoint", none, none},
-	{"internal/arena/...", list("internal/arena"), list("golang.org/x/sys/unix")},
+	{"internal/memfd", none, list("golang.org/x/sys/unix")},
+	{"internal/arena/...", list("internal/arena", "internal/memfd"), none},
 	{"internal/heartbeat/...", list("internal/seam"), list("golang.org/x/sys/unix")},
 	{"internal/event", list("internal/seam"), none},
 	{"internal/seal", list("."), list("golang.org/x/crypto/blake2b")},
@@ -104,7 +105,8 @@ var rooms = []room{
 
 // shell lists the packages for roles that use the clock and the network.
 var shell = []string{
-	"internal/wire", "internal/event", "internal/failpoint", "internal/heartbeat", "internal/arena", "internal/seam",
+	"internal/wire", "internal/event", "internal/failpoint", "internal/heartbeat", "internal/arena", "internal/memfd",
+	"internal/seam",
 }
 
 // owners lists libraries that only some rooms may import.

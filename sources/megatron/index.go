@@ -64,11 +64,11 @@ func (d *documents) span(n uint64) (start, length uint64) {
 // readIndex reads an .idx and checks that it is consistent in itself and with the .bin. If it is not, none of its
 // records can be trusted.
 func readIndex(ctx context.Context, idx, bin sources.File) (*dtype, *documents, error) {
-	var head [headSize]byte
 	if idx.Size() < headSize {
 		return nil, nil, misfit(idx, "%d bytes are no index: its head alone has %d", idx.Size(), headSize)
 	}
-	if err := sources.ReadFull(idx, head[:], 0); err != nil {
+	head := make([]byte, min(idx.Size(), firstRead))
+	if err := sources.ReadFull(idx, head, 0); err != nil {
 		return nil, nil, err
 	}
 	le := binary.LittleEndian
@@ -91,9 +91,9 @@ func readIndex(ctx context.Context, idx, bin sources.File) (*dtype, *documents, 
 	}
 	w := &walk{
 		ctx: ctx, idx: idx, bin: bin, dtype: dt, sequences: sequences,
-		lengths:  newInts(idx, headSize, sequences, 4),
-		pointers: newInts(idx, headSize+4*sequences, sequences, 8),
-		bounds:   newInts(idx, headSize+12*sequences, boundaries, 8),
+		lengths:  newInts(idx, head, headSize, sequences, 4),
+		pointers: newInts(idx, head, headSize+4*sequences, sequences, 8),
+		bounds:   newInts(idx, head, headSize+12*sequences, boundaries, 8),
 	}
 	docs, err := w.documents(boundaries - 1)
 	return dt, docs, err
@@ -177,21 +177,34 @@ func (w *walk) upTo(end uint64) (length uint64, err error) {
 	return length, nil
 }
 
+// Sizes of reads of an .idx. Many datasets have small ones, which are read whole.
+const (
+	firstRead = 16 << 10
+	nextReads = 32 << 10
+)
+
 // ints reads an array of little-endian integers in order.
 type ints struct {
-	r    io.Reader
+	r    *sources.Reader
 	size int
-	buf  []byte
+	buf  []byte // of the next read; made when it is needed
 	rest []byte
 }
 
-func newInts(f sources.File, off, count uint64, size int) *ints {
+// newInts returns the array of count integers at an offset of a file that begins with head.
+func newInts(f sources.File, head []byte, off, count uint64, size int) *ints {
 	end := off + count*uint64(size)
-	return &ints{r: sources.NewReader(f, int64(off), int64(end)), size: size, buf: make([]byte, 32<<10)}
+	if end <= uint64(len(head)) {
+		return &ints{size: size, rest: head[off:end]}
+	}
+	return &ints{r: sources.NewReader(f, int64(off), int64(end)), size: size}
 }
 
 func (a *ints) next() (int64, error) {
 	if len(a.rest) == 0 {
+		if a.buf == nil {
+			a.buf = make([]byte, nextReads)
+		}
 		n, err := io.ReadFull(a.r, a.buf)
 		if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
 			return 0, err

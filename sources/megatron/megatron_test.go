@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"math/rand/v2"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -57,11 +58,12 @@ func tokens(t ...uint32) sourcetest.Want {
 	return sourcetest.Want{Tokens: t}
 }
 
+// many has an .idx that takes several reads.
 func many() sourcetest.Fixture {
 	rng := rand.New(rand.NewPCG(5, 6))
 	var docs [][][]int64
 	var want []sourcetest.Want
-	for range 700 {
+	for range 3000 {
 		var doc [][]int64
 		all := tokens()
 		for range rng.IntN(3) {
@@ -151,6 +153,59 @@ func TestMisfits(t *testing.T) {
 	if err := sourcetest.Open(t, format, f); !errors.Is(err, millrace.ErrInvalid) ||
 		!strings.Contains(err.Error(), "floating point") {
 		t.Errorf("f32: got %v", err)
+	}
+}
+
+// countedReads counts the reads of an .idx.
+type countedReads struct {
+	sourcetest.Files
+	reads *int
+}
+
+func (c countedReads) Open(path string) (sources.OpenFile, error) {
+	f, err := c.Files.Open(path)
+	return &countedFile{f, c.reads}, err
+}
+
+type countedFile struct {
+	sources.OpenFile
+	reads *int
+}
+
+func (f *countedFile) ReadAt(p []byte, off int64) (int, error) {
+	*f.reads++
+	return f.OpenFile.ReadAt(p, off)
+}
+
+// TestASmallIndexIsReadOnce: a source may have 100,000 pairs of a few documents. Each of them costs one read and the
+// memory of its own .idx.
+func TestASmallIndexIsReadOnce(t *testing.T) {
+	f := fixture("small", 8, 2, nil, [][]int64{{1, 2, 3}, {4, 5}}, [][]int64{{6}})
+	reads := 0
+	files := countedReads{f.Files, &reads}
+	bin, err := f.Files.Open(f.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	open := func() {
+		sh, err := megatron.New(files).Open(t.Context(), bin, sources.Field{}, sources.Limits{}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sh.Close()
+	}
+	if open(); reads != 1 {
+		t.Errorf("%d reads, want 1", reads)
+	}
+	const times = 100
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for range times {
+		open()
+	}
+	runtime.ReadMemStats(&after)
+	if bytes := (after.TotalAlloc - before.TotalAlloc) / times; bytes > 4<<10 {
+		t.Errorf("opening an .idx of %d bytes takes %d bytes of memory", len(f.Files["d/x.idx"]), bytes)
 	}
 }
 

@@ -12,10 +12,15 @@ import (
 
 // Scan reads one shard block by block, from some block on. It holds the shard and a coroutine until it is closed or
 // reaches the shard's end. One goroutine at a time uses it.
+//
+// Invariant: between two reads, neither the scan nor its coroutine refers to a text that was returned. The text's user
+// decides how long it stays in memory.
 type Scan struct {
 	shard  uint32
 	record uint64 // first record of the next block
-	next   func() (*Text, error, bool)
+	text   *Text  // of the block just read, until Read returns it
+	err    error  // likewise
+	next   func() (struct{}, bool)
 	stop   func()
 }
 
@@ -31,13 +36,12 @@ func (s *Scan) IsAt(shard uint32, record uint64) bool {
 // Pass.
 func (s *Scan) Read(ctx context.Context, src *sources.Source, spare Slabs) (*Text, error) {
 	if s.next == nil {
-		s.next, s.stop = iter.Pull2(blocks(ctx, src, s.shard, s.record, spare))
+		s.next, s.stop = iter.Pull(s.blocks(ctx, src, spare))
 	}
-	text, err, ok := s.next()
-	if !ok || err != nil {
-		return nil, err
-	}
-	return text, nil
+	s.next()
+	text, err := s.text, s.err
+	s.text, s.err = nil, nil
+	return text, err
 }
 
 // Pass moves the scan's position behind a text that Read returned; nil changes nothing.
@@ -57,17 +61,18 @@ func (s *Scan) Close() {
 // errEnough ends the scan of a shard after Close.
 var errEnough = errors.New("the scan was closed")
 
-// blocks yields the blocks of a shard from the one that begins at a record. Nothing follows an error.
-func blocks(ctx context.Context, src *sources.Source, shard uint32, from uint64, spare Slabs) iter.Seq2[*Text, error] {
-	return func(yield func(*Text, error) bool) {
-		o, err := src.Acquire(ctx, shard)
+// blocks sets text to one block after another and yields after each but the last. So a shard that was read to its end
+// is free at once. Nothing follows an error.
+func (s *Scan) blocks(ctx context.Context, src *sources.Source, spare Slabs) iter.Seq[struct{}] {
+	return func(yield func(struct{}) bool) {
+		o, err := src.Acquire(ctx, s.shard)
 		if err != nil {
-			yield(nil, err)
+			s.err = err
 			return
 		}
 		defer src.Release(o)
 		cut := order.Cutter{Limit: src.Blocks().Limit}
-		tokens := src.HoldsTokens()
+		from, tokens := s.record, src.HoldsTokens()
 		text := &Text{first: from, tokens: tokens}
 		number := from
 		take := func(r sources.Record) error {
@@ -79,23 +84,23 @@ func blocks(ctx context.Context, src *sources.Source, shard uint32, from uint64,
 				return err
 			}
 			if cut.Cuts(r.Raw) {
-				if !yield(text, nil) {
+				s.text, text = text, &Text{first: number, tokens: tokens}
+				if !yield(struct{}{}) {
 					return errEnough
 				}
-				text = &Text{first: number, tokens: tokens}
 			}
 			text.add(&r, spare)
 			number++
 			return ctx.Err()
 		}
-		what := func() string { return src.SampleName(shard, number) }
+		what := func() string { return src.SampleName(s.shard, number) }
 		err = sources.Fence(millrace.ErrDamaged, what, func() error { return o.Scan(ctx, from, take) })
 		switch {
 		case err == errEnough:
 		case err != nil:
-			yield(nil, o.Explain(err))
+			s.err = o.Explain(err)
 		case text.Records() > 0:
-			yield(text, nil)
+			s.text = text
 		}
 	}
 }

@@ -1,0 +1,50 @@
+package feed
+
+import (
+	"runtime"
+	"testing"
+	"time"
+	"weak"
+
+	"millrace"
+	"millrace/sources"
+	"millrace/sources/feed/decode"
+)
+
+// TestAScanKeepsNoText: a text that its user has dropped is garbage, although the scan could go on. At the shard's end
+// the scan lets go of the shard, too, before anybody asks for a further block.
+func TestAScanKeepsNoText(t *testing.T) {
+	c := corpus{}
+	c.add("a.jsonl", "first", "second", "third")
+	x := fixture{shuffle: millrace.Blocks, limit: 6} // a record a block
+	s := x.open(t, c.write(t))
+	scan := decode.NewScan(0, 0)
+	defer scan.Close()
+	for block := range 3 {
+		text := read(t, scan, s)
+		awaitCollection(t, block, text)
+	}
+	if text, err := scan.Read(t.Context(), s, nil); text != nil || err != nil {
+		t.Errorf("after the last block: %v, %v", text, err)
+	}
+}
+
+// read reads a block and returns a pointer that does not keep it.
+func read(t *testing.T, scan *decode.Scan, s *sources.Source) weak.Pointer[decode.Text] {
+	t.Helper()
+	text, err := scan.Read(t.Context(), s, nil)
+	if err != nil || text == nil || text.Records() != 1 {
+		t.Fatalf("read a block: %v, %v", text, err)
+	}
+	scan.Pass(text)
+	return weak.Make(text)
+}
+
+func awaitCollection(t *testing.T, block int, text weak.Pointer[decode.Text]) {
+	t.Helper()
+	for until := time.Now().Add(5 * time.Second); text.Value() != nil; runtime.GC() {
+		if time.Now().After(until) {
+			t.Fatalf("the text of block %d is still in use", block)
+		}
+	}
+}

@@ -7,8 +7,12 @@ import (
 	"millrace/sources"
 )
 
-// SlabBytes is the size of a slab of block text. A longer record gets a slab of its own.
-const SlabBytes = 1 << 20
+// SlabBytes is the size of a slab of block text. It is small, because the text of a small block takes a whole slab, and
+// a process with many sources holds many small blocks.
+const SlabBytes = 128 << 10
+
+// longRecord is the size from which on a record gets a slab of its own. So at most a quarter of a slab stays empty.
+const longRecord = SlabBytes / 4
 
 // Slabs keeps slabs for reuse; its capacity bounds them, and no budget counts them. A nil Slabs keeps none. It is safe
 // for concurrent use.
@@ -46,6 +50,7 @@ type Text struct {
 	others  [][]any          // of each record, if the source's filters ask for any
 	values  int64            // estimated bytes of others
 	slabs   [][]byte
+	filling int  // index of the slab that short records fill
 	tokens  bool // the format is one of tokens
 }
 
@@ -82,17 +87,9 @@ func (t *Text) add(r *sources.Record, spare Slabs) {
 		return
 	}
 	n := len(r.Text) + 4*len(r.Tokens)
-	last := len(t.slabs) - 1
-	if last < 0 || len(t.slabs[last])+n > cap(t.slabs[last]) {
-		if n > SlabBytes {
-			t.slabs = append(t.slabs, make([]byte, 0, n))
-		} else {
-			t.slabs = append(t.slabs, spare.take())
-		}
-		last++
-	}
-	at := t.slabs[last]
-	ref := rawRecord{offset: r.Offset, slab: uint32(last), off: uint32(len(at)), n: uint32(n)}
+	slab := t.slabFor(n, spare)
+	at := t.slabs[slab]
+	ref := rawRecord{offset: r.Offset, slab: uint32(slab), off: uint32(len(at)), n: uint32(n)}
 	if r.Made {
 		ref.madeOf = uint32(r.MadeOf) + 1
 	}
@@ -101,7 +98,21 @@ func (t *Text) add(r *sources.Record, spare Slabs) {
 	for _, token := range r.Tokens {
 		at = binary.LittleEndian.AppendUint32(at, token)
 	}
-	t.slabs[last] = at
+	t.slabs[slab] = at
+}
+
+// slabFor returns the index of a slab with room for n bytes.
+func (t *Text) slabFor(n int, spare Slabs) int {
+	if t.filling < len(t.slabs) && len(t.slabs[t.filling])+n <= cap(t.slabs[t.filling]) {
+		return t.filling
+	}
+	if n > longRecord { // shorter records go on filling the slab before
+		t.slabs = append(t.slabs, make([]byte, 0, n))
+		return len(t.slabs) - 1
+	}
+	t.filling = len(t.slabs)
+	t.slabs = append(t.slabs, spare.take())
+	return t.filling
 }
 
 // keepOthers copies a record's other values. A bad record has none.

@@ -61,10 +61,13 @@ func TestTextReturnsItsTokens(t *testing.T) {
 func TestSlabsAreReused(t *testing.T) {
 	slabs := make(Slabs, 2)
 	text := &Text{}
-	for range 4 {
-		text.add(&sources.Record{Text: make([]byte, SlabBytes-1)}, slabs)
+	for range 4 * SlabBytes / longRecord {
+		text.add(&sources.Record{Text: make([]byte, longRecord)}, slabs)
+		text.add(&sources.Record{Text: make([]byte, longRecord+1)}, slabs)
 	}
-	text.add(&sources.Record{Text: make([]byte, SlabBytes+1)}, slabs)
+	if usual := text.Size() / SlabBytes; usual < 8 || usual > 10 {
+		t.Errorf("records of 8 slabs take the memory of %d", usual)
+	}
 	slabs.Recycle(text)
 	if len(slabs) != 2 {
 		t.Fatalf("%d slabs are kept, want 2", len(slabs))

@@ -57,7 +57,7 @@ func New(size int, fresh func() *decode.Decoder) *Pool {
 }
 
 // spareSlabs bounds the slabs kept for reuse.
-const spareSlabs = 8
+const spareSlabs = 8 << 20 / decode.SlabBytes
 
 // Slabs returns the slabs of block texts that all feeds keep for reuse.
 func (p *Pool) Slabs() decode.Slabs { return p.slabs }

@@ -1,7 +1,8 @@
 # `make` prints the targets. A target reports each tool that it needs and cannot find.
 
 .DEFAULT_GOAL := help
-.PHONY: help build test test-race test-adapters sim lint generate demo chaos mutants fuzz clean
+.PHONY: help build test test-race test-adapters sim lint generate demo clean
+.PHONY: chaos endurance mutants fuzz
 .PHONY: bench bench-tokenizer bench-stream bench-plan bench-failover bench-handover bench-scale bench-peers
 
 help: ## print this
@@ -85,6 +86,11 @@ bench-handover: build ## hand-over time and trainer CPU for each batch
 chaos: ## inject FAULTS (200) faults into real processes, from SEED (1) on; RECORD=1 appends the totals
 	@tools/venv.sh .venv-e2e e2e/requirements.txt
 	.venv-e2e/bin/python e2e/chaos.py --faults $(or $(FAULTS),200) --seed $(or $(SEED),1) $(if $(RECORD),--record)
+
+endurance: build ## train MINUTES (60) from SOURCES (1000) beside LOAD (0) busy processes; nothing may grow
+	@tools/venv.sh .venv-e2e e2e/requirements.txt
+	.venv-e2e/bin/python e2e/endurance.py --millrace ./millrace --minutes $(or $(MINUTES),60) \
+		--sources $(or $(SOURCES),1000) --load $(or $(LOAD),0)
 
 mutants: ## put one mistake at a time into the product; its judge must notice. ONLY=name,name
 	@tools/venv.sh .venv-e2e e2e/requirements.txt

@@ -8,7 +8,7 @@ import os
 import re
 import threading
 from pathlib import Path
-from typing import Dict, List, Sequence
+from typing import Dict, List, Sequence, Set
 
 from harness import Run
 
@@ -41,6 +41,7 @@ class Scale(threading.Thread):
         self.totals: List[int] = []
         self.fds: List[int] = []
         self.threads: List[int] = []
+        self.seen: Set[int] = set()  # the pids of all roles so far
         self._over = threading.Event()
 
     def __enter__(self) -> "Scale":
@@ -53,15 +54,17 @@ class Scale(threading.Thread):
 
     def run(self) -> None:
         while not self._over.wait(self.every):
-            self._weigh()
+            self.weigh()
 
-    def _weigh(self) -> None:
+    def weigh(self) -> None:
+        """Adds one measurement. A run without roles at this moment adds none."""
         try:
             roles = json.loads((self.run_.directory / "run" / "roles.json").read_text())
         except (OSError, ValueError):
             return
         now: Dict[str, int] = collections.Counter({"up": pss(self.run_.process.pid)})
         pids = [r["pid"] for r in roles if r["pid"]]
+        self.seen.update(pids)
         for r in roles:
             if r["pid"]:
                 now[r["role"]] += pss(r["pid"])

@@ -46,7 +46,7 @@ type Apportioner struct {
 	since    int64 // charges placed since the accounts were last folded
 	centre   int64 // floor of the mean deficit of the sources with positive shares
 	theta    int64 // Tijdeman's threshold in parts of One: floor(One / (2m-2)) for m sources with positive shares
-	rounds   tournament
+	queue    queue // of many sources
 }
 
 // account holds one source. Its deficit, in parts of One, is base + share*since.
@@ -125,7 +125,7 @@ func (a *Apportioner) haveShares(shares []uint32) bool {
 func (a *Apportioner) SetSize(i int, size int64) {
 	if a.accounts[i].size != size {
 		a.accounts[i].size = size
-		a.rounds.touch(i)
+		a.queue.touch(i)
 	}
 }
 
@@ -135,17 +135,17 @@ func (a *Apportioner) SetSize(i int, size int64) {
 // A source with a share must have a segment ready, or Leave. While it is withheld, the others move beyond their
 // targets, evenly.
 func (a *Apportioner) Next() int {
-	if len(a.accounts) <= group {
-		return a.first(0, len(a.accounts))
+	if len(a.accounts) <= few {
+		return a.first()
 	}
-	return a.winner()
+	return a.queued()
 }
 
-// first returns the source that is drawn first among those from low up to high, -1 if none of them can be drawn.
-func (a *Apportioner) first(low, high int) int {
+// first returns the source that is drawn first, -1 if none can be drawn. It looks at every source.
+func (a *Apportioner) first() int {
 	best, bestWait, bestShare := int64(-1), int64(1<<62), int64(1) // later than any wait
 	since, centre, theta := a.since, a.centre, a.theta
-	for i := low; i < high; i++ {
+	for i := range a.accounts {
 		account := &a.accounts[i]
 		size, share := account.size, account.share
 		if size <= 0 || share == 0 {
@@ -164,7 +164,7 @@ func (a *Apportioner) first(low, high int) int {
 		bestShare ^= (bestShare ^ share) & take
 	}
 	if best < 0 {
-		return a.firstAhead(low, high)
+		return a.firstAhead()
 	}
 	return int(best)
 }
@@ -172,15 +172,22 @@ func (a *Apportioner) first(low, high int) int {
 // firstAhead chooses if no source has covered theta of its segment. The deficits of the sources with shares add up to
 // at least the sum of their centres. So at least one of all such sources has D + share*size > 0, unless it is withheld.
 // If there is none, it takes the source that reaches this first.
-func (a *Apportioner) firstAhead(low, high int) int {
-	best := -1
-	var bestTurn turn
-	for i := low; i < high; i++ {
-		if account := &a.accounts[i]; account.size < 0 || account.share == 0 {
+func (a *Apportioner) firstAhead() int {
+	best, bestIsAhead, bestWait, bestShare := -1, false, int64(0), int64(1)
+	for i := range a.accounts {
+		account := &a.accounts[i]
+		size, share := account.size, account.share
+		if size < 0 || share == 0 {
 			continue
 		}
-		if t := a.turnOf(i); best < 0 || t.isBefore(bestTurn) {
-			best, bestTurn = i, t
+		deficit := account.base + share*a.since - a.centre
+		wait, isAhead := size*(One-a.theta)-deficit, deficit+share*size <= 0
+		if isAhead {
+			wait = -deficit - share*size
+		}
+		isSooner := isAhead == bestIsAhead && sooner(wait, share, bestWait, bestShare) != 0
+		if best < 0 || bestIsAhead && !isAhead || isSooner {
+			best, bestIsAhead, bestWait, bestShare = i, isAhead, wait, share
 		}
 	}
 	return best
@@ -201,7 +208,7 @@ func sooner(w1, s1, w2, s2 int64) int64 {
 func (a *Apportioner) Place(i int, size int64) {
 	a.since += size
 	a.accounts[i].base -= size << shareBits
-	a.rounds.touch(i)
+	a.queue.touch(i)
 	if a.accounts[i].share == 0 { // not chosen by Next: the mean of the others has moved
 		a.recentre()
 	}
@@ -218,7 +225,7 @@ func (a *Apportioner) Leave(i int) {
 // Clone returns an independent copy.
 func (a *Apportioner) Clone() *Apportioner {
 	c := *a
-	c.accounts, c.rounds = slices.Clone(a.accounts), tournament{}
+	c.accounts, c.queue = slices.Clone(a.accounts), queue{}
 	return &c
 }
 
@@ -276,7 +283,7 @@ func (a *Apportioner) fold() {
 // recentre recomputes the centre and theta. Placements among sources with shares do not change the centre: they add to
 // one deficit as much as they take from the others.
 func (a *Apportioner) recentre() {
-	a.rounds.clear()
+	a.queue.clear()
 	var high, low, count int64 // the sum of up to 2^31 deficits, in two halves
 	for i, account := range a.accounts {
 		if account.share > 0 {

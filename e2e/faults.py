@@ -20,6 +20,7 @@ DISK = {
     "index/reserve": ("eio", "enospc"),
     "index/sync": ("eio", "sleep:300ms"),
     "index/publish/before": ("eio", "enospc"),
+    "loader/arena": ("kill", "torn"),
     "loader/reply/before": ("kill", "sleep:600ms"),  # a late reply: the sidecar asks the standby too
 }
 

@@ -66,6 +66,31 @@ def test_between_journal_and_publish(stage: Any, golden: Delivered) -> None:
         assert plans[1, step] == golden.content()[step] == delivered.content()[step]
 
 
+@pytest.mark.parametrize("point", ["loader/reply/before=kill", "loader/arena=torn"])
+def test_loader_killed_in_shared_memory(stage: Any, golden: Delivered, point: str) -> None:
+    """A loader dies before it reports rows that it wrote to shared memory, or in the middle of a row. The sidecar takes
+    the whole rows, and no other."""
+    directory = stage.new_dir()
+    events, once = Path(f"{directory}.events"), Path(f"{directory}.once")
+    with stage.up(
+        {**training(), "reliability": {"shadows": 1}},
+        RANKS,
+        directory,
+        env={"MILLRACE_FAILPOINTS": f"{point}:{once}@9"},
+        args=["--events", str(events)],
+    ) as run:
+        delivered = run.train()
+        check_survived(run, delivered, golden)
+        assert once.exists() and "died (SIGKILL)" in run.stderr(), run.stderr()
+    rows = [
+        int(r["key"].split()[-1])
+        for path in events.glob("sidecar-*.jsonl")
+        for r in map(json.loads, path.read_text().splitlines())
+        if r["event"] == "salvaged"
+    ]
+    assert rows or "torn" in point, "the dead loader's rows were not used"
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_up_killed(stage: Any, golden: Delivered, seed: int) -> None:
     """kill -9 of `up`: its children exit soon, the trainers get an error, and a new `up` continues exactly with

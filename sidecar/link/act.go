@@ -3,12 +3,14 @@ package link
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"millrace"
+	"millrace/internal/arena"
 	"millrace/internal/event"
 	"millrace/internal/wire"
 	"millrace/proto"
@@ -169,12 +171,14 @@ func (o *orders) start() {
 // furnish gives a call memory for its rows: an arena that the loader writes to, or else memory of this process.
 func (g *gathering) furnish(c *call) {
 	g.payload.calls = append(g.payload.calls, c)
-	c.lease = g.pool.Take(c.to.address, c.size)
+	c.lease = g.pool.Take(c.to.address, arena.Room(c.size, len(c.index)))
 	if c.lease == nil {
 		c.tokens = make([]uint32, c.size)
 		return
 	}
 	c.tokens, c.req.Arena, c.req.Gone = c.lease.Tokens, c.lease.Name, g.pool.Gone(c.to.address)
+	c.marks = arena.MarksOf(c.tokens, c.size, len(c.index))
+	c.marks.Clear()
 }
 
 // ended handles the end of a part with err; nil: it is complete. It returns a final error.
@@ -182,6 +186,15 @@ func (g *gathering) ended(x *part, err error) error {
 	p, why := x.of, x.call.purpose
 	if x.over {
 		return nil
+	}
+	if isLost(err) {
+		if final := g.salvage(x); final != nil {
+			return final
+		}
+		if x.over && why != hedge { // all rows are here
+			g.dir.failOver(p.key, x.member, g.payload.plan.Step, err.Error())
+			return nil
+		}
 	}
 	if why == hedge {
 		// The loader may still answer, so a standby that fails or cannot decode a document changes nothing. Different
@@ -316,6 +329,14 @@ func (g *gathering) missingOf(x *part) (which []int) {
 func (g *gathering) noteHedge(p *portion) {
 	step, m := int64(g.payload.plan.Step), p.spare
 	g.up.record(event.Record{Event: "hedged", Step: step, Key: p.key.source + " " + m.name, Term: m.term})
+}
+
+// noteSalvage records the number of rows that a lost loader has left in an arena.
+func (g *gathering) noteSalvage(x *part, rows int) {
+	g.up.record(event.Record{
+		Event: "salvaged", Step: int64(g.payload.plan.Step), Term: x.member.term,
+		Key: fmt.Sprintf("%s %d %s %d", x.of.key.source, x.of.key.stripe, x.member.name, rows),
+	})
 }
 
 // haveMasked asks the orchestrator to mask rows that two readings could not decode.

@@ -52,6 +52,7 @@ type call struct {
 	index   []int        // by row: the assignment
 	at      []int        // by row: where its tokens begin in tokens; -1: the row has come
 	lease   *arena.Lease // of the memory of tokens; nil: they come in the replies
+	marks   arena.Marks  // of the rows in the arena
 	tokens  []uint32     // room for all rows
 	size    int          // tokens that the rows need
 
@@ -229,6 +230,36 @@ func (g *gathering) openStream(ctx context.Context, c *call) (proto.Loader_Fetch
 		return nil, err
 	}
 	return proto.NewLoaderClient(conn).Fetch(ctx, c.req)
+}
+
+// salvage files the rows of a part that its loader has completed in the arena and not reported.
+func (g *gathering) salvage(x *part) error {
+	c, found := x.call, 0
+	if c.lease == nil {
+		return nil
+	}
+	for k, i := range x.which {
+		begin := c.at[x.first+k]
+		if begin < 0 || g.payload.tokens[i] != nil {
+			continue
+		}
+		end := begin + planned(&g.payload.plan.Assignments[i])
+		tokens := c.tokens[begin:end:end]
+		if !c.marks.Has(x.first+k, tokens) {
+			continue
+		}
+		if found++; found == 1 {
+			g.fail.Hit("sidecar/salvage/before")
+		}
+		if err := g.file(x, i, tokens); err != nil {
+			return err
+		}
+	}
+	if found > 0 {
+		g.noteSalvage(x, found)
+		g.fail.Hit("sidecar/salvage/after")
+	}
+	return nil
 }
 
 // leftOut returns the error of a loader that has sent everything, but not a part.

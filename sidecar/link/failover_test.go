@@ -81,6 +81,62 @@ func gone(after int) func(int) error {
 	}
 }
 
+// TestRowsOfADeadLoaderAreUsed: it wrote them to shared memory and died before it reported them. The standby is asked
+// for the rows that are missing or torn. If all are there, it is asked for none, but it is the loader from then on.
+func TestRowsOfADeadLoaderAreUsed(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		written int
+		torn    []int
+	}{
+		{"some", 6, nil}, {"some, and two torn", 6, []int{0, 5}}, {"none", 0, nil}, {"all", -1, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w, x, first, second, p := duo(t)
+			ordinals := ordinalsOf(p)
+			n, want := c.written, slices.Clone(ordinals[max(c.written, 0):])
+			if n < 0 {
+				n, want = len(ordinals), nil
+			}
+			first.set(func() {
+				first.quiet, first.torn = true, map[uint64]bool{}
+				for _, i := range c.torn {
+					first.torn[ordinals[i]], want = true, append(want, ordinals[i])
+				}
+				first.fault = gone(n)
+				if n == len(ordinals) {
+					first.lost = true
+				}
+			})
+			w.fetches(p)
+			var asked []uint64
+			for _, r := range second.requests() {
+				asked = append(asked, r...)
+			}
+			slices.Sort(want)
+			if !slices.Equal(asked, want) {
+				t.Errorf("the standby was asked for %v, want %v", asked, want)
+			}
+			if s := x.event().GetSwitched(); s.GetTerm() != 5 {
+				t.Errorf("the orchestrator was told %v", s)
+			}
+			w.fetches(webPlan(t, 1))
+			if len(first.requests()) != 1 {
+				t.Errorf("the dead loader was asked %d times", len(first.requests()))
+			}
+		})
+	}
+}
+
+// ordinalsOf lists the ordinals of a plan's segments in the order of requests.
+func ordinalsOf(p *millrace.Plan) (out []uint64) {
+	for _, a := range p.Assignments {
+		out = append(out, uint64(a.Ordinal))
+	}
+	slices.Sort(out)
+	return out
+}
+
 // TestADeadPrimaryIsReplacedAtOnce: the standby gets the requests for the rest under its own term, and then all
 // requests. The switch is reported to every orchestrator until a directory agrees. An older directory changes nothing.
 func TestADeadPrimaryIsReplacedAtOnce(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"millrace"
+	"millrace/internal/arena"
 	"millrace/internal/arena/arenatest"
 	"millrace/internal/heartbeat/heartbeattest"
 	"millrace/internal/seam"
@@ -287,6 +288,9 @@ type store struct {
 	fault  func(answered int) error                    // the error of a part after so many rows; nil: no error
 	spoil  func(r *proto.FetchReply) *proto.FetchReply // damages a reply
 	more   func(ordinal uint64) bool                   // whether a document continues after its segment
+	lost   bool                                        // it dies after the last row
+	quiet  bool                                        // it writes rows to the arena, and reports none
+	torn   map[uint64]bool                             // ordinals whose tokens it has not written completely
 }
 
 func newStore(w *world, address string, source uint32, term uint64) *store {
@@ -327,6 +331,9 @@ func (s *store) Fetch(req *proto.FetchRequest, stream proto.Loader_FetchServer) 
 		}
 		first += uint32(len(req.Part[k].Ordinal))
 	}
+	if s.lost {
+		return status.Error(codes.Unavailable, "killed")
+	}
 	return stream.Send(&proto.FetchReply{Last: true})
 }
 
@@ -365,8 +372,11 @@ func (s *store) serve(req *proto.FetchRequest, k int, first uint32, stream proto
 		r := rowOf(first+uint32(i), tokens...)
 		if spoil != nil {
 			r = spoil(r)
-		} else if err := s.place(req, r); err != nil {
+		} else if err := s.place(req, r, s.torn[ordinal]); err != nil {
 			return err
+		}
+		if s.quiet {
+			continue
 		}
 		if err := stream.Send(r); err != nil {
 			return err
@@ -375,8 +385,9 @@ func (s *store) serve(req *proto.FetchRequest, k int, first uint32, stream proto
 	return bad
 }
 
-// place moves the tokens of a reply with one row to the arena of the request.
-func (s *store) place(req *proto.FetchRequest, r *proto.FetchReply) error {
+// place moves the tokens of a reply with one row to the arena of the request, and marks the row. If the row is torn,
+// one token of it is not written.
+func (s *store) place(req *proto.FetchRequest, r *proto.FetchReply, isTorn bool) error {
 	if req.Arena == "" {
 		return nil
 	}
@@ -384,14 +395,21 @@ func (s *store) place(req *proto.FetchRequest, r *proto.FetchReply) error {
 	if err != nil {
 		return err
 	}
-	row, at := int(r.Row[0]), 0
+	row, at, size, rows := int(r.Row[0]), 0, 0, 0
 	for _, part := range req.Part {
-		for _, n := range part.Length[:min(row, len(part.Length))] {
-			at += int(n) + 1
+		for _, n := range part.Length {
+			if rows == row {
+				at = size
+			}
+			size, rows = size+int(n)+1, rows+1
 		}
-		row -= min(row, len(part.Length))
 	}
-	copy(bytesOf(a.Tokens[at:]), r.Tokens)
+	written := a.Tokens[at : at+int(r.Count[0])]
+	copy(bytesOf(written), r.Tokens)
+	arena.MarksOf(a.Tokens, size, rows).Set(row, written)
+	if isTorn {
+		written[len(written)-1] ^= 1
+	}
 	r.Tokens = nil
 	return nil
 }

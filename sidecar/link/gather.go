@@ -299,6 +299,11 @@ func (g *gathering) redirect() error {
 			continue
 		}
 		if p.using != p.main[0].member { // another loader is asked now
+			for _, x := range slices.Clone(p.main) {
+				if err := g.salvage(x); err != nil {
+					return err
+				}
+			}
 			g.release(p)
 			g.makeReady(p)
 			continue

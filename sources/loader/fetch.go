@@ -27,7 +27,7 @@ func (l *Loader) Fetch(req *proto.FetchRequest, stream proto.Loader_FetchServer)
 	shared.forget(req.Gone)
 	memory, done := shared.use(req.Arena)
 	defer done()
-	out := newReply(req, memory, l.cfg.Clock, func(r *proto.FetchReply) error {
+	out := newReply(req, memory, &l.cfg, func(r *proto.FetchReply) error {
 		l.cfg.Fail.Hit("loader/reply/before")
 		err := stream.Send(r)
 		l.cfg.Fail.Hit("loader/reply/after")

@@ -432,13 +432,14 @@ func TestTokensGoToTheArena(t *testing.T) {
 	for _, r := range reqs {
 		size += int(r.Length) + 1
 	}
+	room := arena.Room(size, len(reqs))
 	for _, c := range []struct {
 		name     string
 		size     int
 		isClosed bool
 		inArena  bool
 	}{
-		{"with room", size, false, true}, {"too small", size - 1, false, false}, {"closed", size, true, false},
+		{"with room", room, false, true}, {"too small", room - 1, false, false}, {"closed", room, true, false},
 	} {
 		a, err := space.Create(c.size)
 		if err != nil {
@@ -454,10 +455,13 @@ func TestTokensGoToTheArena(t *testing.T) {
 			t.Fatalf("%s: %v, and the replies carry %d bytes", c.name, err, f.carried)
 		}
 		if c.inArena {
-			at := 0
+			at, marks := 0, arena.MarksOf(a.Tokens, size, len(reqs))
 			for i, r := range reqs {
 				row := want[uint32(i)]
 				f.rows[uint32(i)] = a.Tokens[at : at+len(row)]
+				if !marks.Has(i, row) {
+					t.Errorf("row %d is not marked", i)
+				}
 				at += int(r.Length) + 1
 			}
 		}

@@ -5,6 +5,8 @@ import (
 	"time"
 	"unsafe"
 
+	"millrace/internal/arena"
+	"millrace/internal/failpoint"
 	"millrace/internal/seam"
 	"millrace/internal/wire"
 	"millrace/proto"
@@ -19,11 +21,13 @@ const (
 
 // reply gathers the rows of all parts of a request into messages. It is safe for concurrent use.
 type reply struct {
-	first []uint32 // by part: the number of its first row
-	arena []uint32 // shared with the sidecar; nil: the messages carry the tokens
-	at    []int    // by row: where its tokens begin in the arena
-	clock seam.Clock
-	send  func(*proto.FetchReply) error
+	first  []uint32 // by part: the number of its first row
+	arena  []uint32 // shared with the sidecar; nil: the messages carry the tokens
+	at     []int    // by row: where its tokens begin in the arena
+	marks  arena.Marks
+	points *failpoint.Set
+	clock  seam.Clock
+	send   func(*proto.FetchReply) error
 
 	mu   sync.Mutex
 	sent time.Time         // of the last message, or of the start
@@ -31,9 +35,10 @@ type reply struct {
 	left int               // tokens of the request that have not come, at most
 }
 
-func newReply(req *proto.FetchRequest, arena []uint32, clock seam.Clock, send func(*proto.FetchReply) error) *reply {
+func newReply(req *proto.FetchRequest, memory []uint32, cfg *Config, send func(*proto.FetchReply) error) *reply {
 	r := &reply{
-		first: make([]uint32, len(req.Part)), clock: clock, send: send, sent: clock.Now(), next: &proto.FetchReply{},
+		first: make([]uint32, len(req.Part)), points: cfg.Fail, clock: cfg.Clock, send: send, sent: cfg.Clock.Now(),
+		next: &proto.FetchReply{},
 	}
 	rows := 0
 	for k, part := range req.Part {
@@ -50,8 +55,9 @@ func newReply(req *proto.FetchRequest, arena []uint32, clock seam.Clock, send fu
 			at = append(at, at[len(at)-1]+room)
 		}
 	}
-	if r.left = at[rows]; r.left <= len(arena) {
-		r.arena, r.at = arena, at
+	r.left = at[rows]
+	if r.marks = arena.MarksOf(memory, r.left, rows); r.marks != nil {
+		r.arena, r.at = memory, at
 	}
 	return r
 }
@@ -60,7 +66,9 @@ func newReply(req *proto.FetchRequest, arena []uint32, clock seam.Clock, send fu
 func (r *reply) add(part, i int, tokens []uint32) error {
 	row := r.first[part] + uint32(i)
 	if r.arena != nil {
-		copy(r.arena[r.at[row]:r.at[row+1]], tokens)
+		if err := r.write(int(row), tokens); err != nil {
+			return err
+		}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -83,6 +91,19 @@ func (r *reply) add(part, i int, tokens []uint32) error {
 	}
 	r.put(row, tokens)
 	return r.flushIfDue()
+}
+
+// write writes a row to the arena. If this process dies here, the sidecar uses the marked rows alone.
+func (r *reply) write(row int, tokens []uint32) error {
+	to := r.arena[r.at[row]:r.at[row+1]]
+	n, err := r.points.Write("loader/arena", bytesOf(tokens), func(b []byte) (int, error) {
+		return copy(bytesOf(to), b), nil
+	})
+	if err != nil {
+		return err
+	}
+	r.marks.Set(row, to[:n/4])
+	return nil
 }
 
 // flushIfDue sends a message that is large or old, because the next row may take as long; mu is held.

@@ -59,11 +59,9 @@ func (b *bins) take(piece uint32) {
 // bin without room for the present segment waits until segments are short enough. So fill passes over a bin only once
 // between two segments that the bin gets. fill reports whether every segment found room.
 func (b *bins) fill() bool {
-	open := make(heap, 0, len(b.load))
+	key := func(m uint32) int64 { return int64(b.load[m]) - int64(b.target[m]) }
+	open := newRace(len(b.load), key)
 	var waiting heap // roomiest first
-	for m := range b.load {
-		open.push(slot{int64(b.load[m]) - int64(b.target[m]), uint32(m)})
-	}
 	order := b.order[b.seeds:]
 	// copied side by side: reads in draw order would miss the cache
 	costs, units := pick(b.costs, order), pick(b.units, order)
@@ -71,20 +69,22 @@ func (b *bins) fill() bool {
 		u := units[k]
 		for len(waiting) > 0 && b.left[waiting[0].id] >= u {
 			m := waiting.pop().id
-			open.push(slot{int64(b.load[m]) - int64(b.target[m]), m})
+			open.set(m, key(m))
 		}
-		for len(open) > 0 && b.left[open[0].id] < u {
-			m := open.pop().id
-			waiting.push(slot{-int64(b.left[m]), m})
+		first := open.first()
+		for first.key != out && b.left[first.id] < u {
+			waiting.push(slot{-int64(b.left[first.id]), first.id})
+			open.set(first.id, out)
+			first = open.first()
 		}
-		if len(open) == 0 {
+		if first.key == out {
 			return false
 		}
-		m := open[0].id
+		m := first.id
 		b.bin[i] = m
 		b.load[m] += costs[k]
 		b.left[m] -= u
-		open.replace(slot{int64(b.load[m]) - int64(b.target[m]), m})
+		open.set(m, first.key+int64(costs[k]))
 	}
 	return true
 }

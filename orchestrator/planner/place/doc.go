@@ -9,6 +9,6 @@
 // ranks), context (documents that one context-parallel rank holds whole), split (documents that are split over ranks),
 // arrays (1-D microbatches by cost), waits (the predicted time of a placement), slices (the bins of the parts of a
 // split document), rows (the bins of the selection), phases (an encoder beside the backbone), bins (one packing by
-// cost), heap (the least loaded first), columns (microbatches of all ranks side by side), group (a group of ranks and
-// its pieces), options.
+// cost), heap (the least loaded first), columns (microbatches of all ranks side by side), group (a group of
+// ranks and its pieces), options.
 package place

@@ -89,3 +89,47 @@ func spread(costs []uint64, groups, most int) []uint32 {
 	}
 	return group
 }
+
+// race knows the least of the slots of many ids while their keys change. It is a binary tree in which each node has the
+// least slot below it. The nodes above a leaf are known before their slots are, so the processor reads them at the same
+// time. In a heap, each step waits for the comparison before it.
+type race []slot
+
+// out is the key of an id that takes no part. It comes after all others.
+const out = 1<<63 - 1
+
+// newRace returns a race of ids 0 … n-1 with these keys.
+func newRace(n int, key func(id uint32) int64) race {
+	leaves := 1
+	for leaves < n {
+		leaves *= 2
+	}
+	r := make(race, 2*leaves)
+	for i := range leaves {
+		r[leaves+i] = slot{out, uint32(i)}
+		if i < n {
+			r[leaves+i].key = key(uint32(i))
+		}
+	}
+	for i := leaves - 1; i > 0; i-- {
+		r[i] = r[2*i+r[2*i+1].before(r[2*i])]
+	}
+	return r
+}
+
+// first returns the least slot. Its key is out if no id takes part.
+func (r race) first() slot { return r[1] }
+
+// set gives an id another key.
+func (r race) set(id uint32, key int64) {
+	s := slot{key, id}
+	i := len(r)/2 + int(id)
+	r[i] = s
+	for ; i > 1; i /= 2 {
+		other := r[i^1]
+		take := -int64(other.before(s)) // all ones: the other one is first
+		s.key ^= (s.key ^ other.key) & take
+		s.id ^= (s.id ^ other.id) & uint32(take)
+		r[i/2] = s
+	}
+}

@@ -25,6 +25,8 @@
 //	ranks   data-parallel ranks, the only axis along which segments are distributed
 //	rows    micro_batch_size
 //
+// With AVX-512, the leaves and nodes are hashed eight at a time (lanes), to the same digests.
+//
 // The digest does not cover the stream, attempt, term, element type and the mark of the last step. They do not place a
 // segment, and a replay must have the same root.
 package seal

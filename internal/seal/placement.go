@@ -2,6 +2,7 @@ package seal
 
 import (
 	"encoding/binary"
+	"slices"
 
 	"millrace"
 )
@@ -16,22 +17,19 @@ const (
 // Placement returns the leaves of a step's placement, rank-major, and their root. The caller stores both in the plan.
 // Assignments must be ordered by (rank, microbatch, row, start), as in every plan.
 func Placement(p *millrace.Plan, shape millrace.Shape) (leaves []millrace.Digest, root millrace.Digest) {
-	h := newHasher()
-	buf := make([]byte, 0, flushAt)
-	leaves = make([]millrace.Digest, 0, int(p.Ranks)*int(p.Microbatches))
+	leaves = make([]millrace.Digest, int(p.Ranks)*int(p.Microbatches))
 	rest := p.Assignments
-	for r := range p.Ranks {
-		for m := range p.Microbatches {
-			n := 0
-			for n < len(rest) && rest[n].Rank == millrace.Rank(r) && rest[n].Microbatch == m {
-				n++
-			}
-			buf = appendLeaf(buf[:0], p.Step, millrace.Rank(r), m, rest[:n])
-			leaves = append(leaves, h.digest(buf))
-			rest = rest[n:]
+	each(leaves, func(b []byte, i int) []byte {
+		r, m := millrace.Rank(uint32(i)/p.Microbatches), uint32(i)%p.Microbatches
+		n := 0
+		for n < len(rest) && rest[n].Rank == r && rest[n].Microbatch == m {
+			n++
 		}
-	}
-	return leaves, rootOf(h, p, shape, leaves)
+		part := rest[:n]
+		rest = rest[n:]
+		return appendLeaf(b, p.Step, r, m, part)
+	})
+	return leaves, rootOf(p, shape, leaves)
 }
 
 // VerifyPart checks one microbatch of one rank against the plan's leaf. It reads only the plan's step, dimensions,
@@ -62,7 +60,7 @@ func VerifyRoot(p *millrace.Plan, shape millrace.Shape) error {
 	if err := dimensions(p); err != nil {
 		return err
 	}
-	if got := rootOf(newHasher(), p, shape, p.Leaves); got != p.Placement {
+	if got := rootOf(p, shape, p.Leaves); got != p.Placement {
 		return millrace.Errorf(millrace.ErrMismatch, "verify step %s: its leaves have root %s, the plan says %s",
 			p.Step, got, p.Placement)
 	}
@@ -77,8 +75,8 @@ func dimensions(p *millrace.Plan) error {
 	return nil
 }
 
-func rootOf(h *hasher, p *millrace.Plan, shape millrace.Shape, leaves []millrace.Digest) millrace.Digest {
-	top := merkle(h, leaves)
+func rootOf(p *millrace.Plan, shape millrace.Shape, leaves []millrace.Digest) millrace.Digest {
+	top := merkle(leaves)
 	buf := []byte{rootTag}
 	buf = binary.LittleEndian.AppendUint64(buf, uint64(p.Step))
 	buf = binary.LittleEndian.AppendUint32(buf, p.Ranks)
@@ -87,29 +85,27 @@ func rootOf(h *hasher, p *millrace.Plan, shape millrace.Shape, leaves []millrace
 	buf = binary.LittleEndian.AppendUint32(buf, shape.SequenceLength)
 	buf = append(buf, shape.Layout...)
 	buf = append(buf, 0)
-	return h.digest(append(buf, top[:]...))
+	return newHasher().digest(append(buf, top[:]...))
 }
 
-func merkle(h *hasher, leaves []millrace.Digest) millrace.Digest {
-	level := append([]millrace.Digest(nil), leaves...)
-	var buf [1 + 2*len(millrace.Digest{})]byte
-	buf[0] = nodeTag
+func merkle(leaves []millrace.Digest) millrace.Digest {
+	if len(leaves) == 0 {
+		return millrace.Digest{}
+	}
+	level := slices.Clone(leaves)
 	for len(level) > 1 {
-		half := 0
-		for i := 0; i+1 < len(level); i += 2 {
-			copy(buf[1:], level[i][:])
-			copy(buf[1+len(level[i]):], level[i+1][:])
-			level[half] = h.digest(buf[:])
-			half++
-		}
+		half := len(level) / 2
+		// A node stands at or before its children, and each hashes a message before it writes the node.
+		each(level[:half], func(b []byte, i int) []byte {
+			b = append(b, nodeTag)
+			b = append(b, level[2*i][:]...)
+			return append(b, level[2*i+1][:]...)
+		})
 		if len(level)%2 == 1 {
 			level[half] = level[len(level)-1]
 			half++
 		}
 		level = level[:half]
-	}
-	if len(level) == 0 {
-		return millrace.Digest{}
 	}
 	return level[0]
 }

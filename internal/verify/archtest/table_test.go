@@ -69,7 +69,7 @@ var rooms = []room{
 	{"internal/arena/...", list("internal/arena", "internal/memfd"), none},
 	{"internal/heartbeat/...", list("internal/seam"), list("golang.org/x/sys/unix")},
 	{"internal/event", list("internal/seam"), none},
-	{"internal/seal", list("."), list("golang.org/x/crypto/blake2b")},
+	{"internal/seal", list("."), list("golang.org/x/crypto/blake2b", "golang.org/x/sys/cpu")},
 	{"internal/wire", list(".", "proto"), all},
 	{"internal/app/config/tree", list("."), list("github.com/goccy/go-yaml")},
 	{"internal/app/config/value", list("internal/app/config/tree"), none},

@@ -70,7 +70,7 @@ func rows[T int32 | int64](n int) (count, none []T) {
 // masked marks the masked segments; nil: none is masked. A masked segment keeps its place, length, positions and
 // number. Its tokens are 0, its labels -100 and its loss mask 0. Build ignores its tokens[i].
 func (c *Collator) Build(
-	dst []byte, tensors []Tensor, part []millrace.Assignment, tokens [][]uint32, masked []bool,
+	dst []byte, tensors []Tensor, part []millrace.Assignment, tokens []Tokens, masked []bool,
 ) error {
 	if len(part) != len(tokens) || masked != nil && len(part) != len(masked) {
 		return fmt.Errorf("build microbatch: %d segments came with tokens of %d segments and masks of %d",
@@ -124,10 +124,10 @@ func (c *Collator) check(dst []byte, tensors []Tensor, in arranged) error {
 		if a.More {
 			want++
 		}
-		if len(in.tokens[i]) != want && (in.masked == nil || !in.masked[i]) {
+		if in.tokens[i].Len() != want && (in.masked == nil || !in.masked[i]) {
 			return millrace.Errorf(millrace.ErrMismatch,
 				"build microbatch: segment of source %d, ordinal %d, offset %d: %d tokens came, %d were planned",
-				a.Source, a.Ordinal, a.Offset, len(in.tokens[i]), want)
+				a.Source, a.Ordinal, a.Offset, in.tokens[i].Len(), want)
 		}
 		end = uint64(a.Start) + room
 	}
@@ -193,20 +193,18 @@ func build[T int32 | int64](c *Collator, dst []byte, ts []Tensor, in arranged, c
 
 // segment writes a run of a segment's tokens at column `at`. If the document continues after the segment, tokens also
 // has the document's next token.
-func (a *arrays[T]) segment(at int, r run, tokens []uint32, id int32) {
+func (a *arrays[T]) segment(at int, r run, tokens Tokens, id int32) {
 	n := r.to - r.from
 	if n == 0 {
 		return
 	}
 	out := a.tokens[at : at+n]
-	for i, v := range tokens[r.from:r.to] {
-		out[i] = T(v)
-	}
+	write(out, tokens, r.from)
 	labels, mask := a.labels[at:at+n], a.mask[at:at+n]
 	copy(labels, out[1:])
 	copy(mask, a.ones)
-	if r.to < len(tokens) {
-		labels[n-1] = T(tokens[r.to])
+	if r.to < tokens.Len() {
+		labels[n-1] = T(tokens.at(r.to))
 	} else {
 		labels[n-1], mask[n-1] = ignored, 0
 	}
@@ -224,10 +222,7 @@ func (a *arrays[T]) number(at int, r run, id int32) {
 	n := r.to - r.from
 	copy(a.positions[at:at+n], a.count[r.from:])
 	if a.ids != nil {
-		ids := a.ids[at : at+n]
-		for i := range ids {
-			ids[i] = id
-		}
+		repeat(a.ids[at:at+n], id)
 	}
 }
 

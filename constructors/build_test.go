@@ -1,10 +1,12 @@
 package constructors
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"millrace"
@@ -103,7 +105,7 @@ func TestBuildAgainstElementByElement(t *testing.T) {
 		for i := range frame {
 			frame[i] = byte(r.Uint32())
 		}
-		if err := c.Build(frame, tensors, part, tokens, nil); err != nil {
+		if err := c.Build(frame, tensors, part, AllWide(tokens), nil); err != nil {
 			t.Fatal(err)
 		}
 		if shape.Layout == millrace.Varlen {
@@ -146,7 +148,10 @@ func TestMaskedSegmentsKeepTheirPlace(t *testing.T) {
 		for i := range got {
 			got[i] = byte(r.Uint32())
 		}
-		err := errors.Join(c.Build(whole, ts, part, tokens, nil), c.Build(got, ts, part, given, masked))
+		err := errors.Join(
+			c.Build(whole, ts, part, AllWide(tokens), nil),
+			c.Build(got, ts, part, AllWide(given), masked),
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -166,7 +171,7 @@ func TestMaskedSegmentsKeepTheirPlace(t *testing.T) {
 				}
 			}
 		}
-		if given[0] = nil; !masked[0] && c.Build(got, ts, part, given, masked) == nil {
+		if given[0] = nil; !masked[0] && c.Build(got, ts, part, AllWide(given), masked) == nil {
 			t.Fatal("tokens that are missing were taken for masked ones")
 		}
 	}
@@ -292,7 +297,7 @@ func TestBuildRefuses(t *testing.T) {
 		"wraparound": {[]millrace.Assignment{seg(0, math.MaxUint32, 3)}, [][]uint32{three}},
 	} {
 		ts, size := c.Layout(x.part)
-		if err := c.Build(make([]byte, size), ts, x.part, x.tokens, nil); err == nil {
+		if err := c.Build(make([]byte, size), ts, x.part, AllWide(x.tokens), nil); err == nil {
 			t.Errorf("%s was accepted", name)
 		}
 	}
@@ -310,8 +315,48 @@ func BenchmarkBuildPacked(b *testing.B) {
 	frame := make([]byte, size)
 	b.SetBytes(int64(shape.MicroBatch*shape.SequenceLength) * 4)
 	for b.Loop() {
-		if err := c.Build(frame, ts, part, tokens, nil); err != nil {
+		if err := c.Build(frame, ts, part, AllWide(tokens), nil); err != nil {
 			b.Fatal(err)
 		}
 	}
+}
+
+// TestNarrowTokensBuildTheSameBatch: 16-bit ids give the bytes of the same ids in 32 bits.
+func TestNarrowTokensBuildTheSameBatch(t *testing.T) {
+	for _, dtype := range []millrace.TokenDtype{millrace.Int32, millrace.Int64} {
+		c := New(millrace.Shape{SequenceLength: 64, MicroBatch: 1, TokenDtype: dtype}, 1)
+		var part []millrace.Assignment
+		var wide, narrow []Tokens
+		start := uint32(0)
+		for n := range uint32(10) { // lengths around the unrolled loop's
+			a := millrace.Assignment{Start: start, Segment: millrace.Segment{Length: n + 1, More: n%2 == 0}}
+			ids32, ids16 := make([]uint32, planned(a)), make([]uint16, planned(a))
+			for i := range ids32 {
+				ids16[i] = uint16(65535 - 7919*i*int(n+1))
+				ids32[i] = uint32(ids16[i])
+			}
+			part, start = append(part, a), start+n+1
+			wide, narrow = append(wide, Wide(ids32)), append(narrow, Narrow(ids16))
+			if !slices.Equal(narrow[n].IDs(), ids32) || narrow[n].IsNone() {
+				t.Fatalf("%v is not %v", narrow[n].IDs(), ids32)
+			}
+		}
+		tensors, size := c.Layout(part)
+		want, got := make([]byte, size), make([]byte, size)
+		err := errors.Join(c.Build(want, tensors, part, wide, nil), c.Build(got, tensors, part, narrow, nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", dtype, got, want)
+		}
+	}
+}
+
+// planned returns the number of ids that come with a segment.
+func planned(a millrace.Assignment) int {
+	if a.More {
+		return int(a.Length) + 1
+	}
+	return int(a.Length)
 }

@@ -25,7 +25,7 @@ type extent struct {
 // arrays.
 type arranged struct {
 	part   []millrace.Assignment
-	tokens [][]uint32
+	tokens []Tokens
 	masked []bool
 	extent
 }
@@ -39,7 +39,7 @@ func (c *Collator) least() int {
 }
 
 // arrange puts a microbatch into the order in which this rank builds it. tokens and masked may be nil.
-func (c *Collator) arrange(part []millrace.Assignment, tokens [][]uint32, masked []bool) arranged {
+func (c *Collator) arrange(part []millrace.Assignment, tokens []Tokens, masked []bool) arranged {
 	if !c.shape.Local {
 		in := arranged{
 			part:   part,

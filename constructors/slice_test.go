@@ -58,7 +58,7 @@ func wholeAndSlices(
 		for i := range frame {
 			frame[i] = 0xa5
 		}
-		if err := c.Build(frame, tensors, part, tokens, masked); err != nil {
+		if err := c.Build(frame, tensors, part, AllWide(tokens), masked); err != nil {
 			t.Fatal(err)
 		}
 		return columns(frame, tensors), tensors, frame
@@ -316,7 +316,7 @@ func loss(t *testing.T, c *Collator, part []millrace.Assignment, tokens [][]uint
 	t.Helper()
 	ts, size := c.Layout(part)
 	frame := make([]byte, size)
-	if err := c.Build(frame, ts, part, tokens, nil); err != nil {
+	if err := c.Build(frame, ts, part, AllWide(tokens), nil); err != nil {
 		t.Fatal(err)
 	}
 	for _, row := range columns(frame, ts) {
@@ -365,7 +365,7 @@ func TestSlicesRefused(t *testing.T) {
 	} {
 		ts, size := x.c.Layout(seg(0, 12, 0, 0, 0))
 		tokens := [][]uint32{make([]uint32, x.part[0].Length)}
-		if err := x.c.Build(make([]byte, size), ts, x.part, tokens, nil); err == nil {
+		if err := x.c.Build(make([]byte, size), ts, x.part, AllWide(tokens), nil); err == nil {
 			t.Errorf("%s was accepted", name)
 		}
 	}
@@ -386,7 +386,7 @@ func Example_zigzag() {
 		c := New(shape, 4).For(rank)
 		ts, size := c.Layout(part)
 		frame := make([]byte, size)
-		if err := c.Build(frame, ts, part, [][]uint32{{10, 11, 12, 13, 14, 15, 16}}, nil); err != nil {
+		if err := c.Build(frame, ts, part, AllWide([][]uint32{{10, 11, 12, 13, 14, 15, 16}}), nil); err != nil {
 			fmt.Println(err)
 		}
 		var line []string

@@ -1505,7 +1505,8 @@ type FetchPart struct {
 	Term          uint64                 `protobuf:"varint,3,opt,name=term,proto3" json:"term,omitempty"` // the assignment's
 	Ordinal       []uint64               `protobuf:"varint,4,rep,packed,name=ordinal,proto3" json:"ordinal,omitempty"`
 	Offset        []uint32               `protobuf:"varint,5,rep,packed,name=offset,proto3" json:"offset,omitempty"`
-	Length        []uint32               `protobuf:"varint,6,rep,packed,name=length,proto3" json:"length,omitempty"` // a row has one more token if the document continues
+	Length        []uint32               `protobuf:"varint,6,rep,packed,name=length,proto3" json:"length,omitempty"`           // a row has one more token if the document continues
+	InPlace       bool                   `protobuf:"varint,7,opt,name=in_place,json=inPlace,proto3" json:"in_place,omitempty"` // the sidecar reads rows itself that lie as plain ids in a file
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1582,6 +1583,13 @@ func (x *FetchPart) GetLength() []uint32 {
 	return nil
 }
 
+func (x *FetchPart) GetInPlace() bool {
+	if x != nil {
+		return x.InPlace
+	}
+	return false
+}
+
 // FetchReply has rows of any parts, in any order.
 // cut: the last row goes on in the next reply, which begins with its number again.
 // last: the loader has sent everything.
@@ -1593,6 +1601,7 @@ type FetchReply struct {
 	Failed        []*PartFailed          `protobuf:"bytes,5,rep,name=failed,proto3" json:"failed,omitempty"`
 	Cut           bool                   `protobuf:"varint,6,opt,name=cut,proto3" json:"cut,omitempty"`
 	Last          bool                   `protobuf:"varint,7,opt,name=last,proto3" json:"last,omitempty"`
+	Placed        []*PlacedRows          `protobuf:"bytes,8,rep,name=placed,proto3" json:"placed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1669,6 +1678,131 @@ func (x *FetchReply) GetLast() bool {
 	return false
 }
 
+func (x *FetchReply) GetPlaced() []*PlacedRows {
+	if x != nil {
+		return x.Placed
+	}
+	return nil
+}
+
+// PlacedRows are rows that lie as plain ids in one file. The sidecar reads them, if the file at the path has this
+// identity: device, inode, size, and the times of modification and change.
+type PlacedRows struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	Device        uint64                 `protobuf:"varint,2,opt,name=device,proto3" json:"device,omitempty"`
+	Inode         uint64                 `protobuf:"varint,3,opt,name=inode,proto3" json:"inode,omitempty"`
+	Size          int64                  `protobuf:"varint,4,opt,name=size,proto3" json:"size,omitempty"`
+	Modified      int64                  `protobuf:"varint,5,opt,name=modified,proto3" json:"modified,omitempty"`
+	Changed       int64                  `protobuf:"varint,6,opt,name=changed,proto3" json:"changed,omitempty"`
+	Width         uint32                 `protobuf:"varint,7,opt,name=width,proto3" json:"width,omitempty"` // bytes of an id: 2, little-endian
+	Row           []uint32               `protobuf:"varint,8,rep,packed,name=row,proto3" json:"row,omitempty"`
+	Count         []uint32               `protobuf:"varint,9,rep,packed,name=count,proto3" json:"count,omitempty"`    // ids of each row
+	Offset        []uint64               `protobuf:"varint,10,rep,packed,name=offset,proto3" json:"offset,omitempty"` // of each row's first id, in bytes
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlacedRows) Reset() {
+	*x = PlacedRows{}
+	mi := &file_roles_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlacedRows) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlacedRows) ProtoMessage() {}
+
+func (x *PlacedRows) ProtoReflect() protoreflect.Message {
+	mi := &file_roles_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlacedRows.ProtoReflect.Descriptor instead.
+func (*PlacedRows) Descriptor() ([]byte, []int) {
+	return file_roles_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *PlacedRows) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *PlacedRows) GetDevice() uint64 {
+	if x != nil {
+		return x.Device
+	}
+	return 0
+}
+
+func (x *PlacedRows) GetInode() uint64 {
+	if x != nil {
+		return x.Inode
+	}
+	return 0
+}
+
+func (x *PlacedRows) GetSize() int64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *PlacedRows) GetModified() int64 {
+	if x != nil {
+		return x.Modified
+	}
+	return 0
+}
+
+func (x *PlacedRows) GetChanged() int64 {
+	if x != nil {
+		return x.Changed
+	}
+	return 0
+}
+
+func (x *PlacedRows) GetWidth() uint32 {
+	if x != nil {
+		return x.Width
+	}
+	return 0
+}
+
+func (x *PlacedRows) GetRow() []uint32 {
+	if x != nil {
+		return x.Row
+	}
+	return nil
+}
+
+func (x *PlacedRows) GetCount() []uint32 {
+	if x != nil {
+		return x.Count
+	}
+	return nil
+}
+
+func (x *PlacedRows) GetOffset() []uint64 {
+	if x != nil {
+		return x.Offset
+	}
+	return nil
+}
+
 // PartFailed is the reason why rows of a part are missing.
 type PartFailed struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1682,7 +1816,7 @@ type PartFailed struct {
 
 func (x *PartFailed) Reset() {
 	*x = PartFailed{}
-	mi := &file_roles_proto_msgTypes[20]
+	mi := &file_roles_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1694,7 +1828,7 @@ func (x *PartFailed) String() string {
 func (*PartFailed) ProtoMessage() {}
 
 func (x *PartFailed) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[20]
+	mi := &file_roles_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1707,7 +1841,7 @@ func (x *PartFailed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartFailed.ProtoReflect.Descriptor instead.
 func (*PartFailed) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{20}
+	return file_roles_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *PartFailed) GetPart() uint32 {
@@ -1760,7 +1894,7 @@ type SidecarEvent struct {
 
 func (x *SidecarEvent) Reset() {
 	*x = SidecarEvent{}
-	mi := &file_roles_proto_msgTypes[21]
+	mi := &file_roles_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1772,7 +1906,7 @@ func (x *SidecarEvent) String() string {
 func (*SidecarEvent) ProtoMessage() {}
 
 func (x *SidecarEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[21]
+	mi := &file_roles_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1785,7 +1919,7 @@ func (x *SidecarEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SidecarEvent.ProtoReflect.Descriptor instead.
 func (*SidecarEvent) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{21}
+	return file_roles_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *SidecarEvent) GetFence() *Fence {
@@ -1971,7 +2105,7 @@ type SidecarHello struct {
 
 func (x *SidecarHello) Reset() {
 	*x = SidecarHello{}
-	mi := &file_roles_proto_msgTypes[22]
+	mi := &file_roles_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1983,7 +2117,7 @@ func (x *SidecarHello) String() string {
 func (*SidecarHello) ProtoMessage() {}
 
 func (x *SidecarHello) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[22]
+	mi := &file_roles_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1996,7 +2130,7 @@ func (x *SidecarHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SidecarHello.ProtoReflect.Descriptor instead.
 func (*SidecarHello) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{22}
+	return file_roles_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *SidecarHello) GetName() string {
@@ -2046,7 +2180,7 @@ type RankPosition struct {
 
 func (x *RankPosition) Reset() {
 	*x = RankPosition{}
-	mi := &file_roles_proto_msgTypes[23]
+	mi := &file_roles_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2058,7 +2192,7 @@ func (x *RankPosition) String() string {
 func (*RankPosition) ProtoMessage() {}
 
 func (x *RankPosition) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[23]
+	mi := &file_roles_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2071,7 +2205,7 @@ func (x *RankPosition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankPosition.ProtoReflect.Descriptor instead.
 func (*RankPosition) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{23}
+	return file_roles_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *RankPosition) GetRank() uint32 {
@@ -2119,7 +2253,7 @@ type Join struct {
 
 func (x *Join) Reset() {
 	*x = Join{}
-	mi := &file_roles_proto_msgTypes[24]
+	mi := &file_roles_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2131,7 +2265,7 @@ func (x *Join) String() string {
 func (*Join) ProtoMessage() {}
 
 func (x *Join) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[24]
+	mi := &file_roles_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2144,7 +2278,7 @@ func (x *Join) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Join.ProtoReflect.Descriptor instead.
 func (*Join) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{24}
+	return file_roles_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Join) GetRank() uint32 {
@@ -2217,7 +2351,7 @@ type Switched struct {
 
 func (x *Switched) Reset() {
 	*x = Switched{}
-	mi := &file_roles_proto_msgTypes[25]
+	mi := &file_roles_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2229,7 +2363,7 @@ func (x *Switched) String() string {
 func (*Switched) ProtoMessage() {}
 
 func (x *Switched) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[25]
+	mi := &file_roles_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2242,7 +2376,7 @@ func (x *Switched) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Switched.ProtoReflect.Descriptor instead.
 func (*Switched) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{25}
+	return file_roles_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Switched) GetSource() string {
@@ -2295,7 +2429,7 @@ type Bad struct {
 
 func (x *Bad) Reset() {
 	*x = Bad{}
-	mi := &file_roles_proto_msgTypes[26]
+	mi := &file_roles_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2307,7 +2441,7 @@ func (x *Bad) String() string {
 func (*Bad) ProtoMessage() {}
 
 func (x *Bad) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[26]
+	mi := &file_roles_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2320,7 +2454,7 @@ func (x *Bad) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Bad.ProtoReflect.Descriptor instead.
 func (*Bad) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{26}
+	return file_roles_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Bad) GetStep() uint64 {
@@ -2377,7 +2511,7 @@ type Commit struct {
 
 func (x *Commit) Reset() {
 	*x = Commit{}
-	mi := &file_roles_proto_msgTypes[27]
+	mi := &file_roles_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2389,7 +2523,7 @@ func (x *Commit) String() string {
 func (*Commit) ProtoMessage() {}
 
 func (x *Commit) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[27]
+	mi := &file_roles_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2402,7 +2536,7 @@ func (x *Commit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Commit.ProtoReflect.Descriptor instead.
 func (*Commit) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{27}
+	return file_roles_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Commit) GetRank() uint32 {
@@ -2436,7 +2570,7 @@ type Left struct {
 
 func (x *Left) Reset() {
 	*x = Left{}
-	mi := &file_roles_proto_msgTypes[28]
+	mi := &file_roles_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2448,7 +2582,7 @@ func (x *Left) String() string {
 func (*Left) ProtoMessage() {}
 
 func (x *Left) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[28]
+	mi := &file_roles_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2461,7 +2595,7 @@ func (x *Left) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Left.ProtoReflect.Descriptor instead.
 func (*Left) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{28}
+	return file_roles_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Left) GetRank() uint32 {
@@ -2486,7 +2620,7 @@ type Reported struct {
 
 func (x *Reported) Reset() {
 	*x = Reported{}
-	mi := &file_roles_proto_msgTypes[29]
+	mi := &file_roles_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2498,7 +2632,7 @@ func (x *Reported) String() string {
 func (*Reported) ProtoMessage() {}
 
 func (x *Reported) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[29]
+	mi := &file_roles_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2511,7 +2645,7 @@ func (x *Reported) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reported.ProtoReflect.Descriptor instead.
 func (*Reported) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{29}
+	return file_roles_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Reported) GetRank() uint32 {
@@ -2567,7 +2701,7 @@ type SourceLoss struct {
 
 func (x *SourceLoss) Reset() {
 	*x = SourceLoss{}
-	mi := &file_roles_proto_msgTypes[30]
+	mi := &file_roles_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2579,7 +2713,7 @@ func (x *SourceLoss) String() string {
 func (*SourceLoss) ProtoMessage() {}
 
 func (x *SourceLoss) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[30]
+	mi := &file_roles_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2592,7 +2726,7 @@ func (x *SourceLoss) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceLoss.ProtoReflect.Descriptor instead.
 func (*SourceLoss) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{30}
+	return file_roles_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *SourceLoss) GetSource() string {
@@ -2627,7 +2761,7 @@ type Present struct {
 
 func (x *Present) Reset() {
 	*x = Present{}
-	mi := &file_roles_proto_msgTypes[31]
+	mi := &file_roles_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2639,7 +2773,7 @@ func (x *Present) String() string {
 func (*Present) ProtoMessage() {}
 
 func (x *Present) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[31]
+	mi := &file_roles_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2652,7 +2786,7 @@ func (x *Present) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Present.ProtoReflect.Descriptor instead.
 func (*Present) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{31}
+	return file_roles_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Present) GetCall() uint64 {
@@ -2694,7 +2828,7 @@ type SidecarOrder struct {
 
 func (x *SidecarOrder) Reset() {
 	*x = SidecarOrder{}
-	mi := &file_roles_proto_msgTypes[32]
+	mi := &file_roles_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2706,7 +2840,7 @@ func (x *SidecarOrder) String() string {
 func (*SidecarOrder) ProtoMessage() {}
 
 func (x *SidecarOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[32]
+	mi := &file_roles_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2719,7 +2853,7 @@ func (x *SidecarOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SidecarOrder.ProtoReflect.Descriptor instead.
 func (*SidecarOrder) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{32}
+	return file_roles_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *SidecarOrder) GetFence() *Fence {
@@ -2947,7 +3081,7 @@ type Committed struct {
 
 func (x *Committed) Reset() {
 	*x = Committed{}
-	mi := &file_roles_proto_msgTypes[33]
+	mi := &file_roles_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2959,7 +3093,7 @@ func (x *Committed) String() string {
 func (*Committed) ProtoMessage() {}
 
 func (x *Committed) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[33]
+	mi := &file_roles_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2972,7 +3106,7 @@ func (x *Committed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Committed.ProtoReflect.Descriptor instead.
 func (*Committed) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{33}
+	return file_roles_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Committed) GetRank() uint32 {
@@ -3007,7 +3141,7 @@ type Welcome struct {
 
 func (x *Welcome) Reset() {
 	*x = Welcome{}
-	mi := &file_roles_proto_msgTypes[34]
+	mi := &file_roles_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3019,7 +3153,7 @@ func (x *Welcome) String() string {
 func (*Welcome) ProtoMessage() {}
 
 func (x *Welcome) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[34]
+	mi := &file_roles_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3032,7 +3166,7 @@ func (x *Welcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Welcome.ProtoReflect.Descriptor instead.
 func (*Welcome) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{34}
+	return file_roles_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Welcome) GetManifests() []*Manifest {
@@ -3059,7 +3193,7 @@ type Alerts struct {
 
 func (x *Alerts) Reset() {
 	*x = Alerts{}
-	mi := &file_roles_proto_msgTypes[35]
+	mi := &file_roles_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3071,7 +3205,7 @@ func (x *Alerts) String() string {
 func (*Alerts) ProtoMessage() {}
 
 func (x *Alerts) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[35]
+	mi := &file_roles_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3084,7 +3218,7 @@ func (x *Alerts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Alerts.ProtoReflect.Descriptor instead.
 func (*Alerts) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{35}
+	return file_roles_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Alerts) GetAlerts() []*Alert {
@@ -3106,7 +3240,7 @@ type Alert struct {
 
 func (x *Alert) Reset() {
 	*x = Alert{}
-	mi := &file_roles_proto_msgTypes[36]
+	mi := &file_roles_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3118,7 +3252,7 @@ func (x *Alert) String() string {
 func (*Alert) ProtoMessage() {}
 
 func (x *Alert) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[36]
+	mi := &file_roles_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3131,7 +3265,7 @@ func (x *Alert) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Alert.ProtoReflect.Descriptor instead.
 func (*Alert) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{36}
+	return file_roles_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Alert) GetKind() string {
@@ -3169,7 +3303,7 @@ type Begin struct {
 
 func (x *Begin) Reset() {
 	*x = Begin{}
-	mi := &file_roles_proto_msgTypes[37]
+	mi := &file_roles_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3181,7 +3315,7 @@ func (x *Begin) String() string {
 func (*Begin) ProtoMessage() {}
 
 func (x *Begin) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[37]
+	mi := &file_roles_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3194,7 +3328,7 @@ func (x *Begin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Begin.ProtoReflect.Descriptor instead.
 func (*Begin) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{37}
+	return file_roles_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Begin) GetRank() uint32 {
@@ -3250,7 +3384,7 @@ type Refusal struct {
 
 func (x *Refusal) Reset() {
 	*x = Refusal{}
-	mi := &file_roles_proto_msgTypes[38]
+	mi := &file_roles_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3262,7 +3396,7 @@ func (x *Refusal) String() string {
 func (*Refusal) ProtoMessage() {}
 
 func (x *Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[38]
+	mi := &file_roles_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3275,7 +3409,7 @@ func (x *Refusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
 func (*Refusal) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{38}
+	return file_roles_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Refusal) GetRank() uint32 {
@@ -3312,7 +3446,7 @@ type Loaders struct {
 
 func (x *Loaders) Reset() {
 	*x = Loaders{}
-	mi := &file_roles_proto_msgTypes[39]
+	mi := &file_roles_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3324,7 +3458,7 @@ func (x *Loaders) String() string {
 func (*Loaders) ProtoMessage() {}
 
 func (x *Loaders) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[39]
+	mi := &file_roles_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3337,7 +3471,7 @@ func (x *Loaders) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Loaders.ProtoReflect.Descriptor instead.
 func (*Loaders) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{39}
+	return file_roles_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Loaders) GetStripes() []*LoaderStripe {
@@ -3372,7 +3506,7 @@ type LoaderStripe struct {
 
 func (x *LoaderStripe) Reset() {
 	*x = LoaderStripe{}
-	mi := &file_roles_proto_msgTypes[40]
+	mi := &file_roles_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3384,7 +3518,7 @@ func (x *LoaderStripe) String() string {
 func (*LoaderStripe) ProtoMessage() {}
 
 func (x *LoaderStripe) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[40]
+	mi := &file_roles_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3397,7 +3531,7 @@ func (x *LoaderStripe) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoaderStripe.ProtoReflect.Descriptor instead.
 func (*LoaderStripe) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{40}
+	return file_roles_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *LoaderStripe) GetSource() string {
@@ -3468,7 +3602,7 @@ type Standby struct {
 
 func (x *Standby) Reset() {
 	*x = Standby{}
-	mi := &file_roles_proto_msgTypes[41]
+	mi := &file_roles_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3480,7 +3614,7 @@ func (x *Standby) String() string {
 func (*Standby) ProtoMessage() {}
 
 func (x *Standby) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[41]
+	mi := &file_roles_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3493,7 +3627,7 @@ func (x *Standby) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Standby.ProtoReflect.Descriptor instead.
 func (*Standby) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{41}
+	return file_roles_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Standby) GetTerm() uint64 {
@@ -3534,7 +3668,7 @@ type RollCall struct {
 
 func (x *RollCall) Reset() {
 	*x = RollCall{}
-	mi := &file_roles_proto_msgTypes[42]
+	mi := &file_roles_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3546,7 +3680,7 @@ func (x *RollCall) String() string {
 func (*RollCall) ProtoMessage() {}
 
 func (x *RollCall) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[42]
+	mi := &file_roles_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3559,7 +3693,7 @@ func (x *RollCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RollCall.ProtoReflect.Descriptor instead.
 func (*RollCall) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{42}
+	return file_roles_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *RollCall) GetCall() uint64 {
@@ -3579,7 +3713,7 @@ type Waiting struct {
 
 func (x *Waiting) Reset() {
 	*x = Waiting{}
-	mi := &file_roles_proto_msgTypes[43]
+	mi := &file_roles_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3591,7 +3725,7 @@ func (x *Waiting) String() string {
 func (*Waiting) ProtoMessage() {}
 
 func (x *Waiting) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[43]
+	mi := &file_roles_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3604,7 +3738,7 @@ func (x *Waiting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiting.ProtoReflect.Descriptor instead.
 func (*Waiting) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{43}
+	return file_roles_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Waiting) GetText() string {
@@ -3637,7 +3771,7 @@ type MixRequest struct {
 
 func (x *MixRequest) Reset() {
 	*x = MixRequest{}
-	mi := &file_roles_proto_msgTypes[44]
+	mi := &file_roles_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3649,7 +3783,7 @@ func (x *MixRequest) String() string {
 func (*MixRequest) ProtoMessage() {}
 
 func (x *MixRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[44]
+	mi := &file_roles_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3662,7 +3796,7 @@ func (x *MixRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MixRequest.ProtoReflect.Descriptor instead.
 func (*MixRequest) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{44}
+	return file_roles_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *MixRequest) GetHasFrom() bool {
@@ -3814,7 +3948,7 @@ type SetWeights struct {
 
 func (x *SetWeights) Reset() {
 	*x = SetWeights{}
-	mi := &file_roles_proto_msgTypes[45]
+	mi := &file_roles_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3826,7 +3960,7 @@ func (x *SetWeights) String() string {
 func (*SetWeights) ProtoMessage() {}
 
 func (x *SetWeights) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[45]
+	mi := &file_roles_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3839,7 +3973,7 @@ func (x *SetWeights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetWeights.ProtoReflect.Descriptor instead.
 func (*SetWeights) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{45}
+	return file_roles_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *SetWeights) GetWeights() []*SourceWeight {
@@ -3873,7 +4007,7 @@ type SourceWeight struct {
 
 func (x *SourceWeight) Reset() {
 	*x = SourceWeight{}
-	mi := &file_roles_proto_msgTypes[46]
+	mi := &file_roles_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3885,7 +4019,7 @@ func (x *SourceWeight) String() string {
 func (*SourceWeight) ProtoMessage() {}
 
 func (x *SourceWeight) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[46]
+	mi := &file_roles_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3898,7 +4032,7 @@ func (x *SourceWeight) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceWeight.ProtoReflect.Descriptor instead.
 func (*SourceWeight) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{46}
+	return file_roles_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *SourceWeight) GetSource() string {
@@ -3924,7 +4058,7 @@ type SetSchedule struct {
 
 func (x *SetSchedule) Reset() {
 	*x = SetSchedule{}
-	mi := &file_roles_proto_msgTypes[47]
+	mi := &file_roles_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3936,7 +4070,7 @@ func (x *SetSchedule) String() string {
 func (*SetSchedule) ProtoMessage() {}
 
 func (x *SetSchedule) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[47]
+	mi := &file_roles_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3949,7 +4083,7 @@ func (x *SetSchedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetSchedule.ProtoReflect.Descriptor instead.
 func (*SetSchedule) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{47}
+	return file_roles_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *SetSchedule) GetMilestones() []*WeightsAt {
@@ -3972,7 +4106,7 @@ type WeightsAt struct {
 
 func (x *WeightsAt) Reset() {
 	*x = WeightsAt{}
-	mi := &file_roles_proto_msgTypes[48]
+	mi := &file_roles_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3984,7 +4118,7 @@ func (x *WeightsAt) String() string {
 func (*WeightsAt) ProtoMessage() {}
 
 func (x *WeightsAt) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[48]
+	mi := &file_roles_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3997,7 +4131,7 @@ func (x *WeightsAt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WeightsAt.ProtoReflect.Descriptor instead.
 func (*WeightsAt) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{48}
+	return file_roles_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *WeightsAt) GetFrom() uint64 {
@@ -4045,7 +4179,7 @@ type AddSource struct {
 
 func (x *AddSource) Reset() {
 	*x = AddSource{}
-	mi := &file_roles_proto_msgTypes[49]
+	mi := &file_roles_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4057,7 +4191,7 @@ func (x *AddSource) String() string {
 func (*AddSource) ProtoMessage() {}
 
 func (x *AddSource) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[49]
+	mi := &file_roles_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4070,7 +4204,7 @@ func (x *AddSource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddSource.ProtoReflect.Descriptor instead.
 func (*AddSource) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{49}
+	return file_roles_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *AddSource) GetSource() string {
@@ -4096,7 +4230,7 @@ type MixReply struct {
 
 func (x *MixReply) Reset() {
 	*x = MixReply{}
-	mi := &file_roles_proto_msgTypes[50]
+	mi := &file_roles_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4108,7 +4242,7 @@ func (x *MixReply) String() string {
 func (*MixReply) ProtoMessage() {}
 
 func (x *MixReply) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[50]
+	mi := &file_roles_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4121,7 +4255,7 @@ func (x *MixReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MixReply.ProtoReflect.Descriptor instead.
 func (*MixReply) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{50}
+	return file_roles_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *MixReply) GetChange() *MixChange {
@@ -4146,7 +4280,7 @@ type MixChange struct {
 
 func (x *MixChange) Reset() {
 	*x = MixChange{}
-	mi := &file_roles_proto_msgTypes[51]
+	mi := &file_roles_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4158,7 +4292,7 @@ func (x *MixChange) String() string {
 func (*MixChange) ProtoMessage() {}
 
 func (x *MixChange) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[51]
+	mi := &file_roles_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4171,7 +4305,7 @@ func (x *MixChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MixChange.ProtoReflect.Descriptor instead.
 func (*MixChange) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{51}
+	return file_roles_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *MixChange) GetAtStep() uint64 {
@@ -4231,7 +4365,7 @@ type MixtureStatus struct {
 
 func (x *MixtureStatus) Reset() {
 	*x = MixtureStatus{}
-	mi := &file_roles_proto_msgTypes[52]
+	mi := &file_roles_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4243,7 +4377,7 @@ func (x *MixtureStatus) String() string {
 func (*MixtureStatus) ProtoMessage() {}
 
 func (x *MixtureStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[52]
+	mi := &file_roles_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4256,7 +4390,7 @@ func (x *MixtureStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MixtureStatus.ProtoReflect.Descriptor instead.
 func (*MixtureStatus) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{52}
+	return file_roles_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *MixtureStatus) GetWeights() []*SourceWeight {
@@ -4315,7 +4449,7 @@ type Calibration struct {
 
 func (x *Calibration) Reset() {
 	*x = Calibration{}
-	mi := &file_roles_proto_msgTypes[53]
+	mi := &file_roles_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4327,7 +4461,7 @@ func (x *Calibration) String() string {
 func (*Calibration) ProtoMessage() {}
 
 func (x *Calibration) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[53]
+	mi := &file_roles_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4340,7 +4474,7 @@ func (x *Calibration) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Calibration.ProtoReflect.Descriptor instead.
 func (*Calibration) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{53}
+	return file_roles_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Calibration) GetReports() uint64 {
@@ -4379,7 +4513,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_roles_proto_msgTypes[54]
+	mi := &file_roles_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4391,7 +4525,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[54]
+	mi := &file_roles_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4404,7 +4538,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{54}
+	return file_roles_proto_rawDescGZIP(), []int{55}
 }
 
 type StatusReply struct {
@@ -4431,7 +4565,7 @@ type StatusReply struct {
 
 func (x *StatusReply) Reset() {
 	*x = StatusReply{}
-	mi := &file_roles_proto_msgTypes[55]
+	mi := &file_roles_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4443,7 +4577,7 @@ func (x *StatusReply) String() string {
 func (*StatusReply) ProtoMessage() {}
 
 func (x *StatusReply) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[55]
+	mi := &file_roles_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4456,7 +4590,7 @@ func (x *StatusReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusReply.ProtoReflect.Descriptor instead.
 func (*StatusReply) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{55}
+	return file_roles_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *StatusReply) GetFence() *Fence {
@@ -4591,7 +4725,7 @@ type SourceStatus struct {
 
 func (x *SourceStatus) Reset() {
 	*x = SourceStatus{}
-	mi := &file_roles_proto_msgTypes[56]
+	mi := &file_roles_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4603,7 +4737,7 @@ func (x *SourceStatus) String() string {
 func (*SourceStatus) ProtoMessage() {}
 
 func (x *SourceStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[56]
+	mi := &file_roles_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4616,7 +4750,7 @@ func (x *SourceStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceStatus.ProtoReflect.Descriptor instead.
 func (*SourceStatus) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{56}
+	return file_roles_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *SourceStatus) GetTokens() uint64 {
@@ -4716,7 +4850,7 @@ type RoleStatus struct {
 
 func (x *RoleStatus) Reset() {
 	*x = RoleStatus{}
-	mi := &file_roles_proto_msgTypes[57]
+	mi := &file_roles_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4728,7 +4862,7 @@ func (x *RoleStatus) String() string {
 func (*RoleStatus) ProtoMessage() {}
 
 func (x *RoleStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[57]
+	mi := &file_roles_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4741,7 +4875,7 @@ func (x *RoleStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoleStatus.ProtoReflect.Descriptor instead.
 func (*RoleStatus) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{57}
+	return file_roles_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *RoleStatus) GetRole() string {
@@ -4792,7 +4926,7 @@ type LedgerRequest struct {
 
 func (x *LedgerRequest) Reset() {
 	*x = LedgerRequest{}
-	mi := &file_roles_proto_msgTypes[58]
+	mi := &file_roles_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4804,7 +4938,7 @@ func (x *LedgerRequest) String() string {
 func (*LedgerRequest) ProtoMessage() {}
 
 func (x *LedgerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[58]
+	mi := &file_roles_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4817,7 +4951,7 @@ func (x *LedgerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LedgerRequest.ProtoReflect.Descriptor instead.
 func (*LedgerRequest) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{58}
+	return file_roles_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *LedgerRequest) GetByStep() bool {
@@ -4869,7 +5003,7 @@ type LedgerReply struct {
 
 func (x *LedgerReply) Reset() {
 	*x = LedgerReply{}
-	mi := &file_roles_proto_msgTypes[59]
+	mi := &file_roles_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4881,7 +5015,7 @@ func (x *LedgerReply) String() string {
 func (*LedgerReply) ProtoMessage() {}
 
 func (x *LedgerReply) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[59]
+	mi := &file_roles_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4894,7 +5028,7 @@ func (x *LedgerReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LedgerReply.ProtoReflect.Descriptor instead.
 func (*LedgerReply) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{59}
+	return file_roles_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *LedgerReply) GetAttempt() uint32 {
@@ -5097,14 +5231,15 @@ const file_roles_proto_rawDesc = "" +
 	"\x04part\x18\n" +
 	" \x03(\v2\x16.millrace.v1.FetchPartR\x04part\x12\x14\n" +
 	"\x05arena\x18\v \x01(\tR\x05arena\x12\x12\n" +
-	"\x04gone\x18\f \x03(\tR\x04goneJ\x04\b\x02\x10\x03J\x04\b\x03\x10\x04J\x04\b\x05\x10\b\"\x99\x01\n" +
+	"\x04gone\x18\f \x03(\tR\x04goneJ\x04\b\x02\x10\x03J\x04\b\x03\x10\x04J\x04\b\x05\x10\b\"\xb4\x01\n" +
 	"\tFetchPart\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x16\n" +
 	"\x06stripe\x18\x02 \x01(\rR\x06stripe\x12\x12\n" +
 	"\x04term\x18\x03 \x01(\x04R\x04term\x12\x18\n" +
 	"\aordinal\x18\x04 \x03(\x04R\aordinal\x12\x16\n" +
 	"\x06offset\x18\x05 \x03(\rR\x06offset\x12\x16\n" +
-	"\x06length\x18\x06 \x03(\rR\x06length\"\xa9\x01\n" +
+	"\x06length\x18\x06 \x03(\rR\x06length\x12\x19\n" +
+	"\bin_place\x18\a \x01(\bR\ainPlace\"\xda\x01\n" +
 	"\n" +
 	"FetchReply\x12\x10\n" +
 	"\x03row\x18\x02 \x03(\rR\x03row\x12\x14\n" +
@@ -5112,7 +5247,21 @@ const file_roles_proto_rawDesc = "" +
 	"\x06tokens\x18\x04 \x01(\fR\x06tokens\x12/\n" +
 	"\x06failed\x18\x05 \x03(\v2\x17.millrace.v1.PartFailedR\x06failed\x12\x10\n" +
 	"\x03cut\x18\x06 \x01(\bR\x03cut\x12\x12\n" +
-	"\x04last\x18\a \x01(\bR\x04lastJ\x04\b\x01\x10\x02\"{\n" +
+	"\x04last\x18\a \x01(\bR\x04last\x12/\n" +
+	"\x06placed\x18\b \x03(\v2\x17.millrace.v1.PlacedRowsR\x06placedJ\x04\b\x01\x10\x02\"\xee\x01\n" +
+	"\n" +
+	"PlacedRows\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x16\n" +
+	"\x06device\x18\x02 \x01(\x04R\x06device\x12\x14\n" +
+	"\x05inode\x18\x03 \x01(\x04R\x05inode\x12\x12\n" +
+	"\x04size\x18\x04 \x01(\x03R\x04size\x12\x1a\n" +
+	"\bmodified\x18\x05 \x01(\x03R\bmodified\x12\x18\n" +
+	"\achanged\x18\x06 \x01(\x03R\achanged\x12\x14\n" +
+	"\x05width\x18\a \x01(\rR\x05width\x12\x10\n" +
+	"\x03row\x18\b \x03(\rR\x03row\x12\x14\n" +
+	"\x05count\x18\t \x03(\rR\x05count\x12\x16\n" +
+	"\x06offset\x18\n" +
+	" \x03(\x04R\x06offset\"{\n" +
 	"\n" +
 	"PartFailed\x12\x12\n" +
 	"\x04part\x18\x01 \x01(\rR\x04part\x12\x12\n" +
@@ -5397,7 +5546,7 @@ func file_roles_proto_rawDescGZIP() []byte {
 	return file_roles_proto_rawDescData
 }
 
-var file_roles_proto_msgTypes = make([]protoimpl.MessageInfo, 61)
+var file_roles_proto_msgTypes = make([]protoimpl.MessageInfo, 62)
 var file_roles_proto_goTypes = []any{
 	(*LoaderEvent)(nil),   // 0: millrace.v1.LoaderEvent
 	(*Offered)(nil),       // 1: millrace.v1.Offered
@@ -5419,66 +5568,67 @@ var file_roles_proto_goTypes = []any{
 	(*FetchRequest)(nil),  // 17: millrace.v1.FetchRequest
 	(*FetchPart)(nil),     // 18: millrace.v1.FetchPart
 	(*FetchReply)(nil),    // 19: millrace.v1.FetchReply
-	(*PartFailed)(nil),    // 20: millrace.v1.PartFailed
-	(*SidecarEvent)(nil),  // 21: millrace.v1.SidecarEvent
-	(*SidecarHello)(nil),  // 22: millrace.v1.SidecarHello
-	(*RankPosition)(nil),  // 23: millrace.v1.RankPosition
-	(*Join)(nil),          // 24: millrace.v1.Join
-	(*Switched)(nil),      // 25: millrace.v1.Switched
-	(*Bad)(nil),           // 26: millrace.v1.Bad
-	(*Commit)(nil),        // 27: millrace.v1.Commit
-	(*Left)(nil),          // 28: millrace.v1.Left
-	(*Reported)(nil),      // 29: millrace.v1.Reported
-	(*SourceLoss)(nil),    // 30: millrace.v1.SourceLoss
-	(*Present)(nil),       // 31: millrace.v1.Present
-	(*SidecarOrder)(nil),  // 32: millrace.v1.SidecarOrder
-	(*Committed)(nil),     // 33: millrace.v1.Committed
-	(*Welcome)(nil),       // 34: millrace.v1.Welcome
-	(*Alerts)(nil),        // 35: millrace.v1.Alerts
-	(*Alert)(nil),         // 36: millrace.v1.Alert
-	(*Begin)(nil),         // 37: millrace.v1.Begin
-	(*Refusal)(nil),       // 38: millrace.v1.Refusal
-	(*Loaders)(nil),       // 39: millrace.v1.Loaders
-	(*LoaderStripe)(nil),  // 40: millrace.v1.LoaderStripe
-	(*Standby)(nil),       // 41: millrace.v1.Standby
-	(*RollCall)(nil),      // 42: millrace.v1.RollCall
-	(*Waiting)(nil),       // 43: millrace.v1.Waiting
-	(*MixRequest)(nil),    // 44: millrace.v1.MixRequest
-	(*SetWeights)(nil),    // 45: millrace.v1.SetWeights
-	(*SourceWeight)(nil),  // 46: millrace.v1.SourceWeight
-	(*SetSchedule)(nil),   // 47: millrace.v1.SetSchedule
-	(*WeightsAt)(nil),     // 48: millrace.v1.WeightsAt
-	(*AddSource)(nil),     // 49: millrace.v1.AddSource
-	(*MixReply)(nil),      // 50: millrace.v1.MixReply
-	(*MixChange)(nil),     // 51: millrace.v1.MixChange
-	(*MixtureStatus)(nil), // 52: millrace.v1.MixtureStatus
-	(*Calibration)(nil),   // 53: millrace.v1.Calibration
-	(*StatusRequest)(nil), // 54: millrace.v1.StatusRequest
-	(*StatusReply)(nil),   // 55: millrace.v1.StatusReply
-	(*SourceStatus)(nil),  // 56: millrace.v1.SourceStatus
-	(*RoleStatus)(nil),    // 57: millrace.v1.RoleStatus
-	(*LedgerRequest)(nil), // 58: millrace.v1.LedgerRequest
-	(*LedgerReply)(nil),   // 59: millrace.v1.LedgerReply
-	nil,                   // 60: millrace.v1.StatusReply.SourcesEntry
-	(*Fence)(nil),         // 61: millrace.v1.Fence
-	(*Manifest)(nil),      // 62: millrace.v1.Manifest
-	(*Quarantine)(nil),    // 63: millrace.v1.Quarantine
-	(*SeekPoint)(nil),     // 64: millrace.v1.SeekPoint
-	(*Saved)(nil),         // 65: millrace.v1.Saved
-	(*Plan)(nil),          // 66: millrace.v1.Plan
-	(*Ended)(nil),         // 67: millrace.v1.Ended
-	(*Masked)(nil),        // 68: millrace.v1.Masked
-	(*Mask)(nil),          // 69: millrace.v1.Mask
-	(*Skipped)(nil),       // 70: millrace.v1.Skipped
-	(*Costed)(nil),        // 71: millrace.v1.Costed
-	(*Assignments)(nil),   // 72: millrace.v1.Assignments
-	(*OrdinalRange)(nil),  // 73: millrace.v1.OrdinalRange
+	(*PlacedRows)(nil),    // 20: millrace.v1.PlacedRows
+	(*PartFailed)(nil),    // 21: millrace.v1.PartFailed
+	(*SidecarEvent)(nil),  // 22: millrace.v1.SidecarEvent
+	(*SidecarHello)(nil),  // 23: millrace.v1.SidecarHello
+	(*RankPosition)(nil),  // 24: millrace.v1.RankPosition
+	(*Join)(nil),          // 25: millrace.v1.Join
+	(*Switched)(nil),      // 26: millrace.v1.Switched
+	(*Bad)(nil),           // 27: millrace.v1.Bad
+	(*Commit)(nil),        // 28: millrace.v1.Commit
+	(*Left)(nil),          // 29: millrace.v1.Left
+	(*Reported)(nil),      // 30: millrace.v1.Reported
+	(*SourceLoss)(nil),    // 31: millrace.v1.SourceLoss
+	(*Present)(nil),       // 32: millrace.v1.Present
+	(*SidecarOrder)(nil),  // 33: millrace.v1.SidecarOrder
+	(*Committed)(nil),     // 34: millrace.v1.Committed
+	(*Welcome)(nil),       // 35: millrace.v1.Welcome
+	(*Alerts)(nil),        // 36: millrace.v1.Alerts
+	(*Alert)(nil),         // 37: millrace.v1.Alert
+	(*Begin)(nil),         // 38: millrace.v1.Begin
+	(*Refusal)(nil),       // 39: millrace.v1.Refusal
+	(*Loaders)(nil),       // 40: millrace.v1.Loaders
+	(*LoaderStripe)(nil),  // 41: millrace.v1.LoaderStripe
+	(*Standby)(nil),       // 42: millrace.v1.Standby
+	(*RollCall)(nil),      // 43: millrace.v1.RollCall
+	(*Waiting)(nil),       // 44: millrace.v1.Waiting
+	(*MixRequest)(nil),    // 45: millrace.v1.MixRequest
+	(*SetWeights)(nil),    // 46: millrace.v1.SetWeights
+	(*SourceWeight)(nil),  // 47: millrace.v1.SourceWeight
+	(*SetSchedule)(nil),   // 48: millrace.v1.SetSchedule
+	(*WeightsAt)(nil),     // 49: millrace.v1.WeightsAt
+	(*AddSource)(nil),     // 50: millrace.v1.AddSource
+	(*MixReply)(nil),      // 51: millrace.v1.MixReply
+	(*MixChange)(nil),     // 52: millrace.v1.MixChange
+	(*MixtureStatus)(nil), // 53: millrace.v1.MixtureStatus
+	(*Calibration)(nil),   // 54: millrace.v1.Calibration
+	(*StatusRequest)(nil), // 55: millrace.v1.StatusRequest
+	(*StatusReply)(nil),   // 56: millrace.v1.StatusReply
+	(*SourceStatus)(nil),  // 57: millrace.v1.SourceStatus
+	(*RoleStatus)(nil),    // 58: millrace.v1.RoleStatus
+	(*LedgerRequest)(nil), // 59: millrace.v1.LedgerRequest
+	(*LedgerReply)(nil),   // 60: millrace.v1.LedgerReply
+	nil,                   // 61: millrace.v1.StatusReply.SourcesEntry
+	(*Fence)(nil),         // 62: millrace.v1.Fence
+	(*Manifest)(nil),      // 63: millrace.v1.Manifest
+	(*Quarantine)(nil),    // 64: millrace.v1.Quarantine
+	(*SeekPoint)(nil),     // 65: millrace.v1.SeekPoint
+	(*Saved)(nil),         // 66: millrace.v1.Saved
+	(*Plan)(nil),          // 67: millrace.v1.Plan
+	(*Ended)(nil),         // 68: millrace.v1.Ended
+	(*Masked)(nil),        // 69: millrace.v1.Masked
+	(*Mask)(nil),          // 70: millrace.v1.Mask
+	(*Skipped)(nil),       // 71: millrace.v1.Skipped
+	(*Costed)(nil),        // 72: millrace.v1.Costed
+	(*Assignments)(nil),   // 73: millrace.v1.Assignments
+	(*OrdinalRange)(nil),  // 74: millrace.v1.OrdinalRange
 }
 var file_roles_proto_depIdxs = []int32{
-	61, // 0: millrace.v1.LoaderEvent.fence:type_name -> millrace.v1.Fence
+	62, // 0: millrace.v1.LoaderEvent.fence:type_name -> millrace.v1.Fence
 	2,  // 1: millrace.v1.LoaderEvent.hello:type_name -> millrace.v1.LoaderHello
 	4,  // 2: millrace.v1.LoaderEvent.opening:type_name -> millrace.v1.Opening
-	62, // 3: millrace.v1.LoaderEvent.manifest:type_name -> millrace.v1.Manifest
+	63, // 3: millrace.v1.LoaderEvent.manifest:type_name -> millrace.v1.Manifest
 	9,  // 4: millrace.v1.LoaderEvent.fatal:type_name -> millrace.v1.Fatal
 	6,  // 5: millrace.v1.LoaderEvent.leaving:type_name -> millrace.v1.Leaving
 	7,  // 6: millrace.v1.LoaderEvent.trouble:type_name -> millrace.v1.Trouble
@@ -5486,97 +5636,98 @@ var file_roles_proto_depIdxs = []int32{
 	1,  // 8: millrace.v1.LoaderEvent.offered:type_name -> millrace.v1.Offered
 	5,  // 9: millrace.v1.Offered.stripes:type_name -> millrace.v1.Offers
 	3,  // 10: millrace.v1.LoaderHello.version:type_name -> millrace.v1.Version
-	63, // 11: millrace.v1.Offers.rejects:type_name -> millrace.v1.Quarantine
-	64, // 12: millrace.v1.Offers.seek_points:type_name -> millrace.v1.SeekPoint
-	61, // 13: millrace.v1.LoaderOrder.fence:type_name -> millrace.v1.Fence
+	64, // 11: millrace.v1.Offers.rejects:type_name -> millrace.v1.Quarantine
+	65, // 12: millrace.v1.Offers.seek_points:type_name -> millrace.v1.SeekPoint
+	62, // 13: millrace.v1.LoaderOrder.fence:type_name -> millrace.v1.Fence
 	11, // 14: millrace.v1.LoaderOrder.open:type_name -> millrace.v1.OpenSource
 	12, // 15: millrace.v1.LoaderOrder.read:type_name -> millrace.v1.ReadFrom
 	16, // 16: millrace.v1.LoaderOrder.bye:type_name -> millrace.v1.Bye
 	13, // 17: millrace.v1.LoaderOrder.promote:type_name -> millrace.v1.Promote
 	14, // 18: millrace.v1.LoaderOrder.drop:type_name -> millrace.v1.Drop
 	15, // 19: millrace.v1.LoaderOrder.reading:type_name -> millrace.v1.Reading
-	64, // 20: millrace.v1.ReadFrom.seek_point:type_name -> millrace.v1.SeekPoint
-	64, // 21: millrace.v1.Reading.seek_point:type_name -> millrace.v1.SeekPoint
-	61, // 22: millrace.v1.FetchRequest.fence:type_name -> millrace.v1.Fence
+	65, // 20: millrace.v1.ReadFrom.seek_point:type_name -> millrace.v1.SeekPoint
+	65, // 21: millrace.v1.Reading.seek_point:type_name -> millrace.v1.SeekPoint
+	62, // 22: millrace.v1.FetchRequest.fence:type_name -> millrace.v1.Fence
 	18, // 23: millrace.v1.FetchRequest.part:type_name -> millrace.v1.FetchPart
-	20, // 24: millrace.v1.FetchReply.failed:type_name -> millrace.v1.PartFailed
-	63, // 25: millrace.v1.PartFailed.samples:type_name -> millrace.v1.Quarantine
-	61, // 26: millrace.v1.SidecarEvent.fence:type_name -> millrace.v1.Fence
-	22, // 27: millrace.v1.SidecarEvent.hello:type_name -> millrace.v1.SidecarHello
-	24, // 28: millrace.v1.SidecarEvent.join:type_name -> millrace.v1.Join
-	27, // 29: millrace.v1.SidecarEvent.commit:type_name -> millrace.v1.Commit
-	65, // 30: millrace.v1.SidecarEvent.saved:type_name -> millrace.v1.Saved
-	28, // 31: millrace.v1.SidecarEvent.left:type_name -> millrace.v1.Left
-	9,  // 32: millrace.v1.SidecarEvent.fatal:type_name -> millrace.v1.Fatal
-	25, // 33: millrace.v1.SidecarEvent.switched:type_name -> millrace.v1.Switched
-	26, // 34: millrace.v1.SidecarEvent.bad:type_name -> millrace.v1.Bad
-	31, // 35: millrace.v1.SidecarEvent.present:type_name -> millrace.v1.Present
-	29, // 36: millrace.v1.SidecarEvent.reported:type_name -> millrace.v1.Reported
-	23, // 37: millrace.v1.SidecarHello.ranks:type_name -> millrace.v1.RankPosition
-	3,  // 38: millrace.v1.SidecarHello.version:type_name -> millrace.v1.Version
-	63, // 39: millrace.v1.Bad.sample:type_name -> millrace.v1.Quarantine
-	30, // 40: millrace.v1.Reported.losses:type_name -> millrace.v1.SourceLoss
-	61, // 41: millrace.v1.SidecarOrder.fence:type_name -> millrace.v1.Fence
-	34, // 42: millrace.v1.SidecarOrder.welcome:type_name -> millrace.v1.Welcome
-	37, // 43: millrace.v1.SidecarOrder.begin:type_name -> millrace.v1.Begin
-	38, // 44: millrace.v1.SidecarOrder.refusal:type_name -> millrace.v1.Refusal
-	66, // 45: millrace.v1.SidecarOrder.plan:type_name -> millrace.v1.Plan
-	67, // 46: millrace.v1.SidecarOrder.ended:type_name -> millrace.v1.Ended
-	9,  // 47: millrace.v1.SidecarOrder.failed:type_name -> millrace.v1.Fatal
-	39, // 48: millrace.v1.SidecarOrder.loaders:type_name -> millrace.v1.Loaders
-	43, // 49: millrace.v1.SidecarOrder.waiting:type_name -> millrace.v1.Waiting
-	16, // 50: millrace.v1.SidecarOrder.bye:type_name -> millrace.v1.Bye
-	33, // 51: millrace.v1.SidecarOrder.committed:type_name -> millrace.v1.Committed
-	68, // 52: millrace.v1.SidecarOrder.masked:type_name -> millrace.v1.Masked
-	35, // 53: millrace.v1.SidecarOrder.alerts:type_name -> millrace.v1.Alerts
-	42, // 54: millrace.v1.SidecarOrder.roll_call:type_name -> millrace.v1.RollCall
-	62, // 55: millrace.v1.Welcome.manifests:type_name -> millrace.v1.Manifest
-	69, // 56: millrace.v1.Welcome.masks:type_name -> millrace.v1.Mask
-	36, // 57: millrace.v1.Alerts.alerts:type_name -> millrace.v1.Alert
-	40, // 58: millrace.v1.Loaders.stripes:type_name -> millrace.v1.LoaderStripe
-	41, // 59: millrace.v1.LoaderStripe.standby:type_name -> millrace.v1.Standby
-	45, // 60: millrace.v1.MixRequest.set:type_name -> millrace.v1.SetWeights
-	47, // 61: millrace.v1.MixRequest.schedule:type_name -> millrace.v1.SetSchedule
-	70, // 62: millrace.v1.MixRequest.skip:type_name -> millrace.v1.Skipped
-	49, // 63: millrace.v1.MixRequest.add:type_name -> millrace.v1.AddSource
-	71, // 64: millrace.v1.MixRequest.costs:type_name -> millrace.v1.Costed
-	46, // 65: millrace.v1.SetWeights.weights:type_name -> millrace.v1.SourceWeight
-	48, // 66: millrace.v1.SetSchedule.milestones:type_name -> millrace.v1.WeightsAt
-	46, // 67: millrace.v1.WeightsAt.weights:type_name -> millrace.v1.SourceWeight
-	51, // 68: millrace.v1.MixReply.change:type_name -> millrace.v1.MixChange
-	46, // 69: millrace.v1.MixtureStatus.weights:type_name -> millrace.v1.SourceWeight
-	51, // 70: millrace.v1.MixtureStatus.changes:type_name -> millrace.v1.MixChange
-	71, // 71: millrace.v1.MixtureStatus.costs:type_name -> millrace.v1.Costed
-	53, // 72: millrace.v1.MixtureStatus.calibration:type_name -> millrace.v1.Calibration
-	71, // 73: millrace.v1.Calibration.best:type_name -> millrace.v1.Costed
-	61, // 74: millrace.v1.StatusReply.fence:type_name -> millrace.v1.Fence
-	60, // 75: millrace.v1.StatusReply.sources:type_name -> millrace.v1.StatusReply.SourcesEntry
-	63, // 76: millrace.v1.StatusReply.recent:type_name -> millrace.v1.Quarantine
-	57, // 77: millrace.v1.StatusReply.roles:type_name -> millrace.v1.RoleStatus
-	36, // 78: millrace.v1.StatusReply.alerts:type_name -> millrace.v1.Alert
-	40, // 79: millrace.v1.StatusReply.stripes:type_name -> millrace.v1.LoaderStripe
-	52, // 80: millrace.v1.StatusReply.mixture:type_name -> millrace.v1.MixtureStatus
-	72, // 81: millrace.v1.LedgerReply.segments:type_name -> millrace.v1.Assignments
-	73, // 82: millrace.v1.LedgerReply.ranges:type_name -> millrace.v1.OrdinalRange
-	51, // 83: millrace.v1.LedgerReply.changes:type_name -> millrace.v1.MixChange
-	56, // 84: millrace.v1.StatusReply.SourcesEntry.value:type_name -> millrace.v1.SourceStatus
-	0,  // 85: millrace.v1.Orchestrator.Load:input_type -> millrace.v1.LoaderEvent
-	21, // 86: millrace.v1.Orchestrator.Serve:input_type -> millrace.v1.SidecarEvent
-	54, // 87: millrace.v1.Orchestrator.Status:input_type -> millrace.v1.StatusRequest
-	58, // 88: millrace.v1.Orchestrator.Ledger:input_type -> millrace.v1.LedgerRequest
-	44, // 89: millrace.v1.Orchestrator.Mix:input_type -> millrace.v1.MixRequest
-	17, // 90: millrace.v1.Loader.Fetch:input_type -> millrace.v1.FetchRequest
-	10, // 91: millrace.v1.Orchestrator.Load:output_type -> millrace.v1.LoaderOrder
-	32, // 92: millrace.v1.Orchestrator.Serve:output_type -> millrace.v1.SidecarOrder
-	55, // 93: millrace.v1.Orchestrator.Status:output_type -> millrace.v1.StatusReply
-	59, // 94: millrace.v1.Orchestrator.Ledger:output_type -> millrace.v1.LedgerReply
-	50, // 95: millrace.v1.Orchestrator.Mix:output_type -> millrace.v1.MixReply
-	19, // 96: millrace.v1.Loader.Fetch:output_type -> millrace.v1.FetchReply
-	91, // [91:97] is the sub-list for method output_type
-	85, // [85:91] is the sub-list for method input_type
-	85, // [85:85] is the sub-list for extension type_name
-	85, // [85:85] is the sub-list for extension extendee
-	0,  // [0:85] is the sub-list for field type_name
+	21, // 24: millrace.v1.FetchReply.failed:type_name -> millrace.v1.PartFailed
+	20, // 25: millrace.v1.FetchReply.placed:type_name -> millrace.v1.PlacedRows
+	64, // 26: millrace.v1.PartFailed.samples:type_name -> millrace.v1.Quarantine
+	62, // 27: millrace.v1.SidecarEvent.fence:type_name -> millrace.v1.Fence
+	23, // 28: millrace.v1.SidecarEvent.hello:type_name -> millrace.v1.SidecarHello
+	25, // 29: millrace.v1.SidecarEvent.join:type_name -> millrace.v1.Join
+	28, // 30: millrace.v1.SidecarEvent.commit:type_name -> millrace.v1.Commit
+	66, // 31: millrace.v1.SidecarEvent.saved:type_name -> millrace.v1.Saved
+	29, // 32: millrace.v1.SidecarEvent.left:type_name -> millrace.v1.Left
+	9,  // 33: millrace.v1.SidecarEvent.fatal:type_name -> millrace.v1.Fatal
+	26, // 34: millrace.v1.SidecarEvent.switched:type_name -> millrace.v1.Switched
+	27, // 35: millrace.v1.SidecarEvent.bad:type_name -> millrace.v1.Bad
+	32, // 36: millrace.v1.SidecarEvent.present:type_name -> millrace.v1.Present
+	30, // 37: millrace.v1.SidecarEvent.reported:type_name -> millrace.v1.Reported
+	24, // 38: millrace.v1.SidecarHello.ranks:type_name -> millrace.v1.RankPosition
+	3,  // 39: millrace.v1.SidecarHello.version:type_name -> millrace.v1.Version
+	64, // 40: millrace.v1.Bad.sample:type_name -> millrace.v1.Quarantine
+	31, // 41: millrace.v1.Reported.losses:type_name -> millrace.v1.SourceLoss
+	62, // 42: millrace.v1.SidecarOrder.fence:type_name -> millrace.v1.Fence
+	35, // 43: millrace.v1.SidecarOrder.welcome:type_name -> millrace.v1.Welcome
+	38, // 44: millrace.v1.SidecarOrder.begin:type_name -> millrace.v1.Begin
+	39, // 45: millrace.v1.SidecarOrder.refusal:type_name -> millrace.v1.Refusal
+	67, // 46: millrace.v1.SidecarOrder.plan:type_name -> millrace.v1.Plan
+	68, // 47: millrace.v1.SidecarOrder.ended:type_name -> millrace.v1.Ended
+	9,  // 48: millrace.v1.SidecarOrder.failed:type_name -> millrace.v1.Fatal
+	40, // 49: millrace.v1.SidecarOrder.loaders:type_name -> millrace.v1.Loaders
+	44, // 50: millrace.v1.SidecarOrder.waiting:type_name -> millrace.v1.Waiting
+	16, // 51: millrace.v1.SidecarOrder.bye:type_name -> millrace.v1.Bye
+	34, // 52: millrace.v1.SidecarOrder.committed:type_name -> millrace.v1.Committed
+	69, // 53: millrace.v1.SidecarOrder.masked:type_name -> millrace.v1.Masked
+	36, // 54: millrace.v1.SidecarOrder.alerts:type_name -> millrace.v1.Alerts
+	43, // 55: millrace.v1.SidecarOrder.roll_call:type_name -> millrace.v1.RollCall
+	63, // 56: millrace.v1.Welcome.manifests:type_name -> millrace.v1.Manifest
+	70, // 57: millrace.v1.Welcome.masks:type_name -> millrace.v1.Mask
+	37, // 58: millrace.v1.Alerts.alerts:type_name -> millrace.v1.Alert
+	41, // 59: millrace.v1.Loaders.stripes:type_name -> millrace.v1.LoaderStripe
+	42, // 60: millrace.v1.LoaderStripe.standby:type_name -> millrace.v1.Standby
+	46, // 61: millrace.v1.MixRequest.set:type_name -> millrace.v1.SetWeights
+	48, // 62: millrace.v1.MixRequest.schedule:type_name -> millrace.v1.SetSchedule
+	71, // 63: millrace.v1.MixRequest.skip:type_name -> millrace.v1.Skipped
+	50, // 64: millrace.v1.MixRequest.add:type_name -> millrace.v1.AddSource
+	72, // 65: millrace.v1.MixRequest.costs:type_name -> millrace.v1.Costed
+	47, // 66: millrace.v1.SetWeights.weights:type_name -> millrace.v1.SourceWeight
+	49, // 67: millrace.v1.SetSchedule.milestones:type_name -> millrace.v1.WeightsAt
+	47, // 68: millrace.v1.WeightsAt.weights:type_name -> millrace.v1.SourceWeight
+	52, // 69: millrace.v1.MixReply.change:type_name -> millrace.v1.MixChange
+	47, // 70: millrace.v1.MixtureStatus.weights:type_name -> millrace.v1.SourceWeight
+	52, // 71: millrace.v1.MixtureStatus.changes:type_name -> millrace.v1.MixChange
+	72, // 72: millrace.v1.MixtureStatus.costs:type_name -> millrace.v1.Costed
+	54, // 73: millrace.v1.MixtureStatus.calibration:type_name -> millrace.v1.Calibration
+	72, // 74: millrace.v1.Calibration.best:type_name -> millrace.v1.Costed
+	62, // 75: millrace.v1.StatusReply.fence:type_name -> millrace.v1.Fence
+	61, // 76: millrace.v1.StatusReply.sources:type_name -> millrace.v1.StatusReply.SourcesEntry
+	64, // 77: millrace.v1.StatusReply.recent:type_name -> millrace.v1.Quarantine
+	58, // 78: millrace.v1.StatusReply.roles:type_name -> millrace.v1.RoleStatus
+	37, // 79: millrace.v1.StatusReply.alerts:type_name -> millrace.v1.Alert
+	41, // 80: millrace.v1.StatusReply.stripes:type_name -> millrace.v1.LoaderStripe
+	53, // 81: millrace.v1.StatusReply.mixture:type_name -> millrace.v1.MixtureStatus
+	73, // 82: millrace.v1.LedgerReply.segments:type_name -> millrace.v1.Assignments
+	74, // 83: millrace.v1.LedgerReply.ranges:type_name -> millrace.v1.OrdinalRange
+	52, // 84: millrace.v1.LedgerReply.changes:type_name -> millrace.v1.MixChange
+	57, // 85: millrace.v1.StatusReply.SourcesEntry.value:type_name -> millrace.v1.SourceStatus
+	0,  // 86: millrace.v1.Orchestrator.Load:input_type -> millrace.v1.LoaderEvent
+	22, // 87: millrace.v1.Orchestrator.Serve:input_type -> millrace.v1.SidecarEvent
+	55, // 88: millrace.v1.Orchestrator.Status:input_type -> millrace.v1.StatusRequest
+	59, // 89: millrace.v1.Orchestrator.Ledger:input_type -> millrace.v1.LedgerRequest
+	45, // 90: millrace.v1.Orchestrator.Mix:input_type -> millrace.v1.MixRequest
+	17, // 91: millrace.v1.Loader.Fetch:input_type -> millrace.v1.FetchRequest
+	10, // 92: millrace.v1.Orchestrator.Load:output_type -> millrace.v1.LoaderOrder
+	33, // 93: millrace.v1.Orchestrator.Serve:output_type -> millrace.v1.SidecarOrder
+	56, // 94: millrace.v1.Orchestrator.Status:output_type -> millrace.v1.StatusReply
+	60, // 95: millrace.v1.Orchestrator.Ledger:output_type -> millrace.v1.LedgerReply
+	51, // 96: millrace.v1.Orchestrator.Mix:output_type -> millrace.v1.MixReply
+	19, // 97: millrace.v1.Loader.Fetch:output_type -> millrace.v1.FetchReply
+	92, // [92:98] is the sub-list for method output_type
+	86, // [86:92] is the sub-list for method input_type
+	86, // [86:86] is the sub-list for extension type_name
+	86, // [86:86] is the sub-list for extension extendee
+	0,  // [0:86] is the sub-list for field type_name
 }
 
 func init() { file_roles_proto_init() }
@@ -5603,7 +5754,7 @@ func file_roles_proto_init() {
 		(*LoaderOrder_Drop)(nil),
 		(*LoaderOrder_Reading)(nil),
 	}
-	file_roles_proto_msgTypes[21].OneofWrappers = []any{
+	file_roles_proto_msgTypes[22].OneofWrappers = []any{
 		(*SidecarEvent_Hello)(nil),
 		(*SidecarEvent_Join)(nil),
 		(*SidecarEvent_Commit)(nil),
@@ -5615,7 +5766,7 @@ func file_roles_proto_init() {
 		(*SidecarEvent_Present)(nil),
 		(*SidecarEvent_Reported)(nil),
 	}
-	file_roles_proto_msgTypes[32].OneofWrappers = []any{
+	file_roles_proto_msgTypes[33].OneofWrappers = []any{
 		(*SidecarOrder_Welcome)(nil),
 		(*SidecarOrder_Begin)(nil),
 		(*SidecarOrder_Refusal)(nil),
@@ -5630,7 +5781,7 @@ func file_roles_proto_init() {
 		(*SidecarOrder_Alerts)(nil),
 		(*SidecarOrder_RollCall)(nil),
 	}
-	file_roles_proto_msgTypes[44].OneofWrappers = []any{
+	file_roles_proto_msgTypes[45].OneofWrappers = []any{
 		(*MixRequest_Set)(nil),
 		(*MixRequest_Schedule)(nil),
 		(*MixRequest_Skip)(nil),
@@ -5645,7 +5796,7 @@ func file_roles_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_roles_proto_rawDesc), len(file_roles_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   61,
+			NumMessages:   62,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

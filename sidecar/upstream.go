@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"millrace"
+	"millrace/constructors"
 )
 
 // StartKind is the kind of a trainer's start.
@@ -162,7 +163,7 @@ type Fetcher interface {
 type Payload interface {
 	// Tokens returns the tokens of each segment of a part, and one more token if the document continues after the
 	// segment.
-	Tokens(rank millrace.Rank, microbatch uint32) ([][]uint32, error)
+	Tokens(rank millrace.Rank, microbatch uint32) ([]constructors.Tokens, error)
 	// Masked reports for each segment of a part whether it is masked; a masked segment has no tokens. nil: none is.
 	Masked(rank millrace.Rank, microbatch uint32) []bool
 	// Release ends the use of everything that Tokens returned. It is called once.

@@ -141,6 +141,19 @@ type PieceReader interface {
 	ReadPieces(ctx context.Context, parts []DocumentPart, fn func(Record) error) error
 }
 
+// Placer is implemented by shards in whose file documents lie as plain ids, so that another process can read them.
+type Placer interface {
+	// Place returns the place of a document's ids. ok is false if the record must be read to find whether it is good.
+	Place(record uint64) (at DocumentPlace, ok bool)
+}
+
+// DocumentPlace is the place of a document's ids in the shard's file. Every bit pattern is an id.
+type DocumentPlace struct {
+	Offset int64  // of the first id, in bytes
+	Tokens uint32 // ids
+	Width  uint32 // bytes of an id, little-endian
+}
+
 // DocumentPart is a part of a document: at most Length tokens from Start on.
 type DocumentPart struct {
 	Record uint64

@@ -64,6 +64,10 @@ func (s *Source) RecordBytes() int64 {
 // HoldsTokens reports whether records come as tokens, not as text.
 func (s *Source) HoldsTokens() bool { return s.transform.tokenizer == nil }
 
+// HasPlaces reports whether documents may be read where they lie in the files (Placer): they are tokens, and no
+// checksum of them is kept.
+func (s *Source) HasPlaces() bool { return s.HoldsTokens() && !s.kept.HasLengths() }
+
 // Document appends a record's tokens to dst. tell is called after every MiB of text.
 func (s *Source) Document(dst []uint32, r *Record, tell func()) ([]uint32, error) {
 	return s.transform.document(dst, r, tell)

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"sync"
 
+	"millrace/sources/identity"
 	"millrace/sources/index"
 	"millrace/sources/openfiles"
 )
@@ -204,6 +205,19 @@ func (o *OpenShard) close() {
 
 // Path returns the path of the shard's file.
 func (o *OpenShard) Path() string { return o.file.Name() }
+
+// Identity returns the identity of the shard's open file, after a check that it still is the surveyed file. The
+// identity is the zero value if the store has none.
+func (o *OpenShard) Identity() (id identity.File, err error) {
+	err = o.file.use(func(file OpenFile) error {
+		if err := o.file.guard.Check(&o.file.opened, file); err != nil {
+			return err
+		}
+		id, err = file.Identity()
+		return err
+	})
+	return id, err
+}
 
 // Explain returns the true cause of an error of reading this shard. If the host failed to read the file, the error is
 // no damage.

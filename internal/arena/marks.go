@@ -32,9 +32,11 @@ func (m Marks) Clear() { clear(m) }
 // Set marks a row as complete.
 func (m Marks) Set(row int, tokens []uint32) { atomic.StoreUint64(&m[row], mark(tokens)) }
 
-// Has reports whether a row is complete and its tokens are these. It is safe while the writer still writes.
+// Has reports whether a row is complete and its tokens are these. It is safe while the writer still writes. It does not
+// look at the tokens of a row without a mark.
 func (m Marks) Has(row int, tokens []uint32) bool {
-	return atomic.LoadUint64(&m[row]) == mark(tokens)
+	was := atomic.LoadUint64(&m[row])
+	return was != 0 && was == mark(tokens)
 }
 
 // mark is never 0.

@@ -130,6 +130,7 @@ func (o *orders) add(p *portion, m *member, why purpose, which []int) {
 			} else {
 				p.main = append(p.main, x)
 			}
+			c.req.Part[len(c.req.Part)-1].InPlace = !why.isAgain() && o.of.places.isOpen(p.key.source)
 		}
 		c.add(i, a, bytes)
 	}
@@ -318,7 +319,7 @@ func (g *gathering) missingOf(x *part) (which []int) {
 	g.masks.Lock()
 	defer g.masks.Unlock()
 	for _, i := range x.which {
-		if g.payload.tokens[i] == nil && !g.masks.hides(x.of.key.source, &g.payload.plan.Assignments[i]) {
+		if g.payload.tokens[i].IsNone() && !g.masks.hides(x.of.key.source, &g.payload.plan.Assignments[i]) {
 			which = append(which, i)
 		}
 	}

@@ -2,7 +2,6 @@ package link
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"sort"
@@ -14,6 +13,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"millrace"
+	"millrace/constructors"
 	"millrace/internal/arena"
 	"millrace/internal/wire"
 	"millrace/proto"
@@ -50,7 +50,8 @@ type call struct {
 	req     *proto.FetchRequest
 	bytes   int          // of req, at most
 	index   []int        // by row: the assignment
-	at      []int        // by row: where its tokens begin in tokens; -1: the row has come
+	at      []int        // by row: where its tokens begin in tokens
+	came    []bool       // by row
 	lease   *arena.Lease // of the memory of tokens; nil: they come in the replies
 	marks   arena.Marks  // of the rows in the arena
 	tokens  []uint32     // room for all rows
@@ -94,7 +95,7 @@ func (c *call) add(i int, a *millrace.Assignment, bytes int) {
 	to.Ordinal = append(to.Ordinal, uint64(a.Ordinal))
 	to.Offset = append(to.Offset, a.Offset)
 	to.Length = append(to.Length, a.Length)
-	c.index, c.at = append(c.index, i), append(c.at, c.size)
+	c.index, c.at, c.came = append(c.index, i), append(c.at, c.size), append(c.came, false)
 	c.size += int(a.Length) + 1 // a loader may have one token more than planned
 	c.bytes += bytes
 	c.awaited++
@@ -126,7 +127,11 @@ func (c *call) partOf(row int) *part {
 
 // take gives each complete row of a reply to keep, which may retain the tokens. It refuses a row that was not requested
 // and a row of another length. Such an error is final.
-func (c *call) take(plan *millrace.Plan, r *proto.FetchReply, keep func(x *part, i int, tokens []uint32) error) error {
+func (c *call) take(
+	plan *millrace.Plan,
+	r *proto.FetchReply,
+	keep func(x *part, i int, tokens constructors.Tokens) error,
+) error {
 	if len(r.Row) != len(r.Count) || len(r.Tokens)%4 != 0 {
 		return millrace.Errorf(millrace.ErrMismatch, "%d rows, %d counts and %d bytes", len(r.Row), len(r.Count),
 			len(r.Tokens))
@@ -148,7 +153,7 @@ func (c *call) take(plan *millrace.Plan, r *proto.FetchReply, keep func(x *part,
 				a.Offset, want)
 		}
 		begin := c.at[row]
-		if begin < 0 {
+		if c.came[row] {
 			return millrace.Errorf(millrace.ErrMismatch, "row %d came twice", row)
 		}
 		if !isShared { // in the arena, the loader has written them
@@ -159,16 +164,32 @@ func (c *call) take(plan *millrace.Plan, r *proto.FetchReply, keep func(x *part,
 			c.cut, c.filled = int(row), got
 			continue
 		}
-		c.at[row] = -1
-		c.awaited--
-		if err := keep(c.partOf(int(row)), c.index[row], c.tokens[begin:begin+want:begin+want]); err != nil {
+		if err := c.complete(row, constructors.Wide(c.tokens[begin:begin+want:begin+want]), keep); err != nil {
 			return err
 		}
 	}
 	if len(rest) > 0 {
 		return millrace.Errorf(millrace.ErrMismatch, "%d bytes after the last row", len(rest))
 	}
+	for _, placed := range r.Placed { // places.read has checked and read them
+		for k, row := range placed.Row {
+			if c.came[row] {
+				return millrace.Errorf(millrace.ErrMismatch, "row %d came twice", row)
+			}
+			if err := c.complete(row, constructors.Narrow(c.narrow(row, placed.Count[k])), keep); err != nil {
+				return err
+			}
+		}
+	}
 	return nil
+}
+
+// complete gives a row that has come as a whole to keep.
+func (c *call) complete(row uint32, tokens constructors.Tokens,
+	keep func(x *part, i int, tokens constructors.Tokens) error) error {
+	c.came[row] = true
+	c.awaited--
+	return keep(c.partOf(int(row)), c.index[row], tokens)
 }
 
 // bytesOf returns the memory of tokens. The machine is little-endian, as the messages are.
@@ -184,7 +205,8 @@ type heardOf struct {
 	silent bool
 }
 
-// receive asks the loader and posts its replies, then the end of the stream. It returns early if ctx ends.
+// receive asks the loader and posts its replies, then the end of the stream. It asks again for rows that this process
+// cannot read in place. It returns early if ctx ends.
 func (g *gathering) receive(ctx context.Context, c *call) {
 	post := func(h heardOf) bool {
 		select {
@@ -194,19 +216,18 @@ func (g *gathering) receive(ctx context.Context, c *call) {
 			return false
 		}
 	}
-	stream, err := g.openStream(ctx, c)
-	for err == nil {
-		var r *proto.FetchReply
-		if r, err = stream.Recv(); err == nil && !post(heardOf{call: c, reply: r}) {
-			return
-		}
+	missed, err := g.replies(ctx, c, nil, post)
+	if err == nil && len(missed) > 0 {
+		_, err = g.replies(ctx, c, c.only(missed), post)
 	}
 	if status.Code(err) == codes.ResourceExhausted {
 		err = millrace.Errorf(millrace.ErrInvalid,
 			"step %d, request of %d segments to %s: a message is larger than the receiver takes; report it: %v",
 			c.req.Step, len(c.index), c.to.name, err)
-	} else if !errors.Is(err, io.EOF) {
+	} else if err != nil {
 		err = wire.FromStatus(err)
+	} else {
+		err = io.EOF
 	}
 	post(heardOf{call: c, err: err})
 }
@@ -224,12 +245,16 @@ func (g *gathering) listen(ctx context.Context, c *call, silent <-chan struct{})
 	}
 }
 
-func (g *gathering) openStream(ctx context.Context, c *call) (proto.Loader_FetchClient, error) {
+func (g *gathering) openStream(
+	ctx context.Context,
+	c *call,
+	req *proto.FetchRequest,
+) (proto.Loader_FetchClient, error) {
 	conn, err := g.conns.dial(c.to.address)
 	if err != nil {
 		return nil, err
 	}
-	return proto.NewLoaderClient(conn).Fetch(ctx, c.req)
+	return proto.NewLoaderClient(conn).Fetch(ctx, req)
 }
 
 // salvage files the rows of a part that its loader has completed in the arena and not reported.
@@ -239,10 +264,10 @@ func (g *gathering) salvage(x *part) error {
 		return nil
 	}
 	for k, i := range x.which {
-		begin := c.at[x.first+k]
-		if begin < 0 || g.payload.tokens[i] != nil {
+		if c.came[x.first+k] || !g.payload.tokens[i].IsNone() {
 			continue
 		}
+		begin := c.at[x.first+k]
 		end := begin + planned(&g.payload.plan.Assignments[i])
 		tokens := c.tokens[begin:end:end]
 		if !c.marks.Has(x.first+k, tokens) {
@@ -251,7 +276,7 @@ func (g *gathering) salvage(x *part) error {
 		if found++; found == 1 {
 			g.fail.Hit("sidecar/salvage/before")
 		}
-		if err := g.file(x, i, tokens); err != nil {
+		if err := g.file(x, i, constructors.Wide(tokens)); err != nil {
 			return err
 		}
 	}
@@ -265,7 +290,7 @@ func (g *gathering) salvage(x *part) error {
 // leftOut returns the error of a loader that has sent everything, but not a part.
 func (x *part) leftOut(p *payload) error {
 	for _, i := range x.which {
-		if p.tokens[i] == nil {
+		if p.tokens[i].IsNone() {
 			return fmt.Errorf("it left out a requested row (ordinal %d)", p.plan.Assignments[i].Ordinal)
 		}
 	}

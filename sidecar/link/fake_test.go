@@ -40,6 +40,7 @@ type world struct {
 	pages *heartbeattest.Memory
 	mem   *arenatest.Memory
 	dump  string
+	files *testFiles
 	ended chan error
 	term  atomic.Uint64 // the newest reported term
 }
@@ -52,6 +53,7 @@ func newWorld(t *testing.T, ranks int) (*world, *session) {
 		pages: heartbeattest.NewMemory(seam.System{}),
 		mem:   &arenatest.Memory{},
 		dump:  t.TempDir(),
+		files: &testFiles{},
 	}
 	w.link = New(Config{
 		Name:         "sidecar-0",
@@ -63,6 +65,7 @@ func newWorld(t *testing.T, ranks int) (*world, *session) {
 		Net:          w.net,
 		Arenas:       w.mem,
 		ArenaMemory:  64 << 20,
+		Files:        w.files,
 		Clock:        seam.System{},
 		Pages:        w.pages,
 		Dump:         w.dump,
@@ -291,6 +294,7 @@ type store struct {
 	lost   bool                                        // it dies after the last row
 	quiet  bool                                        // it writes rows to the arena, and reports none
 	torn   map[uint64]bool                             // ordinals whose tokens it has not written completely
+	lies   func(ordinal uint64) bool                   // whether a document lies plainly in a file
 }
 
 func newStore(w *world, address string, source uint32, term uint64) *store {
@@ -342,7 +346,7 @@ func (s *store) serve(req *proto.FetchRequest, k int, first uint32, stream proto
 	part := req.Part[k]
 	s.mu.Lock()
 	s.asked, s.reqs = append(s.asked, part.Ordinal), append(s.reqs, asked{req.Hedge, req.Again, part})
-	fault, spoil, term, more := s.fault, s.spoil, s.term, s.more
+	fault, spoil, term, more, lies := s.fault, s.spoil, s.term, s.more, s.lies
 	s.mu.Unlock()
 	if part.Term != term {
 		return millrace.ErrFenced
@@ -370,8 +374,13 @@ func (s *store) serve(req *proto.FetchRequest, k int, first uint32, stream proto
 			}
 		}
 		r := rowOf(first+uint32(i), tokens...)
+		if part.InPlace && lies != nil && lies(ordinal) {
+			r = placedOf(r)
+		}
 		if spoil != nil {
 			r = spoil(r)
+		} else if len(r.Placed) > 0 {
+			// The sidecar reads it.
 		} else if err := s.place(req, r, s.torn[ordinal]); err != nil {
 			return err
 		}

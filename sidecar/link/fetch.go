@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"millrace"
+	"millrace/constructors"
 	"millrace/internal/arena"
 	"millrace/internal/failpoint"
 	"millrace/internal/seam"
@@ -19,22 +20,23 @@ import (
 
 // suppliers are the parts of a Link that fetch rows. All fetches share them.
 type suppliers struct {
-	clock seam.Clock
-	fail  *failpoint.Set
-	up    *uplink
-	dir   *directory
-	conns *connections
-	watch *watcher
-	masks *masks
-	waits *waits
-	pool  *arena.Pool
-	dump  dump
+	clock  seam.Clock
+	fail   *failpoint.Set
+	up     *uplink
+	dir    *directory
+	conns  *connections
+	watch  *watcher
+	masks  *masks
+	waits  *waits
+	pool   *arena.Pool
+	dump   dump
+	places *places
 }
 
 // fetch gets the tokens of a step for some data-parallel ranks, from all sources and stripes at once. Its error is the
 // context's or final: another try would end with the same error.
 func (s *suppliers) fetch(ctx context.Context, plan *millrace.Plan, ranks []millrace.Rank) (*payload, error) {
-	p := &payload{plan: plan, tokens: make([][]uint32, len(plan.Assignments)), starts: map[[2]uint32]int{}}
+	p := &payload{plan: plan, tokens: make([]constructors.Tokens, len(plan.Assignments)), starts: map[[2]uint32]int{}}
 	sources := s.dir.sourceNames()
 	wanted := make([][]int, len(sources))
 	for i := len(plan.Assignments) - 1; i >= 0; i-- {
@@ -80,7 +82,7 @@ func (s *suppliers) settle(p *payload, wanted [][]int) {
 			if p.masked == nil {
 				p.masked = make([]bool, len(p.tokens))
 			}
-			p.masked[i], p.tokens[i] = true, nil
+			p.masked[i], p.tokens[i] = true, constructors.Tokens{}
 		}
 	}
 }
@@ -89,14 +91,14 @@ func (s *suppliers) settle(p *payload, wanted [][]int) {
 // belongs to the gathering.
 type payload struct {
 	plan   *millrace.Plan
-	tokens [][]uint32        // nil: the row is missing
-	masked []bool            // by assignment; nil: none is
-	starts map[[2]uint32]int // (rank, microbatch): index of its first assignment
-	calls  []*call           // the requests of the fetch, whose arenas hold tokens
+	tokens []constructors.Tokens // none: the row is missing
+	masked []bool                // by assignment; nil: none is
+	starts map[[2]uint32]int     // (rank, microbatch): index of its first assignment
+	calls  []*call               // the requests of the fetch, whose arenas hold tokens
 }
 
 // Tokens implements sidecar.Payload.
-func (p *payload) Tokens(rank millrace.Rank, microbatch uint32) ([][]uint32, error) {
+func (p *payload) Tokens(rank millrace.Rank, microbatch uint32) ([]constructors.Tokens, error) {
 	part := p.plan.Part(rank, microbatch)
 	at := p.starts[[2]uint32{uint32(rank), microbatch}]
 	if at+len(part) > len(p.tokens) {

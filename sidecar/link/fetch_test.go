@@ -11,6 +11,7 @@ import (
 	pb "google.golang.org/protobuf/proto"
 
 	"millrace"
+	"millrace/constructors"
 	"millrace/internal/wire"
 	"millrace/proto"
 	"millrace/sidecar"
@@ -64,8 +65,8 @@ func verify(t *testing.T, p *millrace.Plan, payload sidecar.Payload, more bool) 
 		for k := range n {
 			want = append(want, token(a.Source, uint64(a.Ordinal), a.Offset+k))
 		}
-		if !slices.Equal(got[i], want) {
-			t.Fatalf("segment %d is %v, want %v", i, got[i], want)
+		if !slices.Equal(got[i].IDs(), want) {
+			t.Fatalf("segment %d is %v, want %v", i, got[i].IDs(), want)
 		}
 	}
 	payload.Release()
@@ -297,7 +298,10 @@ func try(t *testing.T, replies ...*proto.FetchReply) (rows [3][]uint32, err erro
 	t.Helper()
 	c, plan, _ := three()
 	for _, r := range replies {
-		err = c.take(plan, r, func(x *part, i int, tokens []uint32) error { rows[i] = tokens; return nil })
+		err = c.take(plan, r, func(_ *part, i int, tokens constructors.Tokens) error {
+			rows[i] = tokens.IDs()
+			return nil
+		})
 		if err != nil {
 			break
 		}

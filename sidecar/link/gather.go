@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"millrace"
+	"millrace/constructors"
 	"millrace/internal/wire"
 	"millrace/proto"
 	"millrace/sidecar"
@@ -203,7 +204,7 @@ func (g *gathering) take(c *call, r *proto.FetchReply) error {
 }
 
 // file stores one row. If a later copy differs from the first, the error ends the run.
-func (g *gathering) file(x *part, i int, tokens []uint32) error {
+func (g *gathering) file(x *part, i int, tokens constructors.Tokens) error {
 	p := x.of
 	if x.over {
 		return nil // another loader is asked, or the row is not needed
@@ -213,11 +214,12 @@ func (g *gathering) file(x *part, i int, tokens []uint32) error {
 		g.dir.noteReply(p.key, x.member, g.payload.plan.Step)
 	}
 	first := g.payload.tokens[i]
-	if first != nil {
-		if slices.Equal(first, tokens) {
+	if !first.IsNone() {
+		was, is := first.IDs(), tokens.IDs()
+		if slices.Equal(was, is) {
 			return nil
 		}
-		return g.dump.differ(g.payload.plan, i, p.key.source, g.from[i].name, first, x.member.name, tokens)
+		return g.dump.differ(g.payload.plan, i, p.key.source, g.from[i].name, was, x.member.name, is)
 	}
 	g.payload.tokens[i], g.from[i] = tokens, x.member
 	if p.due--; p.due == 0 {

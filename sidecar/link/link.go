@@ -16,6 +16,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
@@ -44,6 +45,7 @@ type Config struct {
 	Net          seam.Net
 	Arenas       arena.Space // for tokens from loaders of this host; nil: their replies carry them
 	ArenaMemory  int64       // bytes of arenas, at most
+	Files        Files       // of this host, for rows that lie plainly in them; nil: loaders send all rows
 	Clock        seam.Clock
 	Fail         *failpoint.Set
 	Events       *event.Log
@@ -102,6 +104,7 @@ func New(cfg Config) *Link {
 	l.fetcher = &suppliers{
 		clock: cfg.Clock, fail: cfg.Fail, up: l.up, dir: l.dir, conns: l.conns, watch: l.watch,
 		masks: l.masks, waits: l.waits, pool: pool, dump: dump{cfg.Dump, cfg.Log},
+		places: &places{files: cfg.Files, clock: cfg.Clock, log: cfg.Log, paused: map[string]time.Time{}},
 	}
 	return l
 }

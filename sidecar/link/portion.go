@@ -83,7 +83,7 @@ func (t todo) due() []int {
 func (p *portion) missing(in *payload, m *masks) (t todo) {
 	for _, i := range p.indices {
 		a := &in.plan.Assignments[i]
-		if in.tokens[i] != nil || m.hides(p.key.source, a) {
+		if !in.tokens[i].IsNone() || m.hides(p.key.source, a) {
 			continue
 		}
 		switch f, bad := p.bad[uint64(a.Ordinal)]; {
@@ -130,7 +130,7 @@ type outlook struct {
 // because sets the reason of a portion's wait for rows.
 func (g *gathering) because(p *portion, which []int, r reason) {
 	for _, i := range which {
-		if g.payload.tokens[i] == nil {
+		if g.payload.tokens[i].IsNone() {
 			a := &g.payload.plan.Assignments[i]
 			r.source, r.shard = a.Source, a.ID.Shard
 			p.reason.Store(&r)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"millrace"
+	"millrace/constructors"
 	"millrace/internal/seal"
 	"millrace/sidecar"
 )
@@ -44,7 +45,7 @@ type Run struct {
 	config Config
 	// For SameStep.
 	plan0   *sidecar.StepPlan
-	tokens0 map[millrace.Slot][][]uint32
+	tokens0 map[millrace.Slot][]constructors.Tokens
 
 	mu        sync.Mutex
 	waiting   map[millrace.Rank]sidecar.Start
@@ -351,8 +352,8 @@ func (r *Run) Fetch(_ context.Context, plan *millrace.Plan, ranks []millrace.Ran
 	return p, nil
 }
 
-func tokensOfAll(plan *millrace.Plan, ranks []millrace.Rank) map[millrace.Slot][][]uint32 {
-	out := map[millrace.Slot][][]uint32{}
+func tokensOfAll(plan *millrace.Plan, ranks []millrace.Rank) map[millrace.Slot][]constructors.Tokens {
+	out := map[millrace.Slot][]constructors.Tokens{}
 	for _, rank := range ranks {
 		for m := range plan.Microbatches {
 			out[millrace.Slot{Rank: rank, Microbatch: m}] = tokensOf(plan.Part(rank, m))
@@ -361,28 +362,29 @@ func tokensOfAll(plan *millrace.Plan, ranks []millrace.Rank) map[millrace.Slot][
 	return out
 }
 
-func tokensOf(part []millrace.Assignment) [][]uint32 {
-	out := make([][]uint32, len(part))
+func tokensOf(part []millrace.Assignment) []constructors.Tokens {
+	out := make([]constructors.Tokens, len(part))
 	for i := range part {
 		a := &part[i]
 		n := a.Length
 		if a.More {
 			n++
 		}
-		out[i] = make([]uint32, n)
-		for t := range out[i] {
-			out[i][t] = Token(a.Source, a.Ordinal, a.Offset+uint32(t))
+		ids := make([]uint32, n)
+		for t := range ids {
+			ids[t] = Token(a.Source, a.Ordinal, a.Offset+uint32(t))
 		}
+		out[i] = constructors.Wide(ids)
 	}
 	return out
 }
 
 type payload struct {
 	run    *Run
-	tokens map[millrace.Slot][][]uint32
+	tokens map[millrace.Slot][]constructors.Tokens
 }
 
-func (p *payload) Tokens(rank millrace.Rank, m uint32) ([][]uint32, error) {
+func (p *payload) Tokens(rank millrace.Rank, m uint32) ([]constructors.Tokens, error) {
 	return p.tokens[millrace.Slot{Rank: rank, Microbatch: m}], nil
 }
 

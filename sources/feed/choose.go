@@ -1,8 +1,11 @@
 package feed
 
 import (
+	"context"
+
 	"millrace"
 	"millrace/sources"
+	"millrace/sources/feed/decode"
 	"millrace/sources/feed/pool"
 	"millrace/sources/order"
 )
@@ -27,6 +30,7 @@ type chooser struct {
 
 	window int64 // bytes of tokens in the next span, in global order
 	lazy   bool  // make no tokens for spans of known lengths before the first fetch
+	placed bool  // make none: the last requests were for tokens that another process reads in place
 }
 
 // newChooser returns the read-ahead of a stripe for the decoders of a pool, at the start of the stream.
@@ -119,7 +123,7 @@ func (c *chooser) chooseSpan(limit uint64) (act action, refused, isFull bool) {
 		if p.lo >= limit || refused && p.lo >= c.cursor.want {
 			return nil, refused, true
 		}
-		if p.held || p.known && c.lazy {
+		if p.held || p.known && (c.lazy || c.placed) {
 			continue
 		}
 		if !refused || p.phase == fresh {
@@ -233,7 +237,7 @@ func (c *chooser) urgency() pool.Urgency {
 		return pool.Urgency{Class: pool.Begun}
 	}
 	held := at.frontier
-	if i := c.queue.firstUnheld(); i < len(c.queue.spans) {
+	if i := c.queue.firstUnheld(); i < len(c.queue.spans) && !c.placed {
 		held = c.queue.spans[i].lo
 	}
 	return pool.Urgency{Class: pool.Ahead, Lag: lag(at.head, held, required)}
@@ -245,4 +249,19 @@ func lag(head, have, want uint64) uint32 {
 		return 0
 	}
 	return uint32(min((want-have)/max((want-min(head, have))/pool.MaxLag, 1), pool.MaxLag))
+}
+
+// action is one piece of a feed's work.
+type action interface {
+	// work does the piece without the feed's mutex.
+	work(ctx context.Context, d *decode.Decoder) error
+	// settle enters the result with the feed's mutex held. The same decoder does the returned action next, if any.
+	settle() (next action, err error)
+}
+
+// signals collects the wake-ups that a change of state causes. The feed gives them when it unlocks its mutex.
+type signals struct {
+	idle  bool // a decoder may find an action
+	news  bool // Next or Fetch may go on
+	short bool // bytes were given back: feeds of the same budget may go on
 }

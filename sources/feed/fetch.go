@@ -55,7 +55,7 @@ func (f *Feed) Fetch(ctx context.Context, reqs []Request, emit func(i int, token
 func (f *Feed) shelfFor(ctx context.Context, reqs []Request) (*shelf, error) {
 	f.mu.Lock()
 	defer f.unlock()
-	defer func() { f.ahead.lazy = false }()
+	defer func() { f.ahead.lazy, f.ahead.placed = false, false }()
 	for _, r := range reqs {
 		if f.shelf == nil || f.cfg.Standby {
 			break

@@ -73,6 +73,20 @@ func (l *Loader) servePart(ctx context.Context, req *proto.FetchRequest, k int, 
 			Ordinal: millrace.Ordinal(part.Ordinal[i]), Offset: part.Offset[i], Length: part.Length[i],
 		}
 	}
+	var rest []int // numbers of the requests that are not read in place; nil: all are left
+	if part.InPlace {
+		var placed []feed.Placed
+		if placed, rest = r.feed.Places(ctx, reqs); len(placed) > 0 {
+			if err := out.place(k, placed); err != nil {
+				return err
+			}
+			l.cfg.Beat.Progress()
+		}
+		if len(rest) == 0 {
+			return nil
+		}
+		reqs = pick(reqs, rest)
+	}
 	fetch := r.feed.Fetch
 	if req.Again {
 		l.cfg.Fail.Hit("loader/again/before")
@@ -81,6 +95,9 @@ func (l *Loader) servePart(ctx context.Context, req *proto.FetchRequest, k int, 
 	var lost error // of the stream
 	err = fetch(ctx, reqs, func(i int, tokens []uint32) error {
 		l.cfg.Beat.Progress()
+		if rest != nil {
+			i = rest[i]
+		}
 		lost = out.add(k, i, tokens)
 		return lost
 	})
@@ -91,6 +108,15 @@ func (l *Loader) servePart(ctx context.Context, req *proto.FetchRequest, k int, 
 		return out.fail(k, err) // the finished documents need not be made again
 	}
 	return nil
+}
+
+// pick returns some of the requests.
+func pick(reqs []feed.Request, which []int) []feed.Request {
+	out := make([]feed.Request, len(which))
+	for k, i := range which {
+		out[k] = reqs[i]
+	}
+	return out
 }
 
 // note writes an event of a part.

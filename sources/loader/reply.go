@@ -10,12 +10,14 @@ import (
 	"millrace/internal/seam"
 	"millrace/internal/wire"
 	"millrace/proto"
+	"millrace/sources/feed"
 )
 
 const (
 	replyTokens = 256 << 10        // of one reply, at most: 1 MiB of payload
 	firstTokens = 16 << 10         // room of a new message; it grows
 	replyRows   = 64 << 10         // of one reply, at most: 640 KiB of numbers and counts
+	fileRows    = 64               // rows that take as much room as the name of a file
 	replyHeld   = time.Millisecond // the longest that a row waits for others that are still being made
 )
 
@@ -29,10 +31,11 @@ type reply struct {
 	clock  seam.Clock
 	send   func(*proto.FetchReply) error
 
-	mu   sync.Mutex
-	sent time.Time         // of the last message, or of the start
-	next *proto.FetchReply // being gathered; a sent message has its own memory
-	left int               // tokens of the request that have not come, at most
+	mu     sync.Mutex
+	sent   time.Time         // of the last message, or of the start
+	next   *proto.FetchReply // being gathered; a sent message has its own memory
+	left   int               // tokens of the request that have not come, at most
+	placed int               // rows in next that the sidecar reads itself, and fileRows for each of their files
 }
 
 func newReply(req *proto.FetchRequest, memory []uint32, cfg *Config, send func(*proto.FetchReply) error) *reply {
@@ -106,6 +109,29 @@ func (r *reply) write(row int, tokens []uint32) error {
 	return nil
 }
 
+// place adds rows of a part that the sidecar reads itself.
+func (r *reply) place(part int, files []feed.Placed) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, f := range files {
+		rows := &proto.PlacedRows{
+			Path: f.Path, Device: f.Identity.Device, Inode: f.Identity.Inode, Size: f.Identity.Size,
+			Modified: f.Identity.Modified, Changed: f.Identity.Changed, Width: f.Width, Count: f.Counts,
+			Row: make([]uint32, len(f.Requests)), Offset: make([]uint64, len(f.Requests)),
+		}
+		for k, i := range f.Requests {
+			rows.Row[k], rows.Offset[k] = r.first[part]+uint32(i), uint64(f.Offsets[k])
+		}
+		r.next.Placed = append(r.next.Placed, rows)
+		if r.placed += len(rows.Row) + fileRows; r.placed >= replyRows {
+			if err := r.flush(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // flushIfDue sends a message that is large or old, because the next row may take as long; mu is held.
 func (r *reply) flushIfDue() error {
 	if len(r.next.Row) < replyRows && r.clock.Now().Sub(r.sent) < replyHeld {
@@ -144,7 +170,7 @@ func (r *reply) finish() error {
 // flush sends the message; mu is held.
 func (r *reply) flush() error {
 	m := r.next
-	r.next = &proto.FetchReply{}
+	r.next, r.placed = &proto.FetchReply{}, 0
 	err := r.send(m)
 	r.sent = r.clock.Now()
 	return err

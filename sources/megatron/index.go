@@ -21,7 +21,8 @@ const (
 )
 
 // documents has the place of each document's tokens. Sequences follow each other in the .bin without gaps, so a
-// document is one stretch. Starts and lengths, in elements, are kept in pages of lengths: about two bytes a document.
+// document is one stretch. Starts and lengths, in elements, are kept in pages of lengths: about two and a half bytes a
+// document.
 type documents struct {
 	count  uint64
 	pages  []page
@@ -36,7 +37,8 @@ type page struct {
 	at    uint64 // in deltas
 }
 
-const pageDocuments = 128
+// pageDocuments bounds the lengths that are added to find a document's start.
+const pageDocuments = 32
 
 func (d *documents) add(length uint64) {
 	if d.fill%pageDocuments == 0 {

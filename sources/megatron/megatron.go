@@ -28,6 +28,7 @@ var (
 	_ sources.Sized      = (*shard)(nil)
 
 	_ sources.PieceReader = (*shard)(nil)
+	_ sources.Placer      = (*shard)(nil)
 )
 
 // New returns the format over files. Shards must be opened from the same file system.
@@ -98,6 +99,20 @@ func (s *shard) Length(record uint64) (uint32, bool) {
 	}
 	_, n := s.docs.span(record)
 	return uint32(n), n*uint64(s.dtype.size) <= s.limit && n <= mostToken
+}
+
+// Place implements sources.Placer, for 16-bit ids. A wider id may be none, and narrower ones are rare.
+func (s *shard) Place(record uint64) (sources.DocumentPlace, bool) {
+	if s.dtype.signed || s.dtype.size != 2 || record >= s.docs.count {
+		return sources.DocumentPlace{}, false
+	}
+	start, n := s.docs.span(record)
+	return sources.DocumentPlace{
+			Offset: int64(2 * start),
+			Tokens: uint32(n),
+			Width:  2,
+		}, 2*n <= s.limit &&
+			n <= mostToken
 }
 
 // Size implements sources.Sizer.

@@ -2,6 +2,7 @@ package sourcetest
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"math/rand/v2"
 	"slices"
@@ -56,6 +57,7 @@ func (f Fixture) run(t *testing.T, mk New) {
 		f.reads(t, x, all)
 	}
 	f.lengths(t, x, all)
+	f.places(t, x, all)
 	f.concurrent(t, x, all)
 	f.stops(t, mk, x, all)
 	f.troubles(t, mk, blob, all)
@@ -135,6 +137,32 @@ func (f Fixture) lengths(t *testing.T, s sources.Shard, all []record) {
 		if n, known := l.Length(uint64(i)); known && (r.Why != "" || n != uint32(len(r.Tokens))) {
 			t.Fatalf("length of record %d is %d, want %v", i, n, r)
 		}
+	}
+}
+
+// places tests that the ids at a document's place are its tokens.
+func (f Fixture) places(t *testing.T, s sources.Shard, all []record) {
+	p, ok := s.(sources.Placer)
+	if !ok {
+		return
+	}
+	for i, r := range all {
+		at, ok := p.Place(uint64(i))
+		if !ok {
+			continue
+		}
+		var got []uint32
+		for b := f.Files[f.Path][at.Offset:][:at.Tokens*at.Width]; len(b) > 0; b = b[at.Width:] {
+			var id [8]byte
+			copy(id[:], b[:at.Width])
+			got = append(got, uint32(binary.LittleEndian.Uint64(id[:])))
+		}
+		if r.Why != "" || !slices.Equal(got, r.Tokens) {
+			t.Fatalf("the place of record %d has %v, want %v", i, got, r)
+		}
+	}
+	if _, ok := p.Place(uint64(len(all))); ok {
+		t.Fatal("a record behind the last has a place")
 	}
 }
 

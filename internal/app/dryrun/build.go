@@ -41,7 +41,7 @@ func (w *Walk) Build(ctx context.Context, r millrace.Rank, microbatch uint32) (*
 	collator = collator.For(uint32(at.CP))
 	b.Tensors, size = collator.Layout(part)
 	b.frame = make([]byte, size)
-	if err := collator.Build(b.frame, b.Tensors, part, tokens, nil); err != nil {
+	if err := collator.Build(b.frame, b.Tensors, part, constructors.AllWide(tokens), nil); err != nil {
 		return nil, fmt.Errorf("step %d, rank %d, microbatch %d: %w", w.last.Step, r, microbatch, err)
 	}
 	b.Digest, err = b.digest()

@@ -14,8 +14,12 @@ import (
 	"millrace/internal/event"
 	"millrace/internal/heartbeat"
 	"millrace/internal/seam"
+	"millrace/proto"
 	"millrace/sidecar"
 	"millrace/sidecar/link"
+	"millrace/sources"
+	"millrace/sources/identity"
+	"millrace/sources/inplace"
 )
 
 // Serve runs the sidecar of this host. The host's socket rank-0.sock serves the rank first of the run.
@@ -44,6 +48,8 @@ func (r *role) serve(ctx context.Context, first int) error {
 	if err := setup.CheckSidecarMemory(r.cfg, r.Ranks); err != nil {
 		return err
 	}
+	reader := inplace.New(sources.OSFS(), int(r.cfg.Limits.OpenFiles))
+	defer reader.Close()
 	up := link.New(
 		link.Config{
 			Name:         r.Name,
@@ -56,6 +62,7 @@ func (r *role) serve(ctx context.Context, first int) error {
 			Net:          seam.UnixNet{},
 			Arenas:       arena.Host{},
 			ArenaMemory:  memory / 4,
+			Files:        placedFiles{reader},
 			Clock:        seam.System{},
 			Fail:         r.fail,
 			Events:       r.events,
@@ -95,6 +102,17 @@ func (r *role) serve(ctx context.Context, first int) error {
 		return server.Run(r.reasoned(gctx))
 	})
 	return group.Wait()
+}
+
+// placedFiles reads rows in place.
+type placedFiles struct{ *inplace.Reader }
+
+// Read implements link.Files.
+func (f placedFiles) Read(ctx context.Context, rows *proto.PlacedRows, into func(int) []byte) error {
+	id := identity.File{
+		Device: rows.Device, Inode: rows.Inode, Size: rows.Size, Modified: rows.Modified, Changed: rows.Changed,
+	}
+	return f.Reader.Read(ctx, rows.Path, id, rows.Offset, into)
 }
 
 // reasoned returns a context that ends with ctx. If the run failed or was stopped, its cause has the reason for the

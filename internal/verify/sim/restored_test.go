@@ -241,7 +241,7 @@ func (r *run) take(msg *proto.Plan) {
 			part := p.Part(millrace.Rank(at.DP), micro)
 			tensors, size := collator.Layout(part)
 			frame := make([]byte, size)
-			if err := collator.Build(frame, tensors, part, r.x.tokens(part), nil); err != nil {
+			if err := collator.Build(frame, tensors, part, constructors.AllWide(r.x.tokens(part)), nil); err != nil {
 				r.t.Fatalf("%s: %v", r.x.name, err)
 			}
 			h.Write(frame)

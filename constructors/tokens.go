@@ -1,0 +1,78 @@
+package constructors
+
+// Tokens are the ids of one segment: 32-bit ids, or 16-bit ids as a token file has them. The zero value is none.
+type Tokens struct {
+	wide   []uint32
+	narrow []uint16
+}
+
+// Wide returns tokens over 32-bit ids.
+func Wide(ids []uint32) Tokens { return Tokens{wide: ids} }
+
+// Narrow returns tokens over 16-bit ids.
+func Narrow(ids []uint16) Tokens { return Tokens{narrow: ids} }
+
+// AllWide returns Wide of each segment's ids.
+func AllWide(ids [][]uint32) []Tokens {
+	out := make([]Tokens, len(ids))
+	for i := range ids {
+		out[i] = Wide(ids[i])
+	}
+	return out
+}
+
+// IsNone reports whether there are no ids.
+func (t Tokens) IsNone() bool { return t.Len() == 0 }
+
+// Len returns the number of ids.
+func (t Tokens) Len() int { return len(t.wide) + len(t.narrow) }
+
+// IDs returns the ids in 32 bits. They may be the tokens' own memory.
+func (t Tokens) IDs() []uint32 {
+	if t.narrow == nil {
+		return t.wide
+	}
+	out := make([]uint32, len(t.narrow))
+	widen(out, t.narrow)
+	return out
+}
+
+// at returns one id.
+func (t Tokens) at(i int) uint32 {
+	if t.narrow != nil {
+		return uint32(t.narrow[i])
+	}
+	return t.wide[i]
+}
+
+// write writes the ids from number `from` on to all of out.
+func write[T int32 | int64](out []T, t Tokens, from int) {
+	if t.narrow != nil {
+		widen(out, t.narrow[from:])
+	} else {
+		widen(out, t.wide[from:])
+	}
+}
+
+// widen converts as many ids as out has room for. Four at a time need one check of bounds.
+func widen[T int32 | int64 | uint32, S uint16 | uint32](out []T, ids []S) {
+	ids = ids[:len(out)]
+	for len(out) >= 4 && len(ids) >= 4 {
+		out[0], out[1], out[2], out[3] = T(ids[0]), T(ids[1]), T(ids[2]), T(ids[3])
+		out, ids = out[4:], ids[4:]
+	}
+	for i := range out {
+		out[i] = T(ids[i])
+	}
+}
+
+// repeat writes one value to all of out: a few, then copies of them.
+func repeat[T int32 | int64](out []T, v T) {
+	n := min(len(out), 16)
+	for i := range out[:n] {
+		out[i] = v
+	}
+	for n > 0 && n < len(out) {
+		n += copy(out[n:], out[:n])
+	}
+}

@@ -1,0 +1,203 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+	"unsafe"
+
+	"millrace"
+	"millrace/internal/seam"
+	"millrace/proto"
+)
+
+// Files reads the files of this host in which ids lie plainly.
+type Files interface {
+	// Read fills into(k) from the place of each row. It may call into from several goroutines. It returns an error if
+	// the file is another one than rows has named, before or after the reads.
+	Read(ctx context.Context, rows *proto.PlacedRows, into func(k int) []byte) error
+}
+
+// pausedFor is the time for which a source's rows are not read in place after a failure.
+const pausedFor = 30 * time.Second
+
+// places decides which sources' rows are read in place. It is safe for concurrent use.
+type places struct {
+	files Files // nil: none are
+	clock seam.Clock
+	log   *slog.Logger
+
+	mu     sync.Mutex
+	paused map[string]time.Time // by source: until then they are not
+}
+
+// isOpen reports whether rows of a source are read in place.
+func (p *places) isOpen(source string) bool {
+	if p.files == nil {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	until, isPaused := p.paused[source]
+	if isPaused && !p.clock.Now().Before(until) {
+		delete(p.paused, source)
+		isPaused = false
+	}
+	return !isPaused
+}
+
+// pause lets the loaders send the rows of a source for a while.
+func (p *places) pause(source, path string, cause error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, isPaused := p.paused[source]; !isPaused {
+		p.log.Warn("the loader sends the tokens of a file that this process cannot read in place",
+			"source", source, "file", path, "for", pausedFor, "error", cause)
+	}
+	p.paused[source] = p.clock.Now().Add(pausedFor)
+}
+
+// read reads the rows of a reply that lie in files, each into its room. It takes the rows of files that it cannot
+// read out of the reply, and returns them.
+func (p *places) read(ctx context.Context, plan *millrace.Plan, c *call, r *proto.FetchReply) (missed []uint32,
+	err error) {
+	for _, rows := range r.Placed {
+		if err := c.checkPlaced(plan, rows); err != nil {
+			return nil, err
+		}
+		cause := p.files.Read(ctx, rows, func(k int) []byte {
+			return bytesOf16(c.narrow(rows.Row[k], rows.Count[k]))
+		})
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		if cause != nil {
+			p.pause(c.partOf(int(rows.Row[0])).of.key.source, rows.Path, cause)
+			missed = append(missed, rows.Row...)
+			rows.Row = nil
+		}
+	}
+	r.Placed = slices.DeleteFunc(r.Placed, func(rows *proto.PlacedRows) bool { return rows.Row == nil })
+	return missed, nil
+}
+
+// checkPlaced refuses rows that were not requested, and rows of another length.
+func (c *call) checkPlaced(plan *millrace.Plan, rows *proto.PlacedRows) error {
+	if len(rows.Row) == 0 || len(rows.Row) != len(rows.Count) || len(rows.Row) != len(rows.Offset) || rows.Width != 2 {
+		return millrace.Errorf(millrace.ErrMismatch, "%d rows in %s, %d counts, %d offsets and ids of %d bytes",
+			len(rows.Row), rows.Path, len(rows.Count), len(rows.Offset), rows.Width)
+	}
+	for k, row := range rows.Row {
+		if uint64(row) >= uint64(len(c.index)) {
+			return millrace.Errorf(millrace.ErrMismatch, "row %d of %d", row, len(c.index))
+		}
+		if a := &plan.Assignments[c.index[row]]; int(rows.Count[k]) != planned(a) {
+			return millrace.Errorf(millrace.ErrMismatch,
+				"%d tokens lie in %s for source %d, ordinal %d, offset %d; the plan has %d", rows.Count[k], rows.Path,
+				a.Source, a.Ordinal, a.Offset, planned(a))
+		}
+	}
+	return nil
+}
+
+// narrow returns the room of a row for 16-bit ids.
+func (c *call) narrow(row, count uint32) []uint16 {
+	room := c.tokens[c.at[row] : c.at[row]+int(count)]
+	return unsafe.Slice((*uint16)(unsafe.Pointer(unsafe.SliceData(room))), count)
+}
+
+// bytesOf16 returns the memory of ids. The machine is little-endian, as the files are.
+func bytesOf16(ids []uint16) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(ids))), 2*len(ids))
+}
+
+// subset is a request for some rows of a call, which the loader sends.
+type subset struct {
+	req  *proto.FetchRequest
+	rows []uint32 // by row of req: the row of the call
+	part []uint32 // by part of req: the part of the call
+}
+
+// only returns the request for some rows.
+func (c *call) only(rows []uint32) *subset {
+	slices.Sort(rows)
+	s := &subset{rows: rows, req: &proto.FetchRequest{
+		Fence: c.req.Fence, Step: c.req.Step, Hedge: c.req.Hedge, Again: c.req.Again,
+	}}
+	for k, x := range c.parts {
+		from := c.req.Part[k]
+		to := &proto.FetchPart{Source: from.Source, Stripe: from.Stripe, Term: from.Term}
+		for ; len(rows) > 0 && int(rows[0]) < x.first+len(x.which); rows = rows[1:] {
+			i := int(rows[0]) - x.first
+			to.Ordinal = append(to.Ordinal, from.Ordinal[i])
+			to.Offset = append(to.Offset, from.Offset[i])
+			to.Length = append(to.Length, from.Length[i])
+		}
+		if len(to.Ordinal) > 0 {
+			s.req.Part, s.part = append(s.req.Part, to), append(s.part, uint32(k))
+		}
+	}
+	return s
+}
+
+// number gives the rows and parts of a reply to a subset the numbers of the call. It leaves wrong numbers wrong.
+func (s *subset) number(r *proto.FetchReply) {
+	for k, row := range r.Row {
+		r.Row[k] = numbered(s.rows, row)
+	}
+	for _, f := range r.Failed {
+		f.Part = numbered(s.part, f.Part)
+	}
+}
+
+func numbered(of []uint32, i uint32) uint32 {
+	if uint64(i) >= uint64(len(of)) {
+		return 1<<32 - 1
+	}
+	return of[i]
+}
+
+// replies posts the replies to a request, up to the end of its stream. It returns the rows that this process could not
+// read in place. A subset has none.
+func (g *gathering) replies(
+	ctx context.Context,
+	c *call,
+	of *subset,
+	post func(heardOf) bool,
+) (missed []uint32, err error) {
+	req := c.req
+	if of != nil {
+		req = of.req
+	}
+	stream, err := g.openStream(ctx, c, req)
+	for err == nil {
+		var r *proto.FetchReply
+		if r, err = stream.Recv(); err != nil {
+			break
+		}
+		if of != nil {
+			of.number(r)
+		}
+		if len(r.Placed) > 0 {
+			var more []uint32
+			if more, err = g.places.read(ctx, g.payload.plan, c, r); err != nil {
+				break
+			}
+			missed = append(missed, more...)
+		}
+		if len(missed) > 0 {
+			r.Last = false
+		}
+		if !post(heardOf{call: c, reply: r}) {
+			return nil, ctx.Err()
+		}
+	}
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return missed, err
+}

@@ -59,15 +59,10 @@ type unpacker struct {
 	dec    *zstd.Decoder
 }
 
-func newUnpacker(f sources.File, k kind) (*unpacker, error) {
-	u := &unpacker{}
-	return u, u.assign(f, k)
-}
-
 // assign makes the unpacker read another file.
 func (u *unpacker) assign(f sources.File, k kind) error {
 	u.f, u.kind = f, k
-	if k == zstdFrames && u.dec == nil {
+	if (k == zstdFrames || k == zstdOnly) && u.dec == nil {
 		dec, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
 			zstd.WithDecoderMaxWindow(mostWindow), zstd.WithDecoderMaxMemory(mostWindow))
 		if err != nil {
@@ -81,6 +76,7 @@ func (u *unpacker) assign(f sources.File, k kind) error {
 func (u *unpacker) close() {
 	if u.dec != nil {
 		u.dec.Close()
+		u.dec = nil
 	}
 }
 

@@ -33,9 +33,10 @@ type lines struct {
 	err    error // of the reader, once it failed; io.EOF at its end
 }
 
-// newLines returns the lines of r. Byte off of the uncompressed file is the first of r and begins a line.
-func newLines(r io.Reader, off, limit int64) *lines {
-	return &lines{r: r, off: off, limit: limit, buf: make([]byte, bufferBytes)}
+// newLines returns the lines of r. Byte off of the uncompressed file is the first of r and begins a line. The buffer
+// has bufferBytes.
+func newLines(r io.Reader, off, limit int64, buf []byte) *lines {
+	return &lines{r: r, off: off, limit: limit, buf: buf}
 }
 
 // peek returns the first bytes of the stream, at least headBytes unless it is shorter. It is called before next.

@@ -98,11 +98,12 @@ func (s *shard) longAt(ctx context.Context, at span) (line, error) {
 	if err != nil {
 		return line{}, err
 	}
-	defer st.close()
-	ln, err := newLines(st, at.start, s.limit).next()
+	ln, err := st.lines(at.start, s.limit).next()
 	if errors.Is(err, io.EOF) {
 		err = s.gone(at.start)
 	}
+	ln.text = bytes.Clone(ln.text)
+	st.close()
 	return ln, err
 }
 

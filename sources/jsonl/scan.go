@@ -10,10 +10,6 @@ import (
 
 // Scan implements sources.Shard. With an index it begins at the record asked for or the restart point before it.
 func (s *shard) Scan(ctx context.Context, from uint64, fn func(sources.Record) error) error {
-	x, err := newFields(s.field)
-	if err != nil {
-		return err
-	}
 	number, off := uint64(0), int64(0)
 	if s.index != nil {
 		if from >= s.index.count {
@@ -27,13 +23,28 @@ func (s *shard) Scan(ctx context.Context, from uint64, fn func(sources.Record) e
 			number = from
 		}
 	}
+	x, err := s.parser()
+	if err != nil {
+		return err
+	}
 	st, err := s.open(ctx, off)
 	if err != nil {
 		return err
 	}
-	defer st.close()
-	ls := newLines(st, off, s.limit)
-	if off == 0 {
+	err = s.scanLines(ctx, st.lines(off, s.limit), number, func(n uint64, ln line) error {
+		if n < from {
+			return nil
+		}
+		return fn(s.newRecord(x, n, ln))
+	})
+	st.close()
+	s.parsers.Put(x)
+	return err
+}
+
+// scanLines passes the lines from the record `number` on to fn. Offset 0 is the start of the file.
+func (s *shard) scanLines(ctx context.Context, ls *lines, number uint64, fn func(uint64, line) error) error {
+	if ls.off == 0 {
 		if err := refuseDocument(s.f, ls.peek()); err != nil {
 			return err
 		}
@@ -49,10 +60,7 @@ func (s *shard) Scan(ctx context.Context, from uint64, fn func(sources.Record) e
 		if err != nil {
 			return err
 		}
-		if number < from {
-			continue
-		}
-		if err := fn(s.newRecord(x, number, ln)); err != nil {
+		if err := fn(number, ln); err != nil {
 			return err
 		}
 	}
@@ -64,7 +72,6 @@ func (s *shard) Index(ctx context.Context, progress func(bytes int64)) ([]byte, 
 	if err != nil {
 		return nil, err
 	}
-	defer st.close()
 	var b indexBuilder
 	if st.frames != nil {
 		st.frames.tell = progress
@@ -76,21 +83,14 @@ func (s *shard) Index(ctx context.Context, progress func(bytes int64)) ([]byte, 
 	} else if progress != nil {
 		st.file.Progress(progress)
 	}
-	ls := newLines(st, 0, s.limit)
-	if err := refuseDocument(s.f, ls.peek()); err != nil {
+	ls := st.lines(0, s.limit)
+	err = s.scanLines(ctx, ls, 0, func(_ uint64, ln line) error {
+		b.addRecord(ln.off)
+		return nil
+	})
+	st.close()
+	if err != nil {
 		return nil, err
 	}
-	for {
-		if b.count%pageRecords == 0 && ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
-		ln, err := ls.next()
-		if errors.Is(err, io.EOF) {
-			return b.encode(s.kind, s.f.Size(), ls.off), nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		b.addRecord(ln.off)
-	}
+	return b.encode(s.kind, s.f.Size(), ls.off), nil
 }

@@ -63,36 +63,68 @@ func (s *shard) astray(number uint64) error {
 		s.f.Name())
 }
 
-// stream reads the uncompressed file from some byte on.
+// stream reads the uncompressed file from some byte on. The caller calls close.
 type stream struct {
 	io.Reader
-	file   *sources.Reader // nil if frames is set
-	frames *frameStream    // nil if the file is not read by frames
-	close  func()
+	file    *sources.Reader // nil if frames is set
+	frames  *frameStream    // nil if the file is not read by frames
+	zstd    *zstdStream     // nil if the file is not one zstd stream
+	windows *Windows
+	memory  *scanMemory
+}
+
+// lines returns the lines from the uncompressed byte off on, at which the stream was opened. They are valid until
+// close.
+func (st *stream) lines(off, limit int64) *lines { return newLines(st, off, limit, st.memory.lines) }
+
+// close gives the stream's memory to later streams.
+func (st *stream) close() {
+	m := st.memory
+	if st.frames != nil {
+		m.frame = st.frames.buf
+	}
+	if st.zstd != nil {
+		st.zstd.end()
+	}
+	st.windows.giveScan(m)
 }
 
 // open begins a stream at an uncompressed byte. Without an index, or if the file only streams, that byte is 0.
 func (s *shard) open(ctx context.Context, off int64) (*stream, error) {
-	none := func() {}
-	switch s.kind {
-	case bgzf, zstdFrames:
-		return s.openFrames(ctx, off)
-	case gzipOnly:
-		raw := sources.NewReader(s.f, 0, s.f.Size())
-		return &stream{Reader: newGzipStream(s.f, raw), file: raw, close: none}, nil
-	case zstdOnly:
-		raw := sources.NewReader(s.f, 0, s.f.Size())
-		z, err := newZstdStream(s.f, raw)
-		if err != nil {
-			return nil, err
-		}
-		return &stream{Reader: z, file: raw, close: z.Close}, nil
+	m, err := s.windows.forScan(s)
+	if err != nil {
+		return nil, err
 	}
-	raw := sources.NewReader(s.f, off, s.f.Size())
-	return &stream{Reader: raw, file: raw, close: none}, nil
+	st := &stream{windows: s.windows, memory: m}
+	if err := s.begin(ctx, st, off); err != nil {
+		st.close()
+		return nil, err
+	}
+	return st, nil
 }
 
-func (s *shard) openFrames(ctx context.Context, off int64) (*stream, error) {
+// begin sets the reader of a stream.
+func (s *shard) begin(ctx context.Context, st *stream, off int64) (err error) {
+	switch s.kind {
+	case bgzf, zstdFrames:
+		st.frames, err = s.openFrames(ctx, st.memory, off)
+		st.Reader = st.frames
+		return err
+	case gzipOnly:
+		st.file = sources.NewReader(s.f, 0, s.f.Size())
+		st.Reader = newGzipStream(s.f, newSource(st.file, st.memory))
+	case zstdOnly:
+		st.file = sources.NewReader(s.f, 0, s.f.Size())
+		st.zstd, err = newZstdStream(s.f, newSource(st.file, st.memory), &st.memory.unpack)
+		st.Reader = st.zstd
+	default:
+		st.file = sources.NewReader(s.f, off, s.f.Size())
+		st.Reader = st.file
+	}
+	return err
+}
+
+func (s *shard) openFrames(ctx context.Context, m *scanMemory, off int64) (*frameStream, error) {
 	points, skip := s.points, int64(0)
 	if off > 0 {
 		i := s.index.holding(off)
@@ -102,14 +134,9 @@ func (s *shard) openFrames(ctx context.Context, off int64) (*stream, error) {
 		}
 		points, skip = points[i:], off-points[i].at
 	}
-	u, err := newUnpacker(s.f, s.kind)
-	if err != nil {
-		return nil, err
-	}
-	fs := &frameStream{ctx: ctx, unpack: u, points: points}
+	fs := &frameStream{ctx: ctx, unpack: &m.unpack, points: points, buf: m.frame}
 	if _, err := io.CopyN(io.Discard, fs, skip); err != nil {
-		u.close()
 		return nil, fmt.Errorf("find byte %d of %s: %w", off, s.f.Name(), err)
 	}
-	return &stream{Reader: fs, frames: fs, close: u.close}, nil
+	return fs, nil
 }

@@ -7,7 +7,6 @@ import (
 	"io"
 
 	"github.com/klauspost/compress/gzip"
-	"github.com/klauspost/compress/zstd"
 
 	"millrace/sources"
 )
@@ -20,9 +19,14 @@ type source struct {
 	err error // of the file itself
 }
 
-func newSource(raw *sources.Reader) *source {
+// newSource returns the source of a stream with this memory.
+func newSource(raw *sources.Reader, m *scanMemory) *source {
 	s := &source{raw: raw}
-	s.buf = bufio.NewReaderSize(s, 64<<10)
+	if m.input == nil {
+		m.input = bufio.NewReaderSize(nil, 64<<10)
+	}
+	m.input.Reset(s)
+	s.buf = m.input
 	return s
 }
 
@@ -58,9 +62,7 @@ type gzipStream struct {
 	old *gzip.Reader
 }
 
-func newGzipStream(f sources.File, raw *sources.Reader) *gzipStream {
-	return &gzipStream{f: f, src: newSource(raw)}
-}
+func newGzipStream(f sources.File, src *source) *gzipStream { return &gzipStream{f: f, src: src} }
 
 // Read implements io.Reader.
 func (g *gzipStream) Read(p []byte) (int, error) {
@@ -117,31 +119,34 @@ func (g *gzipStream) member() error {
 
 // zstdStream reads all frames of a zstd file.
 type zstdStream struct {
-	f    sources.File
-	src  *source
-	walk *zstdWalk
-	held []byte // the first bytes of a part that the walk wants whole
-	skip int64
-	dec  *zstd.Decoder
+	f      sources.File
+	src    *source
+	walk   *zstdWalk
+	held   []byte // the first bytes of a part that the walk wants whole
+	skip   int64
+	unpack *unpacker // owns the decoder
+	widest int64     // bytes of the largest window so far
 }
 
-func newZstdStream(f sources.File, raw *sources.Reader) (*zstdStream, error) {
-	z := &zstdStream{f: f, src: newSource(raw), walk: newZstdWalk()}
-	dec, err := zstd.NewReader(zstdInput{z}, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
-		zstd.WithDecoderMaxWindow(mostWindow), zstd.WithDecoderMaxMemory(mostWindow))
-	if err != nil {
+// newZstdStream returns a stream that uses the unpacker's decoder until end.
+func newZstdStream(f sources.File, src *source, u *unpacker) (*zstdStream, error) {
+	z := &zstdStream{f: f, src: src, walk: newZstdWalk(), unpack: u}
+	if err := u.dec.Reset(zstdInput{z}); err != nil {
 		return nil, fmt.Errorf("decompress %s: %w", f.Name(), err)
 	}
-	z.dec = dec
 	return z, nil
 }
 
-// Close frees the decoder.
-func (z *zstdStream) Close() { z.dec.Close() }
+// end frees the decoder for other streams, or its memory if that is large.
+func (z *zstdStream) end() {
+	if z.widest > mostSlide || z.unpack.dec.Reset(nil) != nil {
+		z.unpack.close()
+	}
+}
 
 // Read implements io.Reader.
 func (z *zstdStream) Read(p []byte) (int, error) {
-	n, err := z.dec.Read(p)
+	n, err := z.unpack.dec.Read(p)
 	switch {
 	case err == nil:
 		return n, nil
@@ -180,6 +185,7 @@ func (z *zstdStream) follow(b []byte) error {
 			if err != nil {
 				return err
 			}
+			z.widest = max(z.widest, z.walk.windowBytes)
 			if skip < 0 {
 				continue // the same bytes begin the next part
 			}

@@ -1,14 +1,19 @@
 package jsonl
 
-import "sync"
+import (
+	"bufio"
+	"sync"
+)
 
-// Windows keeps the stretches of files that random reads fetched last, and their decompressors, for the shards of many
-// sources. So their memory does not grow with the shards. It is safe for concurrent use. A nil Windows keeps none.
+// Windows keeps the stretches of files that random reads fetched last, and the decompressors and buffers of reads and
+// scans, for the shards of many sources. So their memory does not grow with the shards, and a small shard costs no new
+// decompressor. It is safe for concurrent use. A nil Windows keeps none.
 type Windows struct {
 	most int
 
-	mu   sync.Mutex
-	idle []*scratch // the last used one at the end
+	mu    sync.Mutex
+	idle  []*scratch // the last used one at the end
+	scans []*scanMemory
 }
 
 // NewWindows returns a set that keeps at most so many stretches: one for each goroutine that reads.
@@ -104,4 +109,65 @@ func (w *Windows) forget(s *shard) {
 			c.shard = nil
 		}
 	}
+}
+
+// The most bytes that the memory of a scan keeps for the next one.
+const (
+	mostFrame = 1 << 20 // of a decompressed frame, and of a packed one
+	mostSlide = 2 << 20 // of the window of a zstd stream, which its decompressor keeps
+)
+
+// scanMemory is the memory of one scan of a shard. One goroutine uses it.
+type scanMemory struct {
+	unpack unpacker
+	input  *bufio.Reader
+	lines  []byte
+	frame  []byte
+}
+
+// forScan returns memory for a scan of a shard.
+func (w *Windows) forScan(s *shard) (*scanMemory, error) {
+	m := w.takeScan()
+	if m == nil {
+		m = &scanMemory{lines: make([]byte, bufferBytes)}
+	}
+	return m, m.unpack.assign(s.f, s.kind)
+}
+
+// takeScan returns the memory of an earlier scan, or nil.
+func (w *Windows) takeScan() *scanMemory {
+	if w == nil {
+		return nil
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	last := len(w.scans) - 1
+	if last < 0 {
+		return nil
+	}
+	m := w.scans[last]
+	w.scans = w.scans[:last]
+	return m
+}
+
+// giveScan takes the memory back after a scan.
+func (w *Windows) giveScan(m *scanMemory) {
+	m.unpack.f = nil
+	if cap(m.unpack.packed) > mostFrame {
+		m.unpack.packed = nil
+	}
+	if cap(m.frame) > mostFrame {
+		m.frame = nil
+	}
+	if w == nil {
+		m.unpack.close()
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.scans) < w.most {
+		w.scans = append(w.scans, m)
+		return
+	}
+	m.unpack.close()
 }

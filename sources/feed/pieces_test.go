@@ -126,7 +126,7 @@ func TestStandbyInPieces(t *testing.T) {
 		}
 		docs := pieceStream(c, x, 16, 2)
 		f := New(pieces, Position{Ordinal: 3}, order.Stripe{}, Config{Budget: budget.New(1 << 20), Standby: true})
-		if err := f.Warm(t.Context()); err != nil {
+		if err := f.Warm(t.Context(), 1<<20); err != nil {
 			t.Fatal(err)
 		}
 		rnd := rand.New(rand.NewPCG(1, 9))

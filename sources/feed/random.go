@@ -219,8 +219,8 @@ func (r *randomRead) decoder(documents []wanted, slots []decode.Slot, lengths []
 	return d
 }
 
-// find returns the block that holds an ordinal. It begins at the newest seek point, and reads unknown blocks for their
-// size.
+// find returns the block that holds an ordinal, with its text if it has just been read. It begins at the newest seek
+// point, and reads unknown blocks for their size.
 func (r *randomRead) find(ctx context.Context, n millrace.Ordinal) (*block, error) {
 	at := r.seekPoint(n)
 	if at.Ordinal > n {
@@ -230,6 +230,7 @@ func (r *randomRead) find(ctx context.Context, n millrace.Ordinal) (*block, erro
 	var scan *decode.Scan
 	defer func() { scan.Close() }()
 	for {
+		var text *decode.Text
 		if r.src.Blocks().Ends(at) {
 			return nil, millrace.Errorf(millrace.ErrInvalid, "fetch %s ordinal %d: the stream ends at %d: %w",
 				r.src.Name(), n, at.Ordinal, errPastEnd)
@@ -241,11 +242,10 @@ func (r *randomRead) find(ctx context.Context, n millrace.Ordinal) (*block, erro
 				scan.Close()
 				scan = decode.NewScan(shard, at.Record)
 			}
-			text, err := scan.Read(ctx, r.src, nil)
-			if err != nil {
+			var err error
+			if text, err = r.scanOn(ctx, scan); err != nil {
 				return nil, err
 			}
-			scan.Pass(text)
 			if over = text == nil; !over {
 				size = order.BlockSize{Records: text.Records(), Raw: text.Raw()}
 				r.src.AddBlock(at, shard, size)
@@ -261,10 +261,21 @@ func (r *randomRead) find(ctx context.Context, n millrace.Ordinal) (*block, erro
 		}
 		next := order.AfterBlock(at, size.Records)
 		if n < next.Ordinal {
-			return &block{seekPoint: at, shard: shard, size: size}, nil
+			return &block{seekPoint: at, shard: shard, size: size, text: text}, nil
 		}
 		at = next
 	}
+}
+
+// scanOn reads the next block of a scan. Many standbys begin at once, so it takes a place among the random reads.
+func (r *randomRead) scanOn(ctx context.Context, scan *decode.Scan) (*decode.Text, error) {
+	if err := r.cfg.Pool.BeginRead(ctx); err != nil {
+		return nil, err
+	}
+	defer r.cfg.Pool.EndRead()
+	text, err := scan.Read(ctx, r.src, nil)
+	scan.Pass(text)
+	return text, err
 }
 
 // readBlock makes documents of one block: record by record if the shard allows it, otherwise from the block's text.
@@ -296,10 +307,13 @@ func (r *randomRead) readBlock(ctx context.Context, b *block, documents []wanted
 	return d.MakeText(text)
 }
 
-// blockText returns a block's text, and reads it if it is not the last one.
+// blockText returns a block's text. It reads a text that find has not just read, and that is not the last one.
 func (r *randomRead) blockText(ctx context.Context, b *block) (*decode.Text, error) {
 	r.texts.take()
 	defer r.texts.pass()
+	if b.text != nil {
+		return b.text, nil
+	}
 	if text := r.text.get(r.src, b.seekPoint); text != nil {
 		return text, nil
 	}

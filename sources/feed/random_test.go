@@ -103,7 +103,7 @@ func TestStandbySameTokens(t *testing.T) {
 						demand(t, f, rnd, docs, at, at+1+rnd.IntN(len(docs)))
 						at = min(at+rnd.IntN(10), len(docs)-1)
 						f.Follow(millrace.Ordinal(at), newestSeekPoint(seekPoints, at))
-						if err := f.Warm(t.Context()); err != nil {
+						if err := f.Warm(t.Context(), 1<<20); err != nil {
 							t.Fatalf("%s: %v", name, err)
 						}
 					}
@@ -144,7 +144,7 @@ func TestStandbyReadsOnlyRequests(t *testing.T) {
 		}
 		made.Store(0)
 		for range 3 {
-			if err := f.Warm(t.Context()); err != nil {
+			if err := f.Warm(t.Context(), 1<<20); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -171,7 +171,7 @@ func TestAStandbyEndsAReadThatIsPassed(t *testing.T) {
 		s := x.open(t, dir)
 		docs, seekPoints := referenceStream(c, x, s, 1)
 		f := New(s, Position{}, order.Stripe{}, Config{Standby: true})
-		if err := f.Warm(t.Context()); err != nil {
+		if err := f.Warm(t.Context(), 1<<20); err != nil {
 			t.Fatal(err)
 		}
 		past := seekPoints[len(seekPoints)-1]
@@ -190,7 +190,7 @@ func TestAStandbyEndsAReadThatIsPassed(t *testing.T) {
 		case <-time.After(10 * time.Second):
 			t.Fatalf("%s: the read goes on for ever", shuffle)
 		}
-		if err := f.Warm(t.Context()); err != nil {
+		if err := f.Warm(t.Context(), 1<<20); err != nil {
 			t.Errorf("%s: then %v", shuffle, err)
 		}
 	}

@@ -9,9 +9,8 @@ import (
 
 // The documents that Warm makes.
 const (
-	warmRecords = 32      // after the cursor, at most
-	warmBytes   = 1 << 20 // estimated bytes of their tokens, at most
-	warmShare   = 32      // at later calls: one for each so many stripe positions that the cursor moved, at least one
+	warmRecords = 32 // after the cursor, at most
+	warmShare   = 32 // at later calls: one for each so many stripe positions that the cursor moved, at least one
 )
 
 // Follow moves a standby's cursor: no ordinal below is requested any more. The seek point is the newest known one that
@@ -27,9 +26,10 @@ func (f *Feed) Follow(below millrace.Ordinal, seekPoint millrace.SeekPoint) {
 	}
 }
 
-// Warm makes the first few documents after a standby's cursor, if the cursor has moved. After that, the files are open,
-// the system's cache holds the data, and the first sample of a takeover is in memory.
-func (f *Feed) Warm(ctx context.Context) error {
+// Warm makes the first few documents after a standby's cursor, if the cursor has moved: as many as have about so many
+// bytes of tokens, at least one. After that, the files are open, the system's cache holds the data, and the first
+// sample of a takeover is in memory.
+func (f *Feed) Warm(ctx context.Context, bytes int64) error {
 	f.mu.Lock()
 	shelf := f.shelf
 	if shelf == nil || shelf.below == shelf.warmed {
@@ -37,7 +37,7 @@ func (f *Feed) Warm(ctx context.Context) error {
 		return nil
 	}
 	from, was := shelf.below, shelf.warmed
-	end, n := f.ahead.cursor.end, uint64(max(min(warmBytes/f.ahead.sizes.recordBytes(), warmRecords), 1))
+	end, n := f.ahead.cursor.end, uint64(max(min(bytes/f.ahead.sizes.recordBytes(), warmRecords), 1))
 	f.unlock()
 	if from > was {
 		n = min(n, max(uint64(from-was)/uint64(f.stripe.Of)/warmShare, 1))

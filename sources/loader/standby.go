@@ -11,6 +11,8 @@ const (
 	warmEvery = time.Second // least pause of one standby
 	warmShare = 100         // of the process's time, all its standbys together use at most one part in so many
 	warmPause = time.Minute // most pause of one standby
+	warmBytes = 1 << 20     // of the first tokens of a stripe, at most
+	warmPart  = 4           // all sources together have at most one part in so many of the process's payload
 )
 
 // warmth limits the time that the standbys of a process spend on documents which their primaries have made already. In
@@ -47,7 +49,7 @@ func (l *Loader) follow(ctx context.Context, r *reading) error {
 		}
 		l.cfg.Fail.Hit("loader/warm/before")
 		began := l.cfg.Clock.Now()
-		err := r.feed.Warm(ctx)
+		err := r.feed.Warm(ctx, l.warmBytes())
 		l.cfg.Fail.Hit("loader/warm/after")
 		r.setReady(err == nil, l.cfg.Fail)
 		if err != nil && ctx.Err() == nil {
@@ -65,4 +67,11 @@ func (l *Loader) follow(ctx context.Context, r *reading) error {
 		case <-l.cfg.Clock.After(pause):
 		}
 	}
+}
+
+// warmBytes returns the bytes of tokens that a standby makes at its cursor.
+func (l *Loader) warmBytes() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return min(warmBytes, l.cfg.Memory/warmPart/int64(max(len(l.reads), 1)))
 }

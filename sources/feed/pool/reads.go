@@ -38,26 +38,42 @@ func (p *Pool) BeginRead(ctx context.Context) error {
 	p.mu.Lock()
 	turn := make(chan struct{}, 1)
 	p.readers = append(p.readers, turn)
+	ended := p.ended
 	p.mu.Unlock()
-	wait := time.NewTimer(grace)
+	wait := time.NewTicker(grace)
 	defer wait.Stop()
-	select {
-	case <-turn:
-		return nil
-	case <-wait.C:
-	case <-ctx.Done():
+	for {
+		select {
+		case <-turn:
+			return nil
+		case <-wait.C:
+		case <-ctx.Done():
+		}
+		waits, err := p.stillWaits(ctx, turn, &ended)
+		if !waits {
+			return err
+		}
 	}
+}
+
+// stillWaits reports whether a read goes on waiting for its turn: it has not come, and reads have ended since the last
+// call. Otherwise the read begins, or err is that of ctx.
+func (p *Pool) stillWaits(ctx context.Context, turn chan struct{}, ended *uint64) (waits bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if i := slices.Index(p.readers, turn); i >= 0 {
+	i := slices.Index(p.readers, turn)
+	if err = ctx.Err(); err == nil && i >= 0 && p.ended != *ended {
+		*ended = p.ended
+		return true, nil
+	}
+	if i >= 0 {
 		p.readers = slices.Delete(p.readers, i, i+1)
 		p.reads++
 	}
-	if err := ctx.Err(); err != nil {
+	if err != nil {
 		p.endRead()
-		return err
 	}
-	return nil
+	return false, err
 }
 
 // TryRead is BeginRead without waiting. It reports whether the read may begin.
@@ -81,6 +97,7 @@ func (p *Pool) EndRead() {
 // endRead is EndRead; mu is held.
 func (p *Pool) endRead() {
 	p.reads--
+	p.ended++
 	if p.reads < p.size && len(p.readers) > 0 {
 		p.reads++
 		p.readers[0] <- struct{}{}

@@ -4,14 +4,22 @@ import "sync"
 
 // Budget counts the bytes in the feeds of one process: tokens, and raw text of blocks. It is safe for concurrent use.
 //
-// Invariants: (1) a feed can always hold the span at its head (Force); (2) of several feeds, only those below an equal
-// share use the last quarter of the limit. So a feed that reads far ahead does not starve another.
+// Invariants: (1) a feed can always hold the span that a fetch waits for (Force); (2) of several feeds, only those
+// below an equal share use the last quarter of the limit, so a feed that reads far ahead does not starve another;
+// (3) spare memory never makes the budget refuse: it is freed first.
 type Budget struct {
 	limit int64
 
 	mu     sync.Mutex
 	used   int64
 	quotas map[*Quota]struct{}
+	spare  Spare // nil: none
+}
+
+// Spare is memory that its owner can free at any time. It takes only the room that the feeds leave.
+type Spare interface {
+	// Shrink frees memory until at most so many bytes are left. The budget calls it under its lock.
+	Shrink(bytes int64)
 }
 
 // Default is the limit in bytes of a budget that is not configured.
@@ -20,6 +28,19 @@ const Default = 256 << 20
 // New returns a budget of limit bytes.
 func New(limit int64) *Budget {
 	return &Budget{limit: limit, quotas: make(map[*Quota]struct{})}
+}
+
+// SetSpare tells the budget about the spare memory of the process. It is called once, before the first feed.
+func (b *Budget) SetSpare(s Spare) { b.spare = s }
+
+// Limit returns the limit in bytes.
+func (b *Budget) Limit() int64 { return b.limit }
+
+// Free returns the bytes that the feeds leave.
+func (b *Budget) Free() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return max(b.limit-b.used, 0)
 }
 
 // Quota is one feed's part of a budget. It is safe for concurrent use.
@@ -84,8 +105,12 @@ func (q *Quota) Force(n int64) {
 
 // charge adds n bytes; the lock is held.
 func (q *Quota) charge(n int64) {
+	b := q.budget
 	q.used += n
-	q.budget.used += n
+	b.used += n
+	if n > 0 && b.spare != nil {
+		b.spare.Shrink(max(b.limit-b.used, 0))
+	}
 }
 
 // WakeShort wakes the feeds that Take refused. The caller holds no lock that a wake takes.

@@ -127,7 +127,7 @@ func (c *chooser) chooseSpan(limit uint64) (act action, refused, isFull bool) {
 			continue
 		}
 		if !refused || p.phase == fresh {
-			if act := c.advance(p, i == 0); act != nil {
+			if act := c.advance(p, i == 0 && p.block != nil); act != nil {
 				return act, refused, false
 			}
 			refused = refused || p.phase == gathered && !(p.block != nil && c.blocks.isReading(p.block))

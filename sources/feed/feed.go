@@ -15,6 +15,7 @@ import (
 	"millrace/sources/budget"
 	"millrace/sources/feed/decode"
 	"millrace/sources/feed/pool"
+	"millrace/sources/feed/recent"
 	"millrace/sources/order"
 )
 
@@ -24,7 +25,7 @@ type Config struct {
 	Pool   *pool.Pool     // shared by the feeds of a process; default: one of its own, which Run runs
 	// Parallel is the number of decoders of a pool of its own; default GOMAXPROCS.
 	Parallel int
-	Text     *Text // shared by the feeds of a process; default: one of its own
+	Recent   *recent.Store // shared by the feeds of a process, and of Budget; default: one of its own
 	// Standby: until Run, the feed reads at random only the requested documents, and those of Warm.
 	Standby bool
 	// Progress is called for every record made, and for every MiB of a long one. Default: nothing.
@@ -71,9 +72,6 @@ func New(s *sources.Source, from Position, stripe order.Stripe, cfg Config) *Fee
 	if cfg.Progress == nil {
 		cfg.Progress = func() {}
 	}
-	if cfg.Text == nil {
-		cfg.Text = NewText()
-	}
 	ownPool := cfg.Pool == nil
 	if ownPool {
 		cfg.Pool = pool.New(cfg.Parallel, func() *decode.Decoder { return decode.New(cfg.Progress, cfg.Fail) })
@@ -81,11 +79,14 @@ func New(s *sources.Source, from Position, stripe order.Stripe, cfg Config) *Fee
 	if cfg.Budget == nil {
 		cfg.Budget = budget.New(budget.Default)
 	}
+	if cfg.Recent == nil {
+		cfg.Recent = recent.New(cfg.Budget)
+	}
 	f := &Feed{src: s, stripe: stripe, cfg: cfg, texts: newTurn(), ownPool: ownPool}
 	f.news = sync.NewCond(&f.mu)
 	f.ahead = newChooser(s, stripe, cfg.Pool)
 	if cfg.Standby || s.Global() != nil { // the first requests do not wait for the spans around them
-		f.shelf = newShelf(from)
+		f.shelf = newShelf(from, cfg.Recent)
 	}
 	f.start(from)
 	return f
@@ -146,6 +147,9 @@ func (f *Feed) checkStart() error {
 func (f *Feed) shut(err error, stopped bool) {
 	f.mu.Lock()
 	scans := f.ahead.clear()
+	if f.shelf != nil {
+		f.shelf.clear()
+	}
 	f.err = err
 	if stopped {
 		f.err = fmt.Errorf("source %s: %w", f.src.Name(), errStopped)

@@ -87,7 +87,7 @@ func (f *Feed) isKnown(ctx context.Context, r Request) (bool, error) {
 }
 
 // fetchRandom serves from spans the tokens that they hold, and reads the rest at random. If spans hold most of the
-// documents, they serve everything from the next fetch on.
+// documents, and the budget has room for more, they serve everything from the next fetch on.
 func (f *Feed) fetchRandom(ctx context.Context, s *shelf, reqs []Request, byOrdinal []int,
 	emit func(int, []uint32) error) error {
 	var missing []wanted
@@ -114,15 +114,26 @@ func (f *Feed) fetchRandom(ctx context.Context, s *shelf, reqs []Request, byOrdi
 		}
 	}
 	if held > len(missing) {
-		f.mu.Lock()
-		f.shelf = nil
-		f.unlock()
+		f.dropShelf()
 	}
 	f.cfg.Pool.Hurry()
 	err := f.readRandom(ctx, s, missing, serving(reqs, emit))
 	f.cfg.Pool.Calm()
 	bad, err = separate(bad, err)
 	return errors.Join(bad, err)
+}
+
+// dropShelf lets spans serve everything, unless the budget is too small for the spans of so many feeds: then single
+// documents are read at random.
+func (f *Feed) dropShelf() {
+	f.mu.Lock()
+	defer f.unlock()
+	quota := f.ahead.memory.quota
+	if f.shelf == nil || quota == nil || quota.Share() < millrace.StripeRun*f.ahead.sizes.recordBytes() {
+		return
+	}
+	f.shelf.clear()
+	f.shelf = nil
 }
 
 // FetchAgain is Fetch, but reads every document from the file again, also if its tokens are held.

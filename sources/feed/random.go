@@ -12,6 +12,7 @@ import (
 	"millrace"
 	"millrace/sources"
 	"millrace/sources/feed/decode"
+	"millrace/sources/feed/recent"
 	"millrace/sources/order"
 )
 
@@ -79,8 +80,8 @@ type randomRead struct {
 	recordBytes int64 // estimated size of a document
 	serve       server
 	seekPoint   func(millrace.Ordinal) millrace.SeekPoint // for block orders
-	keep        func(millrace.Ordinal, document)          // gets each document that was made; nil keeps none
-	text        *Text                                     // of the process, or an empty one
+	keep        func(millrace.Ordinal, recent.Document)   // gets each document that was made; nil keeps none
+	recent      *recent.Store                             // of the process; nil keeps nothing
 	texts       turn                                      // of the feed: readers of a block wait for the first one
 
 	turn turn // one document is served at a time
@@ -210,8 +211,8 @@ func (r *randomRead) decoder(documents []wanted, slots []decode.Slot, lengths []
 		Serve: func(i uint32, tokens []uint32, bad *millrace.Quarantine) error {
 			w, s := documents[i], &slots[i]
 			at := order.Place{SampleID: millrace.SampleID{Shard: s.Shard, Record: s.Record}, Offset: s.Start}
-			if bad == nil && r.keep != nil && !isLarge(tokens) {
-				r.keep(w.ordinal, document{at, slices.Clone(tokens)})
+			if bad == nil && r.keep != nil && r.recent.Keeps(len(tokens)) {
+				r.keep(w.ordinal, recent.Document{Place: at, Tokens: slices.Clone(tokens)})
 			}
 			return r.passOutside(w, at, tokens, bad)
 		},
@@ -249,7 +250,7 @@ func (r *randomRead) find(ctx context.Context, n millrace.Ordinal) (*block, erro
 			if over = text == nil; !over {
 				size = order.BlockSize{Records: text.Records(), Raw: text.Raw()}
 				r.src.AddBlock(at, shard, size)
-				r.text.set(r.src, at, text)
+				r.setText(at, text)
 			}
 		}
 		if over {
@@ -314,8 +315,10 @@ func (r *randomRead) blockText(ctx context.Context, b *block) (*decode.Text, err
 	if b.text != nil {
 		return b.text, nil
 	}
-	if text := r.text.get(r.src, b.seekPoint); text != nil {
-		return text, nil
+	if r.recent != nil {
+		if text := r.recent.TextOf(r.src, b.seekPoint); text != nil {
+			return text, nil
+		}
 	}
 	scan := decode.NewScan(b.shard, b.seekPoint.Record)
 	defer scan.Close()
@@ -326,6 +329,12 @@ func (r *randomRead) blockText(ctx context.Context, b *block) (*decode.Text, err
 	if text == nil || text.Records() != b.size.Records {
 		return nil, blockChanged(r.src, b)
 	}
-	r.text.set(r.src, b.seekPoint, text)
+	r.setText(b.seekPoint, text)
 	return text, nil
+}
+
+func (r *randomRead) setText(of millrace.SeekPoint, text *decode.Text) {
+	if r.recent != nil {
+		r.recent.SetText(r.src, of, text)
+	}
 }

@@ -179,7 +179,7 @@ func TestAStandbyEndsAReadThatIsPassed(t *testing.T) {
 			t.Fatalf("%s: the last block begins at %d of %d", shuffle, past.Ordinal, len(docs))
 		}
 		read := make(chan error, 1)
-		f.shelf.documents = map[millrace.Ordinal]document{}
+		f.shelf.clear()
 		f.Follow(past.Ordinal, past)
 		go func() { read <- f.readRandom(t.Context(), f.shelf, []wanted{{ordinal: 0}}, nil) }() // waited for below
 		select {

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"millrace"
+	"millrace/sources/feed/recent"
 )
 
 // The documents that Warm makes.
@@ -64,13 +65,12 @@ func (f *Feed) readRandom(ctx context.Context, s *shelf, documents []wanted, ser
 		cfg:       f.cfg,
 		serve:     serve,
 		turn:      newTurn(),
-		text:      NewText(),
 		texts:     newTurn(),
 		seekPoint: f.seekPointBefore,
 	}
 	type kept struct {
 		wanted
-		document
+		recent.Document
 	}
 	var found []kept
 	rest := documents
@@ -79,14 +79,14 @@ func (f *Feed) readRandom(ctx context.Context, s *shelf, documents []wanted, ser
 	if s != nil {
 		rest = nil
 		for _, w := range documents {
-			if d, ok := s.documents[w.ordinal]; ok {
+			if d, ok := s.recent.Get(s, w.ordinal); ok {
 				found = append(found, kept{w, d})
 			} else {
 				rest = append(rest, w)
 			}
 		}
-		r.text, r.texts = f.cfg.Text, f.texts
-		r.keep = func(n millrace.Ordinal, d document) {
+		r.recent, r.texts = f.cfg.Recent, f.texts
+		r.keep = func(n millrace.Ordinal, d recent.Document) {
 			f.mu.Lock()
 			defer f.unlock()
 			s.put(n, d)
@@ -94,7 +94,7 @@ func (f *Feed) readRandom(ctx context.Context, s *shelf, documents []wanted, ser
 	}
 	f.unlock()
 	for _, k := range found {
-		if err := r.pass(k.wanted, k.place, k.tokens, nil); err != nil {
+		if err := r.pass(k.wanted, k.Place, k.Tokens, nil); err != nil {
 			return err
 		}
 	}

@@ -76,7 +76,7 @@ func (l *Loader) newReading(src *sources.Source, out *reporter, assigned *proto.
 	feed := feed.New(src, at, order.Stripe{Index: assigned.Stripe, Of: assigned.Stripes}, feed.Config{
 		Budget:   l.budget,
 		Pool:     l.pool,
-		Text:     l.text,
+		Recent:   l.recent,
 		Standby:  assigned.Standby,
 		Progress: l.cfg.Beat.Progress,
 		Fail:     l.cfg.Fail,

@@ -20,9 +20,9 @@ import (
 	"millrace/sources"
 	"millrace/sources/budget"
 	"millrace/sources/cache"
-	"millrace/sources/feed"
 	"millrace/sources/feed/decode"
 	"millrace/sources/feed/pool"
+	"millrace/sources/feed/recent"
 )
 
 // Config sets a loader's host and its run.
@@ -66,7 +66,7 @@ type Loader struct {
 	cfg      Config
 	budget   *budget.Budget
 	pool     *pool.Pool
-	text     *feed.Text // of random reads
+	recent   *recent.Store // of random reads
 	host     *sources.Host
 	warmth   warmth
 	mu       sync.Mutex
@@ -92,12 +92,13 @@ func New(cfg Config) *Loader {
 	if cfg.Parallel <= 0 {
 		cfg.Parallel = runtime.GOMAXPROCS(0)
 	}
+	memory := budget.New(cfg.Memory)
 	return &Loader{
 		shadow: cfg.Standby,
-		text:   feed.NewText(),
+		recent: recent.New(memory),
 		pool:   pool.New(cfg.Parallel, func() *decode.Decoder { return decode.New(cfg.Beat.Progress, cfg.Fail) }),
 		cfg:    cfg,
-		budget: budget.New(cfg.Memory),
+		budget: memory,
 		host: sources.NewHost(sources.HostOptions{OpenFiles: cfg.OpenFiles, IndexFS: indexFS(cfg.Fail),
 			Logger: cfg.Log}),
 		open:     map[string]*sources.Source{},

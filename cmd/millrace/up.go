@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -111,9 +112,6 @@ func (u *up) run(c *cobra.Command) error {
 	if _, err := setup.TokenCache(cfg, nil); err != nil {
 		return err
 	}
-	for _, warning := range setup.SkippedFiles(cfg) {
-		fmt.Fprintf(c.ErrOrStderr(), "warning: %s\n", warning)
-	}
 	if err := dryrun.Measure(ctx, cfg, dryrun.Options{Logger: roles.NewLogger("up")}); err != nil {
 		return firstProblem(c, err)
 	}
@@ -141,6 +139,10 @@ func (u *up) supervise(ctx context.Context, c *cobra.Command, cfg *config.Config
 	}
 	defer events.Close()
 	events.Write(event.Weigh("start"))
+	// The roles start while the paths are walked: a walk over a million files takes seconds.
+	var walk sync.WaitGroup
+	defer walk.Wait()
+	walk.Go(func() { warnOfSkipped(ctx, c, cfg) })
 	_, err = supervisor.Run(ctx, supervisor.Config{
 		Fail:   fail,
 		RunDir: u.runDir, Children: u.children(cfg), Program: strings.Fields(os.Getenv(roles.EnvProgram)),
@@ -168,6 +170,18 @@ func (u *up) supervise(ctx context.Context, c *cobra.Command, cfg *config.Config
 		return exit.Failure(err)
 	}
 	return nil
+}
+
+// warnOfSkipped prints a warning for each source with files that are not read.
+func warnOfSkipped(ctx context.Context, c *cobra.Command, cfg *config.Config) {
+	for warning := range setup.SkippedFiles(cfg) {
+		if ctx.Err() != nil {
+			return
+		}
+		if warning != "" {
+			fmt.Fprintf(c.ErrOrStderr(), "warning: %s\n", warning)
+		}
+	}
 }
 
 // judge decides the reaction to the end of a child. The orchestrator's end is the run's end, unless it was asked to

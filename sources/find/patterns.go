@@ -21,7 +21,8 @@ const wildcards = "*?[{"
 // finder finds the files of one source.
 type finder struct {
 	sifter
-	base string // relative patterns start here
+	base string   // relative patterns start here
+	one  [1]match // the answer of entry
 }
 
 // match is a file found, with the root that its pattern gives it.
@@ -91,29 +92,39 @@ func (f *finder) part(dir, part string) ([]match, error) {
 	if sub, tail := splitRoot(part); sub != "" {
 		head, glob = sub, tail
 	}
-	names, err := doublestar.Glob(os.DirFS(filepath.Join(dir, head)), glob, doublestar.WithFailOnIOErrors())
-	if err != nil {
-		return nil, fmt.Errorf("search %s: %w", filepath.Join(dir, part), err)
-	}
-	for _, n := range names {
-		if hidden(n) && !hidden(glob) {
-			continue
+	base := filepath.Join(dir, head)
+	err = doublestar.GlobWalk(os.DirFS(base), glob, func(name string, e fs.DirEntry) error {
+		if hidden(name) && !hidden(glob) {
+			return nil
 		}
-		ms, err := f.literal(filepath.Join(dir, head, n), dir)
+		ms, err := f.entry(filepath.Join(base, name), e, dir)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		for _, m := range ms {
 			ok, err := f.wants(m.path)
 			if err != nil {
-				return nil, err
+				return err
 			}
 			if ok {
 				found = append(found, m)
 			}
 		}
+		return nil
+	}, doublestar.WithFailOnIOErrors())
+	if err != nil && !errors.Is(err, millrace.ErrInvalid) {
+		err = fmt.Errorf("search %s: %w", filepath.Join(dir, part), err)
 	}
-	return found, nil
+	return found, err
+}
+
+// entry finds the files at a path that a wildcard leads to. A regular file needs no look at the path.
+func (f *finder) entry(full string, e fs.DirEntry, root string) ([]match, error) {
+	if !e.Type().IsRegular() {
+		return f.literal(full, root)
+	}
+	f.one[0] = match{path: f.shardFile(full), root: root}
+	return f.one[:], nil
 }
 
 // hidden reports whether any part of a path begins with a dot. Wildcards pass over such files.

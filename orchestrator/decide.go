@@ -166,6 +166,7 @@ func (m *Machine) decideLoaders() (out Decision) {
 		return out
 	}
 	d := m.roster.Decide(roster.Journal{Term: m.s.AssignTerm, Next: m.s.Next, Manifests: m.s.Manifests,
+		IsAwaited: m.s.Attempt != nil && m.s.Ended == nil && m.s.Next == m.s.Watermark,
 		Holder: func(source string, stripe uint32) *proto.Assigned {
 			return m.s.Holders[facts.Stripe{Source: source, Index: stripe}]
 		}})

@@ -8,6 +8,7 @@ import (
 type Journal struct {
 	Term      uint64                  // highest assignment term
 	Next      uint64                  // first step that is not sealed
+	IsAwaited bool                    // ranks wait for this step, and none is sealed ahead
 	Manifests map[string]*pb.Manifest // pinned, by source
 	// Holder returns the last primary assignment of a stripe, nil before there is one.
 	Holder func(source string, stripe uint32) *pb.Assigned
@@ -17,7 +18,8 @@ type Journal struct {
 type Decision struct {
 	Assigned []*pb.Assigned // Apply carries out each when it is durable
 	open     []opening
-	settled  bool // every stripe has everything that it can get
+	settled  bool // every stripe has everything that it can get now
+	deferred bool // more, as soon as the next step is sealed
 }
 
 // IsEmpty reports whether there is nothing to do.
@@ -32,21 +34,33 @@ type opening struct {
 
 // Decide returns what to do next and changes nothing. Sources are opened first. Then every stripe gets a primary, then
 // a standby. At last the members leave that were asked to.
+//
+// While ranks wait for the next step and every stripe is read, shadows open nothing: they would take the time of the
+// readers.
 func (r *Roster) Decide(j Journal) Decision {
-	if !r.unsettled {
+	if !r.unsettled && (!r.deferred || j.IsAwaited) {
 		return Decision{}
 	}
 	c := chooser{Roster: r, journal: j}
-	if open := c.openings(); len(open) > 0 {
+	if r.newcomers {
+		if open := c.openings(c.ownStripes); len(open) > 0 {
+			return Decision{open: open}
+		}
+	}
+	if len(j.Manifests) < len(r.cfg.Sources) || len(r.unpinned) > 0 {
+		return Decision{settled: true}
+	}
+	if out := c.primaries(); len(out) > 0 {
+		return Decision{Assigned: out}
+	}
+	if j.IsAwaited && r.stripes.unread == 0 {
+		return Decision{settled: true, deferred: true}
+	}
+	if open := c.openings(c.followed); len(open) > 0 {
 		return Decision{open: open}
 	}
-	if len(j.Manifests) == len(r.cfg.Sources) && len(r.unpinned) == 0 {
-		if out := c.primaries(); len(out) > 0 {
-			return Decision{Assigned: out}
-		}
-		if out := c.standbys(); len(out) > 0 {
-			return Decision{Assigned: out}
-		}
+	if out := c.standbys(); len(out) > 0 {
+		return Decision{Assigned: out}
 	}
 	return Decision{settled: true}
 }
@@ -59,7 +73,7 @@ func (r *Roster) Settle(d Decision) {
 		r.order(o.member, &pb.LoaderOrder{Order: &pb.LoaderOrder_Open{Open: open}})
 	}
 	if d.settled {
-		r.unsettled = false
+		r.unsettled, r.newcomers, r.deferred = false, false, d.deferred
 		r.dismiss()
 	}
 }
@@ -70,26 +84,37 @@ type chooser struct {
 	journal Journal
 }
 
-// openings lists the sources that members may have to serve and have not opened: the sources that they read last, and
-// their own. A member without stripes of its own opens every source that somebody has opened, so that no source is
-// indexed twice.
-func (c *chooser) openings() (out []opening) {
-	type pair struct {
-		member *member
-		source string
-	}
-	listed := map[pair]bool{}
+// openings lists the sources of some stripes of each member that the member has not opened.
+func (c *chooser) openings(stripes func(*member) []*stripe) (out []opening) {
 	for _, l := range c.sortedMembers() {
-		free := c.stripes.isFree(l)
-		for _, st := range c.stripes.all {
-			mine := st.owner == l.name || c.holder(st) == l.name || free && c.journal.Manifests[st.name] != nil
-			if mine && !l.asked[st.name] && !listed[pair{l, st.name}] {
-				listed[pair{l, st.name}] = true
+		listed := map[string]bool{}
+		for _, st := range stripes(l) {
+			if !l.asked[st.name] && !listed[st.name] {
+				listed[st.name] = true
 				out = append(out, opening{member: l, source: st.name, known: c.wasRead(st.source)})
 			}
 		}
 	}
 	return out
+}
+
+// ownStripes lists a member's own stripes, and those that it read last.
+func (c *chooser) ownStripes(l *member) (out []*stripe) {
+	for _, st := range c.stripes.all {
+		if st.owner == l.name || c.holder(st) == l.name {
+			out = append(out, st)
+		}
+	}
+	return out
+}
+
+// followed lists all stripes for a member without stripes of its own. It opens them when the readers have opened all
+// sources, so that no source is indexed twice.
+func (c *chooser) followed(l *member) []*stripe {
+	if !c.stripes.isFree(l) {
+		return nil
+	}
+	return c.stripes.all
 }
 
 // wasRead reports whether a source has been read under this `up`. Its files were there then, so a loader waits for

@@ -39,7 +39,7 @@ func (r *Roster) Connect(session Session, hello *pb.LoaderHello) error {
 		opened:  map[string]bool{},
 		trouble: map[string]string{},
 	}
-	r.unsettled = true
+	r.unsettled, r.newcomers = true, true
 	return nil
 }
 

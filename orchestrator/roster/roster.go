@@ -42,6 +42,8 @@ type Roster struct {
 
 	began, now time.Time
 	unsettled  bool   // assignments may have to change
+	newcomers  bool   // members connected since the roster was settled
+	deferred   bool   // they change when the next step is sealed
 	switches   uint64 // stripes that a standby took over
 	protected  int64  // unix milliseconds: since then every stripe has a ready standby; 0: not now
 }

@@ -1,6 +1,7 @@
 package roster
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -146,5 +147,43 @@ func TestAStripeWithoutStandbyWaitsForItsOwner(t *testing.T) {
 	w.connect("loader-0", 2, false)
 	if got := w.reader(); got.Name != "loader-0" || got.Term != 2 {
 		t.Fatalf("its owner is back: %v", got)
+	}
+}
+
+// opened reports whether a loader was told to open its source.
+func (w *world) opened(name string) bool {
+	return slices.ContainsFunc(w.loaders[name].got, func(o *pb.LoaderOrder) bool { return o.GetOpen() != nil })
+}
+
+// TestAShadowWaitsForTheFirstStep: while ranks wait for a step, a shadow does not take the readers' time.
+func TestAShadowWaitsForTheFirstStep(t *testing.T) {
+	w := newWorld(t)
+	w.journal.IsAwaited = true
+	w.connect("shadow-0", 7, true)
+	w.connect("loader-0", 8, false)
+	if !w.opened("loader-0") || w.opened("shadow-0") {
+		t.Fatalf("opened: loader %v, shadow %v; want the loader alone", w.opened("loader-0"), w.opened("shadow-0"))
+	}
+	if st := w.reader(); st.Name != "loader-0" {
+		t.Fatalf("%q reads, want loader-0", st.Name)
+	}
+	w.journal.IsAwaited = false // the step is sealed
+	if w.settle(); !w.opened("shadow-0") {
+		t.Error("the shadow is not told to open the source after the step")
+	}
+}
+
+// TestAnAwaitedStepWithoutAReaderCallsAShadow: a shadow opens a stripe that nobody reads, although ranks wait.
+func TestAnAwaitedStepWithoutAReaderCallsAShadow(t *testing.T) {
+	w := newWorld(t)
+	w.journal.Manifests["web"] = &pb.Manifest{Source: "web"}
+	w.journal.IsAwaited = true
+	w.connect("shadow-0", 7, true)
+	w.roster.Tick(time.Unix(1, 0).Add(Absence))
+	if w.settle(); !w.opened("shadow-0") {
+		t.Fatal("nobody reads the source, and the shadow is not told to open it")
+	}
+	if st := w.reader(); st.Name != "shadow-0" {
+		t.Errorf("%q reads, want shadow-0", st.Name)
 	}
 }

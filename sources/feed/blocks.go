@@ -87,8 +87,8 @@ func (r *blockReader) endShard(shard uint32) (err error) {
 // shardAfter returns the start of the shard that follows the one that ends at a seek point, and keeps the ended shard's
 // block table. An epoch without records is an error.
 func shardAfter(src *sources.Source, shard uint32, at millrace.SeekPoint) (millrace.SeekPoint, error) {
-	if err := src.EndShard(shard, at.Block); err != nil {
-		return at, fmt.Errorf("keep block table: %w", err)
+	if err := endShard(src, shard, at.Block); err != nil {
+		return at, err
 	}
 	next := src.Blocks().AfterShard(at)
 	if next.Epoch != at.Epoch && at.EpochStart == at.Ordinal {
@@ -255,9 +255,25 @@ func (a *scanOn) settle() (action, error) {
 	}
 	b := &block{seekPoint: r.next, shard: a.shard, size: order.BlockSize{Records: a.text.Records(), Raw: a.text.Raw()}}
 	r.memory.holdText(b, a.text, a.charge)
-	r.src.AddBlock(b.seekPoint, a.shard, b.size)
 	r.add(b)
-	return nil, nil
+	return nil, addBlock(r.src, b.seekPoint, a.shard, a.text)
+}
+
+// addBlock remembers the size of a block that a scan found. With the last block of a shard it keeps the shard's block
+// table, so that a later run, or the lengths of the block, need no scan.
+func addBlock(src *sources.Source, at millrace.SeekPoint, shard uint32, text *decode.Text) error {
+	src.AddBlock(at, shard, order.BlockSize{Records: text.Records(), Raw: text.Raw()})
+	if !text.IsLast() {
+		return nil
+	}
+	return endShard(src, shard, at.Block+1)
+}
+
+func endShard(src *sources.Source, shard, block uint32) error {
+	if err := src.EndShard(shard, block); err != nil {
+		return fmt.Errorf("keep block table: %w", err)
+	}
+	return nil
 }
 
 // readText is the action of blockReader.readText.

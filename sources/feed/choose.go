@@ -40,12 +40,12 @@ func newChooser(src *sources.Source, stripe order.Stripe, p *pool.Pool) *chooser
 		cursor: cursor{stripe: stripe, end: noEnd},
 		sizes:  sizes{guess: src.RecordBytes()},
 		window: firstWindow,
+		lazy:   true,
 	}
 	c.memory = memory{queue: &c.queue, slabs: p.Slabs()}
 	c.maker = maker{src: src, stripe: stripe, parallel: p.Size(), memory: &c.memory, sizes: &c.sizes, due: &c.due}
 	if src.Global() != nil {
 		c.cursor.end = src.Global().End()
-		c.lazy = true
 	} else {
 		c.blocks = &blockReader{src: src, cursor: &c.cursor, queue: &c.queue, memory: &c.memory, due: &c.due}
 	}

@@ -249,8 +249,10 @@ func (r *randomRead) find(ctx context.Context, n millrace.Ordinal) (*block, erro
 			}
 			if over = text == nil; !over {
 				size = order.BlockSize{Records: text.Records(), Raw: text.Raw()}
-				r.src.AddBlock(at, shard, size)
 				r.setText(at, text)
+				if err := addBlock(r.src, at, shard, text); err != nil {
+					return nil, err
+				}
 			}
 		}
 		if over {

@@ -100,7 +100,7 @@ func (s *Scan) blocks(ctx context.Context, src *sources.Source, spare Slabs) ite
 		case err != nil:
 			s.err = o.Explain(err)
 		case text.Records() > 0:
-			s.text = text
+			text.last, s.text = true, text
 		}
 	}
 }

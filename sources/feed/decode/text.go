@@ -52,6 +52,7 @@ type Text struct {
 	slabs   [][]byte
 	filling int  // index of the slab that short records fill
 	tokens  bool // the format is one of tokens
+	last    bool // the shard ends with it
 }
 
 // rawRecord is the place of a record's bytes in the slabs.
@@ -65,6 +66,9 @@ type rawRecord struct {
 
 // Records returns the number of records.
 func (t *Text) Records() uint64 { return uint64(len(t.records)) }
+
+// IsLast reports whether the shard ends with the block.
+func (t *Text) IsLast() bool { return t.last }
 
 // Raw returns the uncompressed bytes of the block in its file.
 func (t *Text) Raw() uint64 { return t.raw }

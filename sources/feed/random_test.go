@@ -233,6 +233,46 @@ func TestNoTokensBeforeARequest(t *testing.T) {
 	demand(t, f, rnd, docs, 0, len(docs))
 }
 
+// TestAKnownBlockIsNotReadBeforeARequest: the offers of one document of a shard make its block known. A feed of a later
+// run offers the whole block without reading it.
+func TestAKnownBlockIsNotReadBeforeARequest(t *testing.T) {
+	c := randomCorpus(21, 1, 60)
+	dir := c.write(t)
+	x := fixture{shuffle: millrace.Blocks, epochs: 1, limit: 1 << 20, index: t.TempDir()}
+	s := x.open(t, dir)
+	docs, _ := referenceStream(c, x, s, 1)
+	learn := New(s, Position{}, order.Stripe{}, Config{})
+	stop := running(t, learn)
+	learn.Want(1)
+	if _, err := learn.Next(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	s = x.open(t, dir)
+	if _, known, _ := s.BlockSize(0, 0); !known {
+		t.Fatal("the block is not known after a run that read it")
+	}
+	var made atomic.Int64
+	f := New(s, Position{}, order.Stripe{}, Config{Progress: func() { made.Add(1) }})
+	defer running(t, f)()
+	f.Want(millrace.Ordinal(len(docs)))
+	for offered := 0; offered < len(docs); {
+		b, err := f.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		offered += len(b.Offers)
+	}
+	if n := made.Load(); n > 0 {
+		t.Errorf("%d records were made before the first request", n)
+	}
+	demand(t, f, rand.New(rand.NewPCG(21, 5)), docs, 0, len(docs))
+}
+
 // TestFirstStepNeedsNoOtherLengths: before the first fetch, a feed without known lengths makes the wanted documents and
 // no others.
 func TestFirstStepNeedsNoOtherLengths(t *testing.T) {

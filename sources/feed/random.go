@@ -90,9 +90,6 @@ type randomRead struct {
 
 // pass serves one document.
 func (r *randomRead) pass(w wanted, at order.Place, tokens []uint32, bad *millrace.Quarantine) error {
-	if r.serve == nil {
-		return nil
-	}
 	r.turn.take()
 	defer r.turn.pass()
 	var err error
@@ -102,9 +99,6 @@ func (r *randomRead) pass(w wanted, at order.Place, tokens []uint32, bad *millra
 
 // passOutside is pass from a decoder. Others may decode while a slow receiver takes the document.
 func (r *randomRead) passOutside(w wanted, at order.Place, tokens []uint32, bad *millrace.Quarantine) error {
-	if r.serve == nil {
-		return nil
-	}
 	r.cfg.Pool.EndRead()
 	defer r.cfg.Pool.ResumeRead()
 	return r.pass(w, at, tokens, bad)

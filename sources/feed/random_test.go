@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -300,6 +301,25 @@ func TestFirstStepNeedsNoOtherLengths(t *testing.T) {
 		}
 		if n := made.Load(); n != int64(want) {
 			t.Errorf("%d documents were made for the lengths of %d", n, want)
+		}
+	}
+}
+
+// TestWarmEndsWithItsBytes: a standby makes no more documents at its cursor than have about the given bytes of tokens,
+// and at least one.
+func TestWarmEndsWithItsBytes(t *testing.T) {
+	c := corpus{}
+	line := strings.Repeat("x", 100)
+	c.add("stream.jsonl", line, line, line, line)
+	for _, want := range []int{1, 2} {
+		var made atomic.Int32
+		s := fixture{shuffle: millrace.Blocks, limit: 1 << 20}.open(t, c.write(t))
+		f := New(s, Position{}, order.Stripe{}, Config{Standby: true, Progress: func() { made.Add(1) }})
+		if err := f.Warm(t.Context(), int64(want-1)*4*110+1); err != nil {
+			t.Fatal(err)
+		}
+		if n := int(made.Load()); n != want {
+			t.Errorf("%d documents were made, want %d", n, want)
 		}
 	}
 }

@@ -5,7 +5,9 @@ import (
 	"errors"
 
 	"millrace"
+	"millrace/sources"
 	"millrace/sources/feed/recent"
+	"millrace/sources/order"
 )
 
 // The documents that Warm makes.
@@ -38,7 +40,7 @@ func (f *Feed) Warm(ctx context.Context, bytes int64) error {
 		return nil
 	}
 	from, was := shelf.below, shelf.warmed
-	end, n := f.ahead.cursor.end, uint64(max(min(bytes/f.ahead.sizes.recordBytes(), warmRecords), 1))
+	end, n := f.ahead.cursor.end, uint64(warmRecords)
 	f.unlock()
 	if from > was {
 		n = min(n, max(uint64(from-was)/uint64(f.stripe.Of)/warmShare, 1))
@@ -47,8 +49,8 @@ func (f *Feed) Warm(ctx context.Context, bytes int64) error {
 	for position := f.stripe.Position(from); n > 0 && f.stripe.Ordinal(position) < end; position, n = position+1, n-1 {
 		documents = append(documents, wanted{ordinal: f.stripe.Ordinal(position)})
 	}
-	_, err := separate(nil, f.readRandom(ctx, shelf, documents, nil))
-	if err != nil && !errors.Is(err, errPastEnd) && !errors.Is(err, errPassed) {
+	_, err := separate(nil, f.readRandom(ctx, shelf, documents, until(bytes)))
+	if err != nil && !errors.Is(err, errPastEnd) && !errors.Is(err, errPassed) && !errors.Is(err, errEnough) {
 		return err
 	}
 	f.mu.Lock()
@@ -57,8 +59,21 @@ func (f *Feed) Warm(ctx context.Context, bytes int64) error {
 	return nil
 }
 
-// readRandom makes documents at random and serves each as soon as it is made; without a server it only keeps them. The
-// documents on the shelf are not made again, and new ones are put there. A nil shelf keeps nothing.
+// errEnough ends a Warm before its last document.
+var errEnough = errors.New("enough tokens are in memory")
+
+// until returns a server that ends the reading after so many bytes of tokens.
+func until(bytes int64) server {
+	return func(_ *sources.Source, _ wanted, _ order.Place, tokens []uint32, _ *millrace.Quarantine) error {
+		if bytes -= 4 * int64(len(tokens)); bytes <= 0 {
+			return errEnough
+		}
+		return nil
+	}
+}
+
+// readRandom makes documents at random and serves each as soon as it is made. The documents on the shelf are not made
+// again, and new ones are put there. A nil shelf keeps nothing.
 func (f *Feed) readRandom(ctx context.Context, s *shelf, documents []wanted, serve server) error {
 	r := &randomRead{
 		src:       f.src,

@@ -16,6 +16,7 @@ type Config struct {
 	Fetcher  Fetcher
 	Frames   uint32       // frames of a ring; 0: 3 for frames of 1 MiB or more, else 8
 	Ahead    int          // steps fetched before they are needed; 0: 2
+	Reserve  int64        // bytes of tokens; within them, more steps are fetched once those are here
 	RingSize int64        // limit of one rank's ring in bytes; 0: no limit
 	UIDs     []uint32     // users whose processes may connect; empty: the user of this process
 	Ready    func()       // called once when every socket accepts; may be nil

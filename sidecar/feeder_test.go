@@ -33,7 +33,7 @@ func TestTheEndOfTheStepsIsNoReason(t *testing.T) {
 		Shapes:      []millrace.Shape{shape},
 		PadMultiple: 1,
 	}
-	steps := newSteps(serving, pending{}, nil, []millrace.Rank{0}, begin, 1)
+	steps := newSteps(serving, Config{Upstream: pending{}, Ranks: []millrace.Rank{0}, Ahead: 1}, begin)
 	defer steps.close()
 	steps.enter(0, 0)
 	told := make(chan event, 1)

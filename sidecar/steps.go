@@ -21,6 +21,7 @@ type steps struct {
 	shapes   *constructors.Set
 	room     int64         // bytes of the largest frame
 	ahead    millrace.Step // steps that are fetched before they are needed
+	reserve  int64         // bytes of tokens; within them, further steps are fetched
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -38,21 +39,22 @@ type entry struct {
 	plan     *StepPlan
 	collator *constructors.Collator // of its microbatches
 	payload  Payload
+	bytes    int64  // of the payload
 	loss     uint64 // labels that take part in the step's loss
 	err      error
 	users    int // the ranks that build from it, and 1 during its load; guarded by steps.mu
 }
 
 // spread is the number of steps that are kept for slower ranks after one rank has passed them. A rank further behind
-// fetches again.
+// fetches again. It is also the largest number of steps in the reserve.
 const spread = 16
 
-func newSteps(ctx context.Context, up Upstream, f Fetcher, ranks []millrace.Rank, b Begin, ahead int) *steps {
+func newSteps(ctx context.Context, c Config, b Begin) *steps {
 	ctx, cancel := context.WithCancel(ctx)
 	shapes := constructors.NewSet(b.Shapes, b.PadMultiple)
 	return &steps{
-		upstream: up, fetcher: f, ranks: b.fed(ranks), attempt: b.Attempt, shapes: shapes, room: shapes.MaxBytes(),
-		ahead: millrace.Step(ahead), ctx: ctx, cancel: cancel,
+		upstream: c.Upstream, fetcher: c.Fetcher, ranks: b.fed(c.Ranks), attempt: b.Attempt, shapes: shapes,
+		room: shapes.MaxBytes(), ahead: millrace.Step(c.Ahead), reserve: c.Reserve, ctx: ctx, cancel: cancel,
 		entries: map[millrace.Step]*entry{}, places: map[millrace.Rank]millrace.Step{},
 	}
 }
@@ -68,6 +70,7 @@ func (s *steps) take(ctx context.Context, rank millrace.Rank, step millrace.Step
 		s.need(next)
 	}
 	drop := s.takePassed()
+	s.reach()
 	s.mu.Unlock()
 	letGo(drop)
 	select {
@@ -88,8 +91,49 @@ func (s *steps) give(e *entry) {
 	s.mu.Lock()
 	e.users--
 	drop := s.takePassed()
+	s.reach()
 	s.mu.Unlock()
 	letGo(drop)
+}
+
+// reach starts the load of the next step of the reserve, if all other steps are here and the reserve has room. So it
+// never delays a step that is needed sooner. While a loader is replaced, trainers consume the reserve. The caller holds
+// mu.
+func (s *steps) reach() {
+	if s.ctx.Err() != nil || len(s.places) == 0 {
+		return
+	}
+	var first millrace.Step
+	for _, at := range s.places {
+		first = max(first, at)
+	}
+	next := first + 1
+	for s.entries[next] != nil {
+		next++
+	}
+	if next <= first+s.ahead || next > first+spread {
+		return
+	}
+	var held, largest int64
+	for _, e := range s.entries {
+		if !e.isHere() || e.plan.Last {
+			return
+		}
+		held, largest = held+e.bytes, max(largest, e.bytes)
+	}
+	if held+largest <= s.reserve {
+		s.need(next)
+	}
+}
+
+// isHere reports whether the step has been fetched without an error.
+func (e *entry) isHere() bool {
+	select {
+	case <-e.ready:
+		return e.err == nil
+	default:
+		return false
+	}
 }
 
 // forget detaches a rank. It reports whether the rank was the last one.
@@ -128,7 +172,7 @@ func (s *steps) need(step millrace.Step) *entry {
 func (s *steps) load(e *entry) {
 	defer s.loads.Done()
 	if e.plan, e.collator, e.payload, e.err = s.fetch(e.step); e.err == nil {
-		e.loss = constructors.StepLossTokens(e.plan.Plan)
+		e.loss, e.bytes = constructors.StepLossTokens(e.plan.Plan), e.payload.Bytes()
 	}
 	close(e.ready)
 	s.give(e)
@@ -234,7 +278,7 @@ func (a *attempts) share(rank millrace.Rank, b Begin) sharing {
 	defer a.mu.Unlock()
 	s := a.steps[b.Attempt]
 	if s == nil {
-		s = newSteps(a.ctx, a.config.Upstream, a.config.Fetcher, a.config.Ranks, b, a.config.Ahead)
+		s = newSteps(a.ctx, a.config, b)
 		a.steps[b.Attempt] = s
 	}
 	s.enter(rank, b.Step)

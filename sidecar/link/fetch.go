@@ -117,6 +117,14 @@ func (p *payload) Masked(rank millrace.Rank, microbatch uint32) []bool {
 	return p.masked[at : at+len(part)]
 }
 
+// Bytes implements sidecar.Payload.
+func (p *payload) Bytes() (bytes int64) {
+	for _, c := range p.calls {
+		bytes += 4 * int64(len(c.tokens))
+	}
+	return bytes
+}
+
 // Release implements sidecar.Payload. The arenas of requests whose loader has sent everything are used again. The
 // others are not: their loaders may still write to them.
 func (p *payload) Release() {

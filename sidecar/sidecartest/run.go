@@ -390,6 +390,15 @@ func (p *payload) Tokens(rank millrace.Rank, m uint32) ([]constructors.Tokens, e
 
 func (p *payload) Masked(millrace.Rank, uint32) []bool { return nil }
 
+func (p *payload) Bytes() (bytes int64) {
+	for _, part := range p.tokens {
+		for _, tokens := range part {
+			bytes += 4 * int64(len(tokens))
+		}
+	}
+	return bytes
+}
+
 func (p *payload) Release() {
 	p.run.mu.Lock()
 	defer p.run.mu.Unlock()

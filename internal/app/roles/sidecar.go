@@ -84,6 +84,7 @@ func (r *role) serve(ctx context.Context, first int) error {
 			Upstream: up,
 			Fetcher:  up,
 			RingSize: perRank,
+			Reserve:  memory / 8, // half of the arenas
 			Ready:    r.ready,
 			Observe:  r.observe,
 			Log:      r.log,

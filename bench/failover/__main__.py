@@ -1,7 +1,7 @@
 """Measures failover on real processes: takeovers from dead loaders, restarts after the death of all processes, the
 trainers' waits, and the cost of shadows.
 
-    bench/failover.sh [--sections takeover,stall,restart,cost,goodput,planner,peers] [--long]
+    bench/failover.sh [--sections takeover,stall,paced,restart,cost,goodput,planner,peers] [--long]
 
 Real processes: `millrace up` on a file of documents, a Python trainer, and signals. Times come from the roles' event
 records and from the time of the signal, on one clock. Each section prints its tables. `--long` repeats more.
@@ -54,6 +54,7 @@ def peers(a: argparse.Namespace, work: Path) -> None:
 SECTIONS = {
     "takeover": takeover.takeover,
     "stall": stall.stall,
+    "paced": stall.paced,
     "restart": restart.restart,
     "cost": cost.cost,
     "goodput": stall.goodput,
@@ -72,6 +73,7 @@ def main() -> None:
     p.add_argument("--long", action="store_true", help="hours instead of minutes: thousands of deaths")
     p.add_argument("--kills", type=int, help="deaths of loaders with a core free (150; --long: 3000)")
     p.add_argument("--stalls", type=int, help="deaths for each row of the trainer's table (15; --long: 200)")
+    p.add_argument("--paced", type=int, help="deaths under a paced trainer, one every 5 s (24; --long: 1000)")
     p.add_argument("--restarts", type=int, help="restarts of everything for each number of sources (5; --long: 20)")
     p.add_argument("--rounds", type=int, help="runs of each kind; the tables have their medians (1; --long: 5)")
     p.add_argument("--seconds", type=float, help="limit for one measurement (30; --long: 600)")
@@ -79,6 +81,7 @@ def main() -> None:
     for name, short, long in (
         ("kills", 150, 3000),
         ("stalls", 15, 200),
+        ("paced", 24, 1000),
         ("restarts", 5, 20),
         ("rounds", 1, 5),
         ("seconds", 30.0, 600.0),

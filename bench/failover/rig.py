@@ -213,10 +213,8 @@ class Busy:
             p.wait()
 
 
-def times(log: Path) -> List[Tuple[float, float]]:
-    """Returns for every batch of a trainer the seconds at which it asked and received."""
+def times(log: Path) -> List[Tuple[float, float, float]]:
+    """Returns for every batch of a trainer the seconds at which it asked and received, and its wait for a CPU."""
     text = log.read_text() if log.exists() else ""
-    return [
-        (float(a), float(b))
-        for a, b in (line.split() for line in text.splitlines(keepends=True) if line.endswith("\n"))
-    ]
+    lines = [line.split() for line in text.splitlines(keepends=True) if line.endswith("\n")]
+    return [(float(a), float(b), float(c)) for a, b, c in lines]

@@ -54,9 +54,8 @@ def stalls(a: Any, work: Path, mixture: Path, pause: float, kills: int, seconds:
             at.append(kill(up, route))
             time.sleep(span)
     waits = times(log)
-    return [
-        1e3 * max((had - asked for asked, had in waits if had >= k and asked <= k + span), default=0.0) for k in at if k
-    ]
+    took = [(asked, had, 1e3 * (had - asked)) for asked, had, _ in waits]
+    return [max((ms for asked, had, ms in took if had >= k and asked <= k + span), default=0.0) for k in at if k]
 
 
 def stall(a: Any, work: Path) -> None:
@@ -85,6 +84,63 @@ def stall(a: Any, work: Path) -> None:
     )
 
 
+# The trainer of paced() takes a step for so long, and a loader dies so often, in seconds.
+PACE, EVERY = 0.08, 5.0
+LONG = 0.01  # a longer wait is listed with its cause
+
+
+def causes(up: Up, waits: List[tuple], began: float, deaths: List[float]) -> List[str]:
+    """Describes every long wait after `began`: its time since the last death, and whether the sidecar had pushed the
+    batch before the trainer asked. A batch is one step."""
+    pushed = {r["step"]: r["boottime_ns"] / 1e9 for r in up.tail().lines() if r["event"] == "pushed"}
+    out = []
+    for step, (asked, had, queued) in enumerate(waits):
+        if asked > began and had - asked > LONG:
+            since = min((asked - d for d in deaths if d <= had), default=float("inf"))
+            ready = pushed.get(step, float("inf")) - asked
+            out.append(
+                f"step {step}: {1e3 * (had - asked):.1f} ms, {since:.2f} s after a death; the batch was pushed "
+                f"{abs(1e3 * ready):.1f} ms {'before' if ready < 0 else 'after'} the trainer asked, and the trainer "
+                f"waited {1e3 * queued:.1f} ms for a CPU"
+            )
+    return out
+
+
+def paced(a: Any, work: Path) -> None:
+    """Two steps buffered, steps of 80 ms, and a loader killed every 5 s; then the same without deaths."""
+    mix, log = write_mixture(work, "stall-paced", documents(work), 1, **AHEAD[2]), work / "trainer.log"
+    rows, told = [], []
+    for name, kills in (("a loader every 5 s", a.paced), ("none", max(1, a.paced // 4))):
+        deaths: List[float] = []
+        with Up(a.millrace, mix, work / "run") as up:
+            up.train(PACE, log)
+            route = Route(up.tail())
+            until(lambda: len(times(log)) > 25, "25 steps")
+            began = time.clock_gettime(time.CLOCK_BOOTTIME)
+            for k in range(kills):
+                time.sleep(max(0.0, began + (k + 1) * EVERY - time.clock_gettime(time.CLOCK_BOOTTIME)))
+                at = kill(up, route) if name != "none" else None
+                if at:
+                    deaths.append(at)
+            time.sleep(1)
+            waits = times(log)
+            told += causes(up, waits, began, deaths)
+        took = [1e3 * (had - asked) for asked, had, _ in waits if asked > began]
+        rows.append(
+            [
+                name, len(deaths), len(took), *(f"{percentile(took, p):.1f}" for p in (50, 99, 99.9, 100)),
+                sum(v > 1e3 * NOTICED for v in took), sum(v > 1e3 * LONG for v in took),
+            ]
+        )
+    table(
+        "All waits of the trainer, two steps buffered, steps of 80 ms, one shadow, milliseconds",
+        ["deaths", "number", "batches", "p50", "p99", "p99.9", "worst", "over 5 ms", "over 10 ms"],
+        rows,
+    )
+    for line in told:
+        print(line)
+
+
 def speed(a: Any, work: Path, shadows: int, pause: float, every: float, seconds: float) -> tuple:
     """Returns the steps per second, the share of time without stalls, and the number of deaths. A loader dies every
     `every` seconds (0: never)."""
@@ -101,8 +157,8 @@ def speed(a: Any, work: Path, shadows: int, pause: float, every: float, seconds:
                 break
             time.sleep(every)
             faults += kill(up, route) is not None
-    waits = [(asked, had) for asked, had in times(log) if begin <= asked < begin + seconds]
-    stalled = sum(had - asked for asked, had in waits if had - asked > NOTICED)
+    waits = [(asked, had) for asked, had, _ in times(log) if begin <= asked < begin + seconds]
+    stalled = sum(had - asked for asked, had, _ in waits if had - asked > NOTICED)
     return len(waits) / seconds, 1 - stalled / seconds, faults
 
 

@@ -1,9 +1,16 @@
-"""A trainer of one rank. For each batch, it records when it asked and when it received it, in seconds since boot."""
+"""A trainer of one rank. For each batch, it records when it asked and when it received it, in seconds since boot, and
+how long it waited for a CPU in between."""
 
 import argparse
 import time
 
 import millrace
+
+
+def queued() -> float:
+    """Returns the seconds that this thread has waited for a CPU."""
+    with open("/proc/thread-self/schedstat") as f:
+        return int(f.read().split()[1]) / 1e9
 
 
 def main() -> None:
@@ -18,12 +25,14 @@ def main() -> None:
     batches = iter(loader)
     with open(a.log, "a") as log:
         for _ in range(a.steps):
+            before = queued()
             asked = time.clock_gettime(time.CLOCK_BOOTTIME)
             batch = next(batches, None)
             if batch is None:
                 return
             batch["tokens"][:, 0].sum()
-            log.write(f"{asked:.6f} {time.clock_gettime(time.CLOCK_BOOTTIME):.6f}\n")
+            had = time.clock_gettime(time.CLOCK_BOOTTIME)
+            log.write(f"{asked:.6f} {had:.6f} {queued() - before:.6f}\n")
             log.flush()
             del batch
             if a.pause:

@@ -201,7 +201,9 @@ def test_flat(stage: Any, large: Path) -> None:
         f"flat: {scale}; descriptors {scale.fds[half]} to {max(scale.fds[half:])}, "
         f"threads {scale.threads[half]} to {max(scale.threads[half:])}"
     )
-    assert max(scale.fds[half:]) <= max(scale.fds[:half]) + 4, scale.fds
+    # Loaders may get ahead of the trainers at any time: up to eight steps lie in arenas. Each step has a descriptor for
+    # each loader.
+    assert max(scale.fds[half:]) <= max(scale.fds[:half]) + 4 + 2 * 8, scale.fds
     assert max(scale.threads[half:]) <= max(scale.threads[:half]) + 4, scale.threads
     assert max(scale.totals[half:]) <= max(scale.totals[:half]) + 48 * MIB, scale.totals
 

@@ -18,7 +18,7 @@ func TestTheReserveIsFilled(t *testing.T) {
 		steps       millrace.Step // whose tokens fit
 		least, most int           // payloads in memory
 	}{
-		{"none", 0, 3, 3}, {"a few steps", 8, 5, 8}, {"all that may be ahead", 1000, 17, 17},
+		{"none", 0, 3, 3}, {"a few steps", 6, 4, 6}, {"all that may be ahead", 1000, 9, 9},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			h := open(t, c, func(config *sidecar.Config) {

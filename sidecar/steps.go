@@ -46,8 +46,12 @@ type entry struct {
 }
 
 // spread is the number of steps that are kept for slower ranks after one rank has passed them. A rank further behind
-// fetches again. It is also the largest number of steps in the reserve.
+// fetches again.
 const spread = 16
+
+// mostAhead is the largest number of steps that are fetched ahead within the reserve. Each step has an arena, and so a
+// descriptor, for each loader that has some of its tokens.
+const mostAhead = 8
 
 func newSteps(ctx context.Context, c Config, b Begin) *steps {
 	ctx, cancel := context.WithCancel(ctx)
@@ -111,7 +115,7 @@ func (s *steps) reach() {
 	for s.entries[next] != nil {
 		next++
 	}
-	if next <= first+s.ahead || next > first+spread {
+	if next <= first+s.ahead || next > first+mostAhead {
 		return
 	}
 	var held, largest int64

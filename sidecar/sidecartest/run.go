@@ -393,7 +393,7 @@ func (p *payload) Masked(millrace.Rank, uint32) []bool { return nil }
 func (p *payload) Bytes() (bytes int64) {
 	for _, part := range p.tokens {
 		for _, tokens := range part {
-			bytes += 4 * int64(len(tokens))
+			bytes += 4 * int64(tokens.Len())
 		}
 	}
 	return bytes

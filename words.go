@@ -62,17 +62,20 @@ type Lengths struct {
 }
 
 // SampleMeta is the metadata of an ordinal: of a document, or of a piece of one. The planner sees nothing else. Three
-// kinds of documents keep their ordinals and count zero: one that cannot be decoded (Reject is not empty), one without
+// kinds of documents keep their ordinals and count zero: one that cannot be decoded (Rejected), one without
 // tokens, and one that a filter in force refuses. Bit 0 of Refused is for the source's own filter; each further bit is
 // for the filter of a stage.
+//
+// The planner keeps some hundred thousand of them. They have the size of a cache line, and no pointer for the garbage
+// collector to follow.
 type SampleMeta struct {
-	Ordinal Ordinal
-	Epoch   Epoch
-	ID      SampleID
-	Offset  uint32  // the document's tokens before the ordinal's piece; 0: the ordinal begins with the document
-	Lengths Lengths // of the whole document
-	Refused uint64
-	Reject  string
+	Ordinal  Ordinal
+	Epoch    Epoch
+	ID       SampleID
+	Offset   uint32  // the document's tokens before the ordinal's piece; 0: the ordinal begins with the document
+	Lengths  Lengths // of the whole document
+	Refused  uint64
+	Rejected bool
 }
 
 // Segment is a run of tokens Offset … Offset+Length of one document. Source indexes the run's sources sorted by name.

@@ -32,7 +32,9 @@ func (b *quarantine) rejected(sel *planner.Selection) *pb.Quarantined {
 		if out == nil {
 			out = &pb.Quarantined{Attempt: b.s.Attempt.Attempt, Step: uint64(sel.Step)}
 		}
-		q := &pb.Quarantine{Source: name, Id: r.ID.String(), Offset: -1, Reason: r.Reject, Ordinal: uint64(r.Ordinal)}
+		q := &pb.Quarantine{
+			Source: name, Id: r.ID.String(), Offset: -1, Reason: "it cannot be decoded", Ordinal: uint64(r.Ordinal),
+		}
 		if known, ok := b.queues[r.Source].Rejected(r.Ordinal); ok {
 			q.Id, q.Offset, q.Reason = known.ID, known.Offset, known.Reason
 		}
@@ -138,7 +140,7 @@ func segment(as *pb.Assignments, b *pb.Bad) uint32 {
 // show.
 func (k *masking) plannedLength(source uint32, ordinal uint64) (tokens uint32) {
 	if meta, known := k.queues.Peek(int(source), millrace.Ordinal(ordinal)); known == planner.Ready &&
-		meta.Reject == "" {
+		!meta.Rejected {
 		return meta.Lengths.Tokens
 	}
 	for _, mask := range k.s.Masks {

@@ -75,7 +75,7 @@ func offersOf(t *testing.T, spec sources.Spec) (map[millrace.SampleID]feed.Offer
 		var reqs []feed.Request
 		for _, o := range b.Offers {
 			out[o.ID] = o
-			if o.Reject == "" && o.Refused&1 == 0 {
+			if !o.Rejected && o.Refused&1 == 0 {
 				reqs = append(reqs, feed.Request{Ordinal: o.Ordinal, Length: o.Lengths.Tokens})
 			}
 		}
@@ -135,8 +135,8 @@ func TestFiltersAreOffered(t *testing.T) {
 					if none {
 						quality = -1
 					}
-					if bad := i%50 == 7 || c.bad && none; bad != (o.Reject != "") {
-						t.Fatalf("%s, filters %q: record %d is rejected for %q", name, c.filters.Texts(), i, o.Reject)
+					if bad := i%50 == 7 || c.bad && none; bad != o.Rejected {
+						t.Fatalf("%s, filters %q: record %d is rejected: %v", name, c.filters.Texts(), i, o.Rejected)
 					} else if want := c.bits(quality, o.Lengths.Tokens); !bad && o.Refused != want {
 						t.Fatalf("%s, filters %q, pass %d: record %d is refused by %b, want %b",
 							name, c.filters.Texts(), pass, i, o.Refused, want)

@@ -8,7 +8,7 @@ import (
 // Batch is the next offers of one stripe of a source, in ordinal order.
 type Batch struct {
 	Stripe     uint32
-	Metas      []millrace.SampleMeta // with Reject if the record cannot be decoded
+	Metas      []millrace.SampleMeta // with Rejected if the record cannot be decoded
 	Rejects    map[millrace.Ordinal]millrace.Quarantine
 	SeekPoints []millrace.SeekPoint
 	Ended      bool             // no offer follows
@@ -44,9 +44,7 @@ func FromProto(m *proto.Offers) Batch {
 		}
 	}
 	for i := range b.Metas {
-		if r, ok := b.Rejects[b.Metas[i].Ordinal]; ok {
-			b.Metas[i].Reject = r.Reason
-		}
+		_, b.Metas[i].Rejected = b.Rejects[b.Metas[i].Ordinal]
 	}
 	for _, a := range m.SeekPoints {
 		b.SeekPoints = append(b.SeekPoints, millrace.SeekPoint{

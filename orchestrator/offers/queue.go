@@ -106,8 +106,8 @@ func (q *Queue) SetPlannedLength(o millrace.Ordinal, tokens uint32) {
 }
 
 func (q *Queue) asPlanned(meta millrace.SampleMeta) millrace.SampleMeta {
-	if tokens, ok := q.planned[meta.Ordinal]; ok && meta.Reject != "" {
-		meta.Reject, meta.Lengths.Tokens = "", tokens
+	if tokens, ok := q.planned[meta.Ordinal]; ok && meta.Rejected {
+		meta.Rejected, meta.Lengths.Tokens = false, tokens
 	}
 	return meta
 }
@@ -149,7 +149,7 @@ func (q *Queue) take(meta millrace.SampleMeta, stripe uint64, rejects map[millra
 		}
 		return nil
 	}
-	if r, ok := rejects[meta.Ordinal]; ok && meta.Reject != "" {
+	if r, ok := rejects[meta.Ordinal]; ok && meta.Rejected {
 		q.rejects[meta.Ordinal] = r
 	}
 	if len(w) == 0 && meta.Ordinal == q.Next() && q.stripe(meta.Ordinal) == stripe {
@@ -164,7 +164,7 @@ func (q *Queue) take(meta millrace.SampleMeta, stripe uint64, rejects map[millra
 func (q *Queue) compare(was, now millrace.SampleMeta) error {
 	if was == now ||
 		was.Ordinal == now.Ordinal && was.Epoch == now.Epoch && was.ID == now.ID &&
-			(was.Reject != "" || now.Reject != "") {
+			(was.Rejected || now.Rejected) {
 		return nil
 	}
 	return millrace.Errorf(millrace.ErrMismatch,

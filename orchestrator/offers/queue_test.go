@@ -16,7 +16,7 @@ func meta(o uint64) millrace.SampleMeta {
 		Lengths: millrace.Lengths{Tokens: uint32(o%50) + 1},
 	}
 	if o%17 == 3 {
-		m.Reject = "bad"
+		m.Rejected = true
 	}
 	return m
 }
@@ -36,8 +36,8 @@ func TestArrivalOrderChangesNothing(t *testing.T) {
 			}
 			b := &parts[s][len(parts[s])-1]
 			b.Metas = append(b.Metas, meta(o))
-			if r := meta(o).Reject; r != "" {
-				b.Rejects[millrace.Ordinal(o)] = millrace.Quarantine{ID: "x", Reason: r}
+			if meta(o).Rejected {
+				b.Rejects[millrace.Ordinal(o)] = millrace.Quarantine{ID: "x", Reason: "bad"}
 			}
 		}
 		var sent [stripes]int
@@ -65,7 +65,7 @@ func TestArrivalOrderChangesNothing(t *testing.T) {
 			if a != planner.Ready || got != meta(uint64(o)) {
 				t.Fatalf("seed %d: ordinal %d is %+v (%d)", seed, o, got, a)
 			}
-			if _, ok := q.Rejected(o); ok != (got.Reject != "") {
+			if _, ok := q.Rejected(o); ok != got.Rejected {
 				t.Fatalf("seed %d: ordinal %d: rejected %v", seed, o, ok)
 			}
 		}

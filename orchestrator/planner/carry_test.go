@@ -240,7 +240,7 @@ func TestCarriedDocumentMayChange(t *testing.T) {
 		ok   bool
 	}{
 		{"the same", plannertest.Document(1, 7), true},
-		{"unreadable", millrace.SampleMeta{Reject: "torn"}, true},
+		{"unreadable", millrace.SampleMeta{Rejected: true}, true},
 		{"shorter", plannertest.Document(1, 6), false},
 		{"longer", plannertest.Document(1, 8), false},
 	} {

@@ -187,7 +187,7 @@ func (d *draft) recall(c progress.Carried, o Offers) (seg millrace.Segment, wait
 		return seg, &missing{int(c.Source), c.Ordinal}, nil
 	}
 	stop, tokens := uint64(c.Offset)+uint64(c.Length), uint64(meta.Lengths.Tokens)
-	if a == Ended || meta.Reject == "" && (stop > tokens || c.More != (stop < tokens)) {
+	if a == Ended || !meta.Rejected && (stop > tokens || c.More != (stop < tokens)) {
 		return seg, nil, millrace.Errorf(millrace.ErrMismatch,
 			"plan step %s: source %q: tokens %d to %d of document %s wait to be placed, and the document has %d "+
 				"tokens; the document changed: restore the source files",

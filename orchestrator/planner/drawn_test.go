@@ -108,7 +108,7 @@ func checkDrawn(
 				if stop = src.Offset; stop > 0 {
 					cut++
 				}
-			} else if meta.Reject != "" || meta.Refused&planner.OwnFilter != 0 {
+			} else if meta.Rejected || meta.Refused&planner.OwnFilter != 0 {
 				continue
 			}
 			for n := meta.Offset; n < stop; n++ {

@@ -64,7 +64,7 @@ func (h *heads) resolve(r *replay, o Offers, source int) (Availability, error) {
 		// A document that has begun goes on, even if a later stage's filter refuses it.
 		refused := at.Offset == 0 && meta.Refused&(ownFilter|r.stage.Filters) != 0
 		fits := at.Offset == 0 || at.Offset > meta.Offset
-		if fits && meta.Reject == "" && h.rest(r, source) > 0 && !refused {
+		if fits && !meta.Rejected && h.rest(r, source) > 0 && !refused {
 			h.known[source], h.idling[source] = true, false
 			break
 		}

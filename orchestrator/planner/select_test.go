@@ -89,7 +89,7 @@ func TestEveryTokenOnce(t *testing.T) {
 		for s, docs := range c.Docs {
 			for o := range uint64(len(docs)) * c.Epochs[s] {
 				meta, _ := c.Peek(s, millrace.Ordinal(o))
-				if meta.Reject != "" {
+				if meta.Rejected {
 					wantRejects++
 				}
 				got, end := meta.Offset, meta.Lengths.Tokens

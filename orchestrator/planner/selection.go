@@ -69,9 +69,9 @@ func (sel *Selection) reject(events []passed) {
 		p := &events[i]
 		switch {
 		case p.left:
-		case p.meta.Reject == "" && p.meta.Lengths.Tokens > 0: // it has tokens, so a filter refused it
+		case !p.meta.Rejected && p.meta.Lengths.Tokens > 0: // it has tokens, so a filter refused it
 			sel.Stats.Sources[p.source].Refused++
-		case p.meta.Reject == "":
+		case !p.meta.Rejected:
 			sel.Stats.Sources[p.source].Empty++
 		default:
 			sel.Stats.Sources[p.source].Rejects++

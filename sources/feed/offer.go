@@ -11,7 +11,7 @@ import (
 // Offer is the metadata of one ordinal, reported before any plan needs it.
 type Offer struct {
 	millrace.SampleMeta
-	Quarantine *millrace.Quarantine // the fact to record; set if Reject is set
+	Quarantine *millrace.Quarantine // the fact to record; set if Rejected is set
 }
 
 // Batch is the next metadata of a stripe, in ordinal order.
@@ -103,7 +103,7 @@ func (c *chooser) offerOf(p *span, position uint64) Offer {
 		o.Refused = uint64(p.refused[at])
 	}
 	if q, ok := p.rejects[at]; ok {
-		o.Reject = q.Reason
+		o.Rejected = true
 		o.Quarantine = &q
 	}
 	return o

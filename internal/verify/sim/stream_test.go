@@ -83,8 +83,9 @@ func readStream(t *testing.T, dir, name string, shuffle millrace.Shuffle, epochs
 	<-ended
 	for i := range s.offers {
 		if o := &s.offers[i]; bad && (o.ID.Record*7+uint64(o.ID.Shard))%23 == 0 {
-			o.Reject, o.Lengths.Tokens = "it is broken", 0
-			o.Quarantine = &millrace.Quarantine{Source: name, ID: src.Manifest().SampleName(o.ID), Reason: o.Reject}
+			o.Rejected, o.Lengths.Tokens = true, 0
+			id := src.Manifest().SampleName(o.ID)
+			o.Quarantine = &millrace.Quarantine{Source: name, ID: id, Reason: "it is broken"}
 		}
 	}
 	return s

@@ -35,7 +35,7 @@ func Document(record int, length uint32) millrace.SampleMeta {
 		Lengths: millrace.Lengths{Tokens: length},
 	}
 	if length == 0 && record%2 == 0 {
-		m.Reject = "too dull"
+		m.Rejected = true
 	}
 	return m
 }

@@ -210,10 +210,12 @@ func (o *OpenShard) Path() string { return o.file.Name() }
 // identity is the zero value if the store has none.
 func (o *OpenShard) Identity() (id identity.File, err error) {
 	err = o.file.use(func(file OpenFile) error {
-		if err := o.file.guard.Check(&o.file.opened, file); err != nil {
+		if o.file.guard == nil {
+			id, err = file.Identity()
 			return err
 		}
-		id, err = file.Identity()
+		err = o.file.guard.Check(&o.file.opened, file)
+		id = o.file.opened.Identity()
 		return err
 	})
 	return id, err

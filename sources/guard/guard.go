@@ -157,6 +157,14 @@ func isSettled(files []identity.File) bool {
 // Opened is an open file of a shard, as last found to be the shard.
 type Opened struct{ identity atomic.Pointer[identity.File] }
 
+// Identity returns the identity of the file at its last check, the zero value if none was made.
+func (f *Opened) Identity() identity.File {
+	if id := f.identity.Load(); id != nil {
+		return *id
+	}
+	return identity.File{}
+}
+
 // Identifier is an open file.
 type Identifier interface {
 	// Identity returns the identity of the open file as it is now, or the zero value if the store has no identities.

@@ -150,7 +150,7 @@ func (x *trainer) pieces(p *sidecar.StepPlan, payload sidecar.Payload) (out []pi
 				of:     recordName(p.Sources[a.Source].Name, a.ID.Shard, a.ID.Record),
 				masked: hidden != nil && hidden[i],
 			}
-			if s.sum = fmt.Sprintf("%d/%d/%d %v", micro, a.Row, a.Start, tokens[i]); s.masked {
+			if s.sum = fmt.Sprintf("%d/%d/%d %v", micro, a.Row, a.Start, tokens[i].IDs()); s.masked {
 				s.sum, masked = "", true
 			}
 			out = append(out, s)

@@ -15,7 +15,7 @@ import (
 const mostDepth = 256
 
 // extractor takes one string field out of JSON lines. It validates the whole line in the same pass, as strictly as
-// encoding/json. It allocates only the buffer that it keeps for texts with escapes. It is not safe for concurrent use.
+// encoding/json. It allocates only the buffer that it keeps for texts. It is not safe for concurrent use.
 //
 // In cases that JSON leaves open, it decides as Python's json module does. The last of duplicate keys counts. Half of a
 // surrogate pair passes in a field that is not read. In the text it is a bad sample, because UTF-8 cannot encode it.
@@ -26,9 +26,7 @@ type extractor struct {
 	depth   int
 	state   found
 	reached int    // number of parts of the path that were found, for the reason
-	raw     []byte // the text with its escapes, or the other value, inside line
-	escaped bool
-	buf     []byte
+	raw     []byte // another value than a string, inside line
 }
 
 // found is the kind of the field's last occurrence.
@@ -60,6 +58,9 @@ func (x *extractor) find(line []byte) error {
 		return bad("invalid UTF-8 at byte %d of the line", invalidAt(line))
 	}
 	x.line, x.at, x.depth, x.state, x.reached = line, 0, 0, missing, 0
+	if cap(x.buf) < len(line)+wordBytes {
+		x.buf = make([]byte, len(line)+len(line)/4+wordBytes)
+	}
 	x.space()
 	isObject := x.at < len(line) && line[x.at] == '{'
 	if err := x.value(0); err != nil {
@@ -75,7 +76,7 @@ func (x *extractor) find(line []byte) error {
 	return nil
 }
 
-// text returns the field's text as valid UTF-8. It lies in line or in the extractor, and is valid until the next call.
+// text returns the field's text as valid UTF-8. It lies in the extractor, and is valid until the next call.
 // The error says why the line is a bad sample.
 func (x *extractor) text(line []byte) ([]byte, error) {
 	if err := x.find(line); err != nil {
@@ -128,15 +129,10 @@ func (x *extractor) noField(line []byte) error {
 
 // plain returns the last string without its escapes.
 func (x *extractor) plain() ([]byte, error) {
-	if !x.escaped {
-		return x.raw, nil
-	}
-	out, ok := unescape(x.buf[:0], x.raw)
-	x.buf = out
-	if !ok {
+	if x.lone {
 		return nil, bad("lone surrogate in field %q", strings.Join(x.path, "."))
 	}
-	return out, nil
+	return x.content, nil
 }
 
 // value reads one value. want is the number of parts of the path that lead to it, -1 if the path does not.
@@ -156,10 +152,11 @@ func (x *extractor) value(want int) error {
 	}
 	switch c {
 	case '"':
-		raw, escaped, err := x.str()
 		if want == len(x.path) {
-			x.state, x.raw, x.escaped = isText, raw, escaped
+			x.state = isText
+			return x.keepContent()
 		}
+		_, _, err := x.str()
 		return err
 	case '{':
 		return x.object(want)

@@ -13,8 +13,11 @@ import (
 
 // jsonScanner reads the strings, numbers and words of one line of JSON from a position on.
 type jsonScanner struct {
-	line []byte
-	at   int
+	line    []byte
+	at      int
+	content []byte // of the last string that was kept, without its escapes; inside buf
+	lone    bool   // that string has half of a surrogate pair
+	buf     []byte // has room for the line and a word more, so that whole words can be written
 }
 
 // ones and highs spread a byte over a word, so that one step looks at eight bytes.
@@ -70,26 +73,107 @@ func (x *jsonScanner) str() (raw []byte, escaped bool, err error) {
 	}
 }
 
+// wordBytes is the number of bytes that one step looks at.
+const wordBytes = 8
+
+// escapeOf returns the character of an escape of two bytes by its second byte, 0 if there is none.
+func escapeOf(c byte) byte {
+	switch c {
+	case 'n':
+		return '\n'
+	case '"', '\\', '/':
+		return c
+	case 't':
+		return '\t'
+	case 'r':
+		return '\r'
+	case 'b':
+		return '\b'
+	case 'f':
+		return '\f'
+	}
+	return 0
+}
+
+// keepContent reads a string whose opening quote is next, and keeps its text without escapes. It validates as str does.
+// One pass does both, and copies a word at a time.
+func (x *jsonScanner) keepContent() error {
+	line, i := x.line, x.at+1
+	out, n := x.buf[:cap(x.buf)], 0
+	x.lone = false
+	for {
+		for i+wordBytes <= len(line) {
+			w := binary.LittleEndian.Uint64(line[i:])
+			binary.LittleEndian.PutUint64(out[n:], w)
+			if m := special(w); m != 0 {
+				plain := bits.TrailingZeros64(m) >> 3
+				i, n = i+plain, n+plain
+				break
+			}
+			i, n = i+wordBytes, n+wordBytes
+		}
+		for i < len(line) && line[i] != '"' && line[i] != '\\' && line[i] >= 0x20 {
+			out[n] = line[i]
+			i, n = i+1, n+1
+		}
+		x.at = i
+		switch {
+		case i >= len(line):
+			return x.invalid("the string does not end")
+		case line[i] == '"':
+			x.at, x.content = i+1, out[:n]
+			return nil
+		case line[i] != '\\':
+			return x.invalid("control character in a string")
+		}
+		if i+1 < len(line) {
+			if c := escapeOf(line[i+1]); c != 0 {
+				out[n] = c
+				i, n = i+2, n+1
+				continue
+			}
+		}
+		if escapeLen(line[i:]) == 0 {
+			return x.invalid("no such escape")
+		}
+		r, length := x.pointAt(i)
+		i, n = i+length, n+utf8.EncodeRune(out[n:], r)
+	}
+}
+
+// pointAt returns the character of the \u escape at a byte of the line, and the bytes of the escape. For a surrogate
+// pair, these are the bytes of both escapes. Half of a pair sets lone.
+func (x *jsonScanner) pointAt(at int) (r rune, length int) {
+	r = hex4(x.line[at+2:])
+	if !utf16.IsSurrogate(r) {
+		return r, 6
+	}
+	if next := x.line[at+6:]; len(next) > 0 && next[0] == '\\' && escapeLen(next) == 6 {
+		if r = utf16.DecodeRune(r, hex4(next[2:])); r != utf8.RuneError {
+			return r, 12
+		}
+	}
+	x.lone = true
+	return utf8.RuneError, 6
+}
+
 // escapeLen returns the number of bytes of the escape at the start of b, 0 if b begins with none.
 func escapeLen(b []byte) int {
 	if len(b) < 2 {
 		return 0
 	}
-	switch b[1] {
-	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+	if escapeOf(b[1]) != 0 {
 		return 2
-	case 'u':
-		if len(b) < 6 {
+	}
+	if b[1] != 'u' || len(b) < 6 {
+		return 0
+	}
+	for _, c := range b[2:6] {
+		if hexOf(c) > 15 {
 			return 0
 		}
-		for _, c := range b[2:6] {
-			if hexOf(c) > 15 {
-				return 0
-			}
-		}
-		return 6
 	}
-	return 0
+	return 6
 }
 
 func hexOf(c byte) uint32 {
@@ -114,20 +198,9 @@ func unescape(out, raw []byte) ([]byte, bool) {
 		out = append(out, raw[:i]...)
 		c := raw[i+1]
 		raw = raw[i+2:]
-		switch c {
-		case 'n':
-			out = append(out, '\n')
-		case '"', '\\', '/':
-			out = append(out, c)
-		case 't':
-			out = append(out, '\t')
-		case 'r':
-			out = append(out, '\r')
-		case 'b':
-			out = append(out, '\b')
-		case 'f':
-			out = append(out, '\f')
-		case 'u':
+		if c != 'u' {
+			out = append(out, escapeOf(c))
+		} else {
 			r := hex4(raw)
 			raw = raw[4:]
 			if utf16.IsSurrogate(r) {

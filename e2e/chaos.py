@@ -95,7 +95,7 @@ MIXTURES: Dict[str, Dict[str, Any]] = {
     "bucketed": {
         "mixture": {"weights": {"frames": 3, "tables": 2, "books": 1, "flawed": 1}},
         "sources": {name: SOURCES[name] for name in ("frames", "tables", "books", "flawed")},
-        "packing": "bucketed", "carry": 24, "window": 3, "pad_multiple": 2, "micro_batch_size": 1,
+        "packing": "bucketed", "window": 3, "pad_multiple": 2, "micro_batch_size": 1,
         "stages": [{"from_step": 16, "packing": "best_fit"}, {"from_step": 26, "packing": "concat"}],
     },
     "sliced": {

@@ -117,7 +117,11 @@ VARIANTS: Dict[str, Dict[str, Any]] = {
     },
     "windows": {"carry": 64, "window": 3, "pad_multiple": 4},
     "concat": {"packing": "concat", "window": 2, "last_step": "short"},
-    "bucketed": {"packing": "bucketed", "carry": 40, "window": 2, "pad_multiple": 2, "micro_batch_size": 1},
+    "bucketed": {"packing": "bucketed", "window": 2, "pad_multiple": 2, "micro_batch_size": 1},
+    "constant rows": {
+        "packing": "bucketed", "bucket_rows": "constant", "carry": 40, "window": 2, "pad_multiple": 2,
+        "micro_batch_size": 1,
+    },
     "none": {
         "shuffle": "none",
         "packing": "pad",

@@ -29,13 +29,42 @@ def by_step(delivered: Delivered, mixture: Mapping[str, Any]) -> Dict[int, Dict[
             size = ramp["start"] + consumed * increments // ramp["samples"] * ramp["increment"]
         out[step] = {**now, "global_batch_size": size}
         if now["packing"] == "bucketed":
-            out[step]["sequence_length"] = bucket(
-                now["sequence_length"], mixture.get("pad_multiple", 1), max(s[LENGTH] for s in segments)
-            )
+            multiple, longest = mixture.get("pad_multiple", 1), max(s[LENGTH] for s in segments)
+            if mixture.get("bucket_rows") == "constant":
+                out[step]["sequence_length"] = bucket(now["sequence_length"], multiple, longest)
+            else:
+                out[step].update(token_rows(delivered, step, out[step], multiple, longest))
         consumed += size
         tokens += sum(s[LENGTH] for s in segments)
     assert not later, f"the run does not reach {later}"
     return out
+
+
+def token_rows(
+    delivered: Delivered, step: int, now: Mapping[str, Any], multiple: int, longest: int
+) -> Dict[str, Any]:
+    """The settings of a bucketed step whose rows are as many as have the tokens of the batch: the rows that replace one
+    sequence fit into it."""
+    length = rung(now["sequence_length"] // multiple, -(-longest // multiple)) * multiple
+    batch = next(b for rank in delivered.ranks for b in rank if b.step == step)
+    times, rest = divmod(batch.shapes["tokens"][0][0], now["micro_batch_size"])
+    assert rest == 0 and 1 <= times <= now["sequence_length"] // length, (
+        f"step {step}: {batch.shapes['tokens']} for a longest segment of {longest}"
+    )
+    return {
+        "sequence_length": length,
+        "micro_batch_size": now["micro_batch_size"] * times,
+        "global_batch_size": now["global_batch_size"] * times,
+    }
+
+
+def rung(length: int, longest: int) -> int:
+    """The shortest row for a segment: six binary digits, at least a 128th of the sequence, at most the sequence."""
+    least = max(longest, (length - 1) // 128 + 1)
+    step = 1
+    while least > 64 * step:
+        step *= 2
+    return min(length, -(-least // step) * step)
 
 
 def bucket(length: int, multiple: int, longest: int) -> int:

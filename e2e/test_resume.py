@@ -109,11 +109,14 @@ CHAIN = [(2, 2, 2, True), (1, 1, 8, False), (3, 4, 2, True), (8, 3, 1, False), (
 
 WINDOWS: Dict[str, Any] = {"carry": 16, "window": 3}
 CONCAT: Dict[str, Any] = {"packing": "concat", "window": 4}
-BUCKETED: Dict[str, Any] = {"packing": "bucketed", "window": 3, "carry": 16}
+BUCKETED: Dict[str, Any] = {"packing": "bucketed"}
+CONSTANT: Dict[str, Any] = {"packing": "bucketed", "bucket_rows": "constant", "window": 3, "carry": 16}
 
 
 @pytest.mark.parametrize(
-    "setting", [{}, STAGES, WINDOWS, CONCAT, BUCKETED], ids=["plain", "stages", "windows", "concat", "bucketed"]
+    "setting",
+    [{}, STAGES, WINDOWS, CONCAT, BUCKETED, CONSTANT],
+    ids=["plain", "stages", "windows", "concat", "bucketed", "constant rows"],
 )
 def test_chain(scene: Scene, setting: Any) -> None:
     """Resumes repeatedly with other ranks, microbatches and loaders: the content of one run, the bytes of each

@@ -6,6 +6,7 @@ import (
 	"millrace"
 	"millrace/mixing"
 	"millrace/orchestrator/facts"
+	"millrace/orchestrator/planner"
 	pb "millrace/proto"
 )
 
@@ -46,13 +47,21 @@ func (x *Mixture) FreeFrom() (step, tokens uint64) {
 	if x.s.Attempt == nil {
 		return 0, 0
 	}
-	at, tokens := x.spec.FreeFrom(&x.s.Tail().Planner)
+	at, tokens := x.rules().FreeFrom(&x.s.Tail().Planner)
 	return uint64(at), tokens
+}
+
+// rules returns the spec under the rules of the planner that the run began with.
+func (x *Mixture) rules() *planner.Spec {
+	if x.s.Attempt == nil {
+		return x.spec
+	}
+	return x.spec.Under(&x.s.Tail().Planner)
 }
 
 // inTime refuses a change that comes too late for its step, or that would begin inside a window of a later attempt.
 func (x *Mixture) inTime(r *pb.MixRequest, c *pb.Mixed, free uint64) error {
-	window := uint64(max(x.cfg.File.Window, 1))
+	window := uint64(x.rules().LongestWindow())
 	switch {
 	case r.Later && c.AtStep%window != 0:
 		return millrace.Errorf(millrace.ErrInvalid,

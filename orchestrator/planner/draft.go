@@ -29,6 +29,8 @@ type draft struct {
 	segments []millrace.Segment // carried segments, then those drawn
 	units    []uint32           // of each segment
 	total    uint64             // sum of units
+	ladder   pack.Ladder        // with token rows
+	shares   uint64             // sum of the segments' shares of sequences, with token rows
 	lengths  octaves            // of the units of all segments
 	ages     []uint32           // of the carried segments
 	resumed  int                // carried segments of begin that are in segments
@@ -57,6 +59,9 @@ func newDraft(division *division, before progress.State) (*draft, error) {
 	d.heads = newHeads(len(spec.Sources), func(source int, meta millrace.SampleMeta) {
 		d.passed = append(d.passed, passed{before: len(d.segments), source: source, meta: meta})
 	})
+	if spec.hasTokenRows(&r.stage) {
+		d.ladder = pack.NewLadder(spec.binUnits(&r.stage))
+	}
 	d.markStale()
 	return d, nil
 }
@@ -74,10 +79,12 @@ func (d *draft) isEnough(steps int) bool {
 	in := &d.replay.stage
 	bins := uint64(steps) * uint64(in.GlobalBatch)
 	units := bins * uint64(d.replay.spec.binUnits(in))
-	switch in.Packing {
-	case millrace.Pad, millrace.Bucketed:
+	switch {
+	case d.ladder != nil:
+		return d.shares >= bins*pack.Whole
+	case in.Packing == millrace.Pad, in.Packing == millrace.Bucketed:
 		return uint64(len(d.segments)) >= bins
-	case millrace.Concat:
+	case in.Packing == millrace.Concat:
 		return d.total >= units
 	default:
 		return d.total > units
@@ -144,6 +151,9 @@ func (d *draft) count(seg *millrace.Segment) {
 	d.units = append(d.units, units)
 	d.total += uint64(units)
 	d.lengths.add(units)
+	if d.ladder != nil {
+		d.shares += d.ladder.Share(units)
+	}
 }
 
 // resume takes the carried segments. known has the first ones, in the order of State.Carried. The others are made again

@@ -21,7 +21,7 @@ func TestNoFloatingPoint(t *testing.T) {
 	limits := []string{"MaxInt64", "MaxUint32", "MaxUint64"} // of package math
 	for _, dir := range []string{
 		".", "progress", "pack", "place", "cost", "order", "strategy", "..", "../offers", "../..", "../../mixing",
-		"../../internal/seal", "../../internal/app/setup", "../../internal/wire",
+		"../../internal/seal", "../../internal/bucket", "../../internal/app/setup", "../../internal/wire",
 	} {
 		files, err := filepath.Glob(filepath.Join(dir, "*.go"))
 		if err != nil || len(files) == 0 {

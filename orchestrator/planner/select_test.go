@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"millrace"
+	"millrace/internal/bucket"
 	"millrace/mixing"
 	"millrace/orchestrator/planner"
 	"millrace/orchestrator/planner/plannertest"
@@ -30,16 +31,19 @@ func checkStep(t *testing.T, spec *planner.Spec, sel *planner.Selection) {
 			t.Fatalf("step %s: segment %+v is cut at a forbidden place", sel.Step, seg)
 		}
 	}
+	batch, length := spec.GlobalBatch, spec.SequenceLength
+	if spec.Packing == millrace.Bucketed && spec.BucketRows == bucket.Tokens {
+		batch, length = checkTokenRows(t, spec, sel)
+	}
 	for b, n := range held {
-		if n == 0 || n > uint64(spec.SequenceLength) ||
+		if n == 0 || n > uint64(length) ||
 			spec.Packing == millrace.Concat && spec.Window < 2 && n != uint64(spec.SequenceLength) && !sel.Last {
-			t.Fatalf("step %s: bin %d holds %d of %d", sel.Step, b, n, spec.SequenceLength)
+			t.Fatalf("step %s: bin %d holds %d of %d", sel.Step, b, n, length)
 		}
 	}
-	if sel.NumBins > spec.GlobalBatch || sel.NumBins < spec.GlobalBatch && !sel.Incomplete ||
-		sel.Incomplete && !sel.Last {
-		t.Fatalf("step %s: %d of %d bins, incomplete %v, last %v", sel.Step, sel.NumBins, spec.GlobalBatch,
-			sel.Incomplete, sel.Last)
+	if sel.NumBins > batch || sel.NumBins < batch && !sel.Incomplete || sel.Incomplete && !sel.Last {
+		t.Fatalf("step %s: %d of %d bins, incomplete %v, last %v", sel.Step, sel.NumBins, batch, sel.Incomplete,
+			sel.Last)
 	}
 }
 

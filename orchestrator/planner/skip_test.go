@@ -42,8 +42,9 @@ func TestSkipPassesOverSteps(t *testing.T) {
 					}
 				}
 			}
-			spec.Carry, spec.Window = 0, 0
+			spec.Carry = 0
 		}
+		spec.Window = 1
 		plain, _, err := plannertest.Collect(t, spec, progress.New(len(spec.Sources)), c, steps)
 		if err != nil {
 			t.Fatal(err)
@@ -106,7 +107,7 @@ func TestSkipDiscardsWaitingSegments(t *testing.T) {
 		if seed%4 == 0 {
 			spec.Packing = millrace.Bucketed
 		}
-		spec.Window = 0 // steps of a skip are drawn one by one
+		spec.Window = 1 // steps of a skip are drawn one by one
 		c := plannertest.RandomCorpus(rng, len(spec.Sources), 2000, spec.SequenceLength)
 		c.SomeInPieces(rng, spec)
 		plain, _, err := plannertest.Collect(t, spec, progress.New(len(spec.Sources)), c, to)
@@ -115,8 +116,8 @@ func TestSkipDiscardsWaitingSegments(t *testing.T) {
 		}
 		skipping := *spec
 		skipping.Skips = []planner.Skip{{From: from, To: to}}
-		skipping.Window = []int{0, 2, 4}[rng.IntN(3)]
-		if skipping.Window > 0 {
+		skipping.Window = []int{1, 2, 4}[rng.IntN(3)]
+		if skipping.Window > 1 {
 			skipping.Skips[0].From, skipping.Skips[0].To = 0, to
 		}
 		begins := int(skipping.Skips[0].From)

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"millrace"
+	"millrace/internal/bucket"
 	"millrace/mixing"
 	"millrace/orchestrator/planner/progress"
 )
@@ -22,10 +23,14 @@ type SourceSpec struct {
 
 // Under returns the spec as it holds for a run that is in this state.
 func (s *Spec) Under(st *progress.State) *Spec {
-	if st.ShufflesPieces() || !slices.ContainsFunc(s.Sources, func(x SourceSpec) bool { return x.PiecesByDefault }) {
+	pieces := slices.ContainsFunc(s.Sources, func(x SourceSpec) bool { return x.PiecesByDefault })
+	if st.ShufflesPieces() || !pieces && !s.RowsByDefault {
 		return s
 	}
 	out := *s
+	if s.RowsByDefault {
+		out.BucketRows, out.RowsByDefault = bucket.Constant, false
+	}
 	out.Sources = slices.Clone(s.Sources)
 	for i := range out.Sources {
 		if src := &out.Sources[i]; src.PiecesByDefault {
@@ -84,10 +89,14 @@ type Spec struct {
 	Skips       []Skip // at distinct steps
 	LastStep    millrace.LastStep
 	// most segments that wait for a later step with BestFit or Bucketed packing; 0: none; or AutoCarry
-	Carry      int
-	Window     int    // steps that are drawn and packed together; 0 means 1
-	StopSteps  uint64 // the run ends with this many steps; 0: no such end
-	StopTokens uint64 // the run ends with the first step that brings document tokens to this; 0: no such end
+	Carry int
+	// steps that are drawn and packed together; 0: one, but with Bucketed and TokenRows as many as fill the rows
+	Window     int
+	BucketRows bucket.Rule // with Bucketed; empty means ConstantRows
+	// RowsByDefault: the mixture file does not say so. Runs of earlier planners have constant rows then.
+	RowsByDefault bool
+	StopSteps     uint64 // the run ends with this many steps; 0: no such end
+	StopTokens    uint64 // the run ends with the first step that brings document tokens to this; 0: no such end
 }
 
 // AutoCarry lets as many segments wait as fill the bins best, at most millrace.MostCarried. In a run of an earlier
@@ -124,6 +133,8 @@ func (s *Spec) Validate() error {
 		return fail("carry %d lies outside 0 … %d", s.Carry, millrace.MostCarried)
 	case s.Window < 0 || s.Window > millrace.MostWindow:
 		return fail("window %d lies outside 1 … %d", s.Window, millrace.MostWindow)
+	case s.BucketRows != "" && s.BucketRows != bucket.Tokens && s.BucketRows != bucket.Constant:
+		return fail("bucket_rows %q is neither tokens nor constant", s.BucketRows)
 	case s.Unit != millrace.UnitTokens && s.Unit != millrace.UnitSamples:
 		return fail("unit %q is neither tokens nor samples", s.Unit)
 	case s.LastStep != millrace.PadLast && s.LastStep != millrace.ShortLast && s.LastStep != millrace.DropLast:
@@ -160,11 +171,12 @@ func ascending(names []string) bool {
 	return true
 }
 
-// windowAt returns the number of steps of the window that begins at a step. Windows end at absolute multiples; cutsAt
-// may end one earlier.
-func (s *Spec) windowAt(step millrace.Step) int {
-	w := uint64(max(s.Window, 1))
-	return int(w - uint64(step)%w)
+// windowAt returns the number of steps of the window that begins at a place in the schedule. Windows end at absolute
+// multiples; cutsAt may end one earlier.
+func (s *Spec) windowAt(at progress.Position) int {
+	in := s.stageAt(at)
+	w := uint64(s.windowOf(&in))
+	return int(w - at.Step%w)
 }
 
 // windowFrom returns the number of steps of the window that begins at a state. A step that follows a skip is a window
@@ -173,7 +185,7 @@ func (s *Spec) windowFrom(st *progress.State) int {
 	if st.IsPooled() && slices.ContainsFunc(s.Skips, func(k Skip) bool { return k.From == st.Step }) {
 		return 1
 	}
-	return s.windowAt(st.Step)
+	return s.windowAt(st.Position())
 }
 
 // FreeFrom returns the first place in the schedule at which a change may begin in a run that has planned up to a state:
@@ -184,7 +196,7 @@ func (s *Spec) FreeFrom(st *progress.State) (step millrace.Step, tokens uint64) 
 		return st.Step, st.Tokens
 	}
 	begin := st.Begun()
-	in, steps := s.stageAt(begin.Position()), s.windowAt(begin.Step)
+	in, steps := s.stageAt(begin.Position()), s.windowAt(begin.Position())
 	most := uint64(steps) * uint64(in.GlobalBatch) * uint64(in.SequenceLength)
 	return begin.Step + millrace.Step(steps), begin.Tokens + most
 }

@@ -2,6 +2,7 @@ package planner
 
 import (
 	"millrace"
+	"millrace/internal/bucket"
 	"millrace/mixing"
 	"millrace/orchestrator/planner/pack"
 	"millrace/orchestrator/planner/progress"
@@ -63,7 +64,7 @@ func (in Stage) isAlike(o Stage) bool {
 // carryOf returns the most segments that may wait in the stage.
 func (s *Spec) carryOf(in *Stage, pooled bool) int {
 	switch {
-	case in.Packing != millrace.BestFit && in.Packing != millrace.Bucketed:
+	case in.Packing != millrace.BestFit && in.Packing != millrace.Bucketed, s.hasTokenRows(in):
 		return 0
 	case s.Carry != AutoCarry:
 		return s.Carry
@@ -74,10 +75,51 @@ func (s *Spec) carryOf(in *Stage, pooled bool) int {
 	}
 }
 
+// hasTokenRows reports whether the stage's steps have rows of one length, and more rows if these are shorter.
+func (s *Spec) hasTokenRows(in *Stage) bool {
+	return in.Packing == millrace.Bucketed && s.BucketRows == bucket.Tokens
+}
+
+// The bounds of a window with token rows if the mixture file gives none. The rows of a step are about as long as their
+// segments only if the step has many segments to choose from: a window of 64 steps fills rows to 95 %. Loaders keep the
+// tokens of a window, so its room is bounded, but it has a few steps in any case.
+const (
+	roomOfWindow  = 1 << 26 // tokens
+	leastOfWindow = 8
+)
+
+// windowOf returns the number of steps that are drawn and packed together in the stage, a power of two if the mixture
+// file gives none.
+func (s *Spec) windowOf(in *Stage) int {
+	if s.Window > 0 || !s.hasTokenRows(in) {
+		return max(s.Window, 1)
+	}
+	w := millrace.MostWindow
+	for w > leastOfWindow && uint64(w)*uint64(in.GlobalBatch)*uint64(in.SequenceLength) > roomOfWindow {
+		w /= 2
+	}
+	return w
+}
+
+// LongestWindow returns the number of steps of the longest window of all stages. It is a multiple of the others.
+func (s *Spec) LongestWindow() (steps int) {
+	all := s.stages()
+	for i := range all {
+		in := &all[i]
+		steps = max(steps, s.windowOf(in))
+		if in.Rampup.Samples > 0 {
+			in.GlobalBatch = int(in.Rampup.Start)
+			steps = max(steps, s.windowOf(in))
+		}
+	}
+	return steps
+}
+
 // packWindow returns the bins of so many steps of the stage. pooled is that of the state before them.
 func (s *Spec) packWindow(in *Stage, steps int, pooled bool) pack.Window {
 	return pack.Window{
 		Packing:  in.Packing,
+		Rows:     s.BucketRows,
 		Capacity: s.binUnits(in),
 		Batch:    in.GlobalBatch,
 		Steps:    steps,
@@ -114,7 +156,8 @@ func (s *Spec) validateStages() error {
 }
 
 func (s *Spec) validateStage(all []Stage, i int) error {
-	pad, mostBins, in := max(s.PadMultiple, 1), maxBins/max(s.Window, 1), &all[i]
+	pad, in := max(s.PadMultiple, 1), &all[i]
+	mostBins := maxBins / s.windowOf(in)
 	fail := func(format string, args ...any) error {
 		return millrace.Errorf(millrace.ErrInvalid, "plan: stage %d: "+format, append([]any{i}, args...)...)
 	}

@@ -122,7 +122,8 @@ func checkStage(t *testing.T, spec *planner.Spec, sel *planner.Selection, tokens
 	want := dumbStage(spec, uint64(sel.Step), tokens)
 	if sel.SequenceLength != want.SequenceLength &&
 		(want.Packing != millrace.Bucketed || sel.SequenceLength > want.SequenceLength) ||
-		sel.GlobalBatch != want.GlobalBatch {
+		sel.GlobalBatch != want.GlobalBatch*int(max(sel.Times, 1)) ||
+		max(sel.Times, 1)*sel.SequenceLength > want.SequenceLength {
 		t.Fatalf("step %s: %d bins of %d, want %d of %d", sel.Step, sel.GlobalBatch, sel.SequenceLength,
 			want.GlobalBatch, want.SequenceLength)
 	}

@@ -3,6 +3,9 @@ package planner
 import (
 	"cmp"
 	"slices"
+
+	"millrace/mixing"
+	"millrace/orchestrator/planner/pack"
 )
 
 // strata is the number of parts into which a window's bins are sorted before its steps take from each. Fewer parts make
@@ -55,4 +58,26 @@ func numbered(step []uint32, steps int) (number []uint32) {
 		used[k]++
 	}
 	return number
+}
+
+// keyRows marks the keys of the orders of steps in windows.
+const keyRows = "rows of a window"
+
+// takeRows takes over the rows of the window's steps, which the cutter gives longest first. The steps have an order
+// that follows from the window's place in the run, so that lengths do not fall in every window. A last step with free
+// rows stays the last.
+func (w *window) takeRows(rows []pack.Rows) {
+	free := 0
+	if n := len(rows); n > 0 && rows[n-1].Segments < int(rows[n-1].Times)*w.replay.stage.GlobalBatch {
+		free = 1
+	}
+	order := mixing.NewPermutation(uint64(len(rows)-free),
+		mixing.DeriveKey(uint64(w.replay.state.Step), mixing.Text(keyRows)))
+	w.rows, w.counts = make([]pack.Rows, len(rows)), make([]int, len(rows))
+	w.stepOf = make([]uint32, 0, w.bins)
+	for k := range rows {
+		to := order.At(uint64(k))
+		w.rows[to], w.counts[to] = rows[k], rows[k].Segments
+		w.stepOf = append(w.stepOf, slices.Repeat([]uint32{uint32(to)}, rows[k].Segments)...)
+	}
 }

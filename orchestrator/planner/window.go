@@ -22,12 +22,17 @@ type window struct {
 	given  bool               // the only step took over the memory of the draft's segments
 	waits  []millrace.Segment // in the order of State.Carried
 	counts []int              // bins of each step
+	rows   []pack.Rows        // of each step, with token rows
+	stepOf []uint32           // of each bin, with token rows
 }
 
 // cut packs the draft. Segments that would wait too long if they waited for another window are packed first.
 func (w *window) cut(c *pack.Cutter) {
 	var urgent []uint32
 	in, most := w.window(), progress.MostWaits
+	if w.ladder != nil {
+		in.Steps = len(w.legs) // segments may fill a further step, of which it is not known that it is alike
+	}
 	switch {
 	case in.Packing == millrace.Bucketed:
 		most = progress.BucketWaits
@@ -42,6 +47,10 @@ func (w *window) cut(c *pack.Cutter) {
 	slices.SortStableFunc(urgent, func(a, b uint32) int { return cmp.Compare(w.units[b], w.units[a]) })
 	w.n, w.bins = c.Cut(w.units, in, w.ages, urgent)
 	w.bin, w.packs = c.Bin[:w.n], c.Packs
+	if w.ladder != nil {
+		w.takeRows(c.Rows)
+		return
+	}
 	for at, batch := 0, w.replay.stage.GlobalBatch; at < w.bins; at += batch {
 		w.counts = append(w.counts, min(batch, w.bins-at))
 	}
@@ -83,7 +92,11 @@ func (w *window) describe(sel *Selection, k int) {
 	sel.Step, sel.NumBins = w.replay.state.Step+millrace.Step(k), w.counts[k]
 	sel.GlobalBatch, sel.SequenceLength, sel.MicroBatch = in.GlobalBatch, in.SequenceLength, in.MicroBatch
 	sel.Stage, sel.PadMultiple = in.number, max(spec.PadMultiple, 1)
-	if in.Packing == millrace.Bucketed {
+	switch {
+	case w.ladder != nil:
+		sel.SequenceLength, sel.Times = w.rows[k].Length*sel.PadMultiple, w.rows[k].Times
+		sel.GlobalBatch *= int(sel.Times)
+	case in.Packing == millrace.Bucketed:
 		longest := uint32(0)
 		for i := range sel.Segments {
 			longest = max(longest, sel.Segments[i].Length)
@@ -136,6 +149,8 @@ func (w *window) isAsDrawn(steps []Selection) bool {
 // stepOfBins returns the step of each bin.
 func (w *window) stepOfBins() []uint32 {
 	switch {
+	case w.ladder != nil:
+		return w.stepOf
 	case w.replay.stage.Packing == millrace.Bucketed:
 		return inOrder(w.bins, w.replay.stage.GlobalBatch)
 	case len(w.counts) == 1:

@@ -14,6 +14,7 @@ import (
 	"millrace/internal/app/config/decode"
 	"millrace/internal/app/config/tree"
 	"millrace/internal/app/config/value"
+	"millrace/internal/bucket"
 )
 
 // Config is one mixture file: the sources of a training run, their proportions, and the shape of the batches.
@@ -34,8 +35,13 @@ type Config struct {
 	// Packing is the way in which documents become sequences. best_fit: several documents share a sequence, and a
 	// document that fits into one is not cut. pad: each sequence has one document, or one piece of a long one. concat:
 	// one document follows the other, cut at the end of a sequence. bucketed: like pad, but a step has documents of
-	// similar length. Its rows are as short as these allow: sequence_length, halved up to 7 times.
+	// similar length. Its rows are as short as these allow, down to a 128th of sequence_length.
 	Packing millrace.Packing `yaml:"packing" jsonschema:"default=best_fit,enum=best_fit,enum=pad,enum=concat,enum=bucketed"`
+	// BucketRows is the number of rows of a step with packing bucketed. tokens: each sequence of the batch becomes as
+	// many rows as it holds, so that steps have room for about equally many tokens. constant: every step has
+	// global_batch_size rows, and their length is sequence_length, halved as often as the documents allow. Left out:
+	// tokens.
+	BucketRows bucket.Rule `yaml:"bucket_rows" jsonschema:"enum=tokens,enum=constant"`
 	// RampupBatchSize is the growth of the batch to global_batch_size at the beginning of the run.
 	RampupBatchSize *Rampup `yaml:"rampup_batch_size"`
 	// Stages are later parts of the run, in order, with longer sequences, larger batches or another packing.
@@ -45,11 +51,13 @@ type Config struct {
 	PadMultiple uint32 `yaml:"pad_multiple" jsonschema:"default=1,minimum=1,maximum=16777216"`
 	// Carry is the number of documents, or pieces of long ones, that may wait for a later step. auto: as many as fill
 	// the sequences best. With packing best_fit, a document waits until it fills a sequence, at most 24 steps, and
-	// less than 3 in the mean. With bucketed, it waits for a step of its length.
+	// less than 3 in the mean. With bucketed and `bucket_rows: constant`, it waits for a step of its length; with
+	// `bucket_rows: tokens`, none waits beyond its window.
 	Carry value.Carry `yaml:"carry" jsonschema:"default=auto"`
 	// Window is the number of steps that are drawn and packed together. Long documents then come into the same steps,
-	// so that ranks wait less for each other. A document moves by at most window-1 steps.
-	Window uint32 `yaml:"window" jsonschema:"default=1,minimum=1,maximum=64"`
+	// so that ranks wait less for each other. A document moves by at most window-1 steps. Left out: 1, but with packing
+	// bucketed and `bucket_rows: tokens` 64, or as many from 8 on as hold 67 million tokens.
+	Window uint32 `yaml:"window" jsonschema:"minimum=1,maximum=64"`
 	// CapSlack is the factor by which a varlen microbatch may exceed micro_batch_size * sequence_length tokens. More
 	// slack balances compute better. At least 1; more than 1 needs layout varlen.
 	CapSlack value.Decimal `yaml:"cap_slack" jsonschema:"default=1,minimum=1"`
@@ -124,8 +132,8 @@ type Config struct {
 	// Reliability is the number of processes that stand by for lost ones.
 	Reliability Reliability `yaml:"reliability"`
 
-	// WholeByDefault makes consecutive the order of every source whose file keys do not name one; see Earlier.
-	WholeByDefault bool `yaml:"-"`
+	// IsEarlier selects the defaults of earlier planners for keys that the file does not have; see Earlier.
+	IsEarlier bool `yaml:"-"`
 	// File is the name of the mixture file as the user gave it, for messages.
 	File string `yaml:"-"`
 	// Base is the absolute directory of relative paths.

@@ -10,6 +10,7 @@ import (
 	"millrace"
 	"millrace/internal/app/config/tree"
 	"millrace/internal/app/config/value"
+	"millrace/internal/bucket"
 )
 
 // Abs returns a path of the file as an absolute one. URLs stay unchanged.
@@ -130,7 +131,7 @@ func (c *Config) PieceTokens(s *Source) (tokens uint32, byDefault bool) {
 	if how == "" {
 		how = c.LongDocuments
 	}
-	byDefault = how == "" && !c.WholeByDefault && c.Shuffle == millrace.Global && s.Format != "" &&
+	byDefault = how == "" && !c.IsEarlier && c.Shuffle == millrace.Global && s.Format != "" &&
 		!s.Format.HoldsText()
 	if how != ShuffledPieces && !byDefault {
 		return 0, false
@@ -144,7 +145,7 @@ func (c *Config) PieceTokens(s *Source) (tokens uint32, byDefault bool) {
 // Earlier returns the configuration with the defaults of runs that began with a planner of version 2 or lower.
 func (c *Config) Earlier() *Config {
 	out := *c
-	out.WholeByDefault = true
+	out.IsEarlier = true
 	return &out
 }
 
@@ -189,14 +190,36 @@ func (c *Config) Shapes() []millrace.Shape {
 			c.capTokens(&in),
 		)
 		out = append(out, shape)
-		for n := 0; in.Packing == millrace.Bucketed && n < millrace.MostHalvings && in.SequenceLength%2 == 0 &&
-			in.SequenceLength/2%c.PadMultiple == 0; n++ {
-			in.SequenceLength /= 2 // as in the planner
-			shape.SequenceLength, shape.CapTokens = in.SequenceLength, uint32(c.capTokens(&in))
+		for _, one := range c.rows(in) {
+			shape.SequenceLength, shape.MicroBatch = one.SequenceLength, one.MicroBatchSize
+			shape.CapTokens = uint32(c.capTokens(&one))
 			out = append(out, shape)
 		}
 	}
 	return out
+}
+
+// rows returns a stage with the rows of each step that it may have with packing bucketed, under either rule: a run that
+// goes on may have the one that the file does not name.
+func (c *Config) rows(in Stage) (out []Stage) {
+	if in.Packing != millrace.Bucketed {
+		return nil
+	}
+	for _, rule := range []bucket.Rule{bucket.Constant, bucket.Tokens} {
+		for _, b := range bucket.Shapes(rule, in.SequenceLength/c.PadMultiple) {
+			for times := range b.Times {
+				one := in
+				one.SequenceLength, one.MicroBatchSize = b.Length*c.PadMultiple, in.MicroBatchSize*(times+1)
+				out = append(out, one)
+			}
+		}
+	}
+	return out
+}
+
+// TokenRows reports whether steps of packing bucketed have more rows if these are shorter.
+func (c *Config) TokenRows() bool {
+	return c.BucketRows == bucket.Tokens || c.BucketRows == "" && !c.IsEarlier
 }
 
 // capTokens returns a stage's micro_batch_size * sequence_length * cap_slack, rounded down.

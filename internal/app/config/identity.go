@@ -2,10 +2,13 @@ package config
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
+	"millrace"
 	"millrace/internal/app/config/identity"
+	"millrace/internal/bucket"
 )
 
 // Identity returns the run's identity. A default that is written out does not change it. Set Tokenizer.Fingerprint
@@ -21,6 +24,17 @@ func (c *Config) Identity() identity.Identity {
 	add("sequence_length", c.SequenceLength)
 	add("global_batch_size", c.GlobalBatchSize)
 	add("packing", c.Packing)
+	window := fmt.Sprint(max(c.Window, 1))
+	if c.isBucketed() {
+		rows := identity.Entry{Name: "bucket_rows", Value: string(bucket.Constant), IsNew: true}
+		if c.TokenRows() {
+			rows.Value, rows.IsNew = string(bucket.Tokens), false
+			if c.Window == 0 {
+				window = "auto"
+			}
+		}
+		id.Entries = append(id.Entries, rows)
+	}
 	if c.RampupBatchSize != nil {
 		add("rampup_batch_size", c.RampupBatchSize.identity())
 	}
@@ -35,7 +49,7 @@ func (c *Config) Identity() identity.Identity {
 	carry := identity.Entry{Name: "carry", Value: c.Carry.String()}
 	carry.IsNew = c.Carry.IsAuto || c.Carry.Count == 0
 	id.Entries = append(id.Entries, carry)
-	add("window", c.Window)
+	add("window", window)
 	add("last_step", c.LastStep)
 	add("stop.epochs", c.Epochs())
 	add("limits.sample_bytes", uint64(c.Limits.SampleBytes))
@@ -66,6 +80,11 @@ func (c *Config) Identity() identity.Identity {
 		add("sources."+c.Sources[i].Name, c.Sources[i].identity(c))
 	}
 	return id
+}
+
+// isBucketed reports whether a stage has packing bucketed.
+func (c *Config) isBucketed() bool {
+	return slices.ContainsFunc(c.AllStages(), func(s Stage) bool { return s.Packing == millrace.Bucketed })
 }
 
 // pieceTokens returns the tokens of a piece if the ordinals of any source are pieces.

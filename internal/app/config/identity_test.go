@@ -219,3 +219,31 @@ func TestRunsFromBeforeAKeyGoOn(t *testing.T) {
 		}
 	}
 }
+
+// TestBucketedRunsFromBeforeKeepTheirRows: a bucketed run of an earlier program lacks `bucket_rows` and agrees with
+// constant rows alone. Its defaults have them.
+func TestBucketedRunsFromBeforeKeepTheirRows(t *testing.T) {
+	earlier := parse(t, change("packing: bucketed\n")).Earlier()
+	before := earlier.Identity()
+	before.Entries = slices.DeleteFunc(before.Entries, func(e identity.Entry) bool { return e.Name == "bucket_rows" })
+	if before.Value("window") != "1" || len(identity.Diff(before, earlier.Identity())) > 0 {
+		t.Errorf("a run of before has changed: %q", identity.Diff(before, earlier.Identity()))
+	}
+	for edit, want := range map[string]string{
+		"bucket_rows: constant": "",
+		"bucket_rows: tokens":   "bucket_rows: added (tokens); window: 1 -> auto",
+		"window: 1":             "bucket_rows: added (tokens)",
+	} {
+		now := parse(t, change("packing: bucketed\n"+edit+"\n"))
+		if got := strings.Join(identity.Diff(before, now.Identity()), "; "); got != want {
+			t.Errorf("%s: %q, want %q", edit, got, want)
+		}
+	}
+	for _, edit := range []string{"packing: pad\nbucket_rows: constant", "packing: pad\nbucket_rows: tokens"} {
+		if got := identity.Diff(parse(t, change("packing: pad\n")).Identity(), parse(t, change(edit)).Identity()); len(
+			got,
+		) > 0 {
+			t.Errorf("%q changes a run without bucketed steps: %q", edit, got)
+		}
+	}
+}

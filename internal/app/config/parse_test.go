@@ -105,7 +105,7 @@ func TestDefaults(t *testing.T) {
 	c := parse(t, string(read(t, "testdata/valid/least.yaml")))
 	want := Config{
 		Version: 1, SequenceLength: 8, GlobalBatchSize: 1, MicroBatchSize: 1, Packing: millrace.BestFit, PadMultiple: 1,
-		Carry: value.Carry{IsAuto: true}, Window: 1, CapSlack: value.Decimal{Text: "1"},
+		Carry: value.Carry{IsAuto: true}, CapSlack: value.Decimal{Text: "1"},
 		Layout: millrace.Packed, Balance: millrace.BalanceFSDP, Shuffle: millrace.Global, TokenDtype: millrace.Int64,
 		Parallelism: Parallelism{1, 1, 1},
 		LastStep:    millrace.PadLast, Mixture: Mixture{Unit: millrace.UnitTokens,

@@ -201,12 +201,14 @@ func (k *check) walk(ctx context.Context, w *Walk) error {
 }
 
 func (k *check) step(s *Step, e *Explained) {
-	places := float64(s.GlobalBatch) * float64(s.SequenceLength)
 	k.report.FirstSteps = append(k.report.FirstSteps, StepReport{Step: e.Step, Tokens: e.Tokens, Fill: e.Fill,
 		Balance: 1 + e.Overhead.FSDP, Ranks: 1 + e.Overhead.DP, Context: e.Context, Content: e.Content, Explain: e})
-	if !s.Incomplete || k.places == 0 {
-		k.tokens, k.places = k.tokens+float64(s.Stats.Tokens), k.places+places
+	if s.Incomplete && k.places > 0 {
+		return
 	}
+	in := k.c.AllStages()[s.Stage]
+	sequences := float64(s.GlobalBatch) / float64(max(s.Times, 1))
+	k.tokens, k.places = k.tokens+float64(s.Stats.Tokens), k.places+sequences*float64(in.SequenceLength)
 }
 
 // build builds every microbatch of a step, so that damage to a planned sample shows before a run.
@@ -231,7 +233,11 @@ func (k *check) build(ctx context.Context, w *Walk, s *Step) error {
 // quick reports whether the first steps can be drawn several times within about two seconds, because their lengths are
 // known or few.
 func (k *check) quick(ctx context.Context) bool {
-	return pricedSteps*k.c.StepTokens() <= cheapRun || k.known(ctx)
+	steps := uint64(pricedSteps)
+	if k.spec != nil {
+		steps = max(steps, uint64(k.spec.LongestWindow()))
+	}
+	return steps*k.c.StepTokens() <= cheapRun || k.known(ctx)
 }
 
 // known reports whether the length of every record is known.

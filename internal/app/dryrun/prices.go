@@ -47,7 +47,7 @@ type drawn struct{ window, carry int }
 
 // choices returns the settings to compare; the first is the mixture file's own.
 func (w *Walk) choices() []choice {
-	is := choice{"as it is", drawn{max(w.strategy.Mix.Window, 1), w.strategy.Mix.Carry}, w.strategy.Options()}
+	is := choice{"as it is", drawn{w.strategy.Mix.Window, w.strategy.Mix.Carry}, w.strategy.Options()}
 	out := []choice{is}
 	if w.topology.DP() > 1 {
 		packed := is.place

@@ -6,6 +6,7 @@ import (
 
 	"millrace"
 	"millrace/internal/app/config"
+	"millrace/internal/bucket"
 	"millrace/mixing"
 	"millrace/orchestrator/planner"
 	"millrace/orchestrator/planner/place"
@@ -32,6 +33,11 @@ func PlanSpec(c *config.Config) (*planner.Spec, error) {
 		LastStep:       c.LastStep,
 		Carry:          carry(c),
 		Window:         int(c.Window),
+		BucketRows:     bucket.Constant,
+		RowsByDefault:  c.BucketRows == "",
+	}
+	if c.TokenRows() {
+		spec.BucketRows = bucket.Tokens
 	}
 	for i := range c.Sources {
 		src := &c.Sources[i]

@@ -237,7 +237,7 @@ func TestAPlanSpecIsTheFile(t *testing.T) {
 		spec.Sources[2].Name != "web" {
 		t.Errorf("%+v", spec)
 	}
-	if spec, err := PlanSpec(parse(t, plain, "carry: 9")); err != nil || spec.Carry != 9 || spec.Window != 1 {
+	if spec, err := PlanSpec(parse(t, plain, "carry: 9")); err != nil || spec.Carry != 9 || spec.Window != 0 {
 		t.Errorf("%+v, %v", spec, err)
 	}
 }

@@ -27,18 +27,21 @@ var rooms = []room{
 
 	// {orchestrator, sidecar} communicate only by proto
 	// select
-	{"orchestrator/planner", list(".", "mixing", "internal/seal", "orchestrator/planner/pack",
+	{"orchestrator/planner", list(".", "mixing", "internal/seal", "internal/bucket", "orchestrator/planner/pack",
 		"orchestrator/planner/progress"), none},
 	{"orchestrator/planner/progress", list(".", "mixing"), list("golang.org/x/crypto/blake2b")}, // the planner's state
 	{"orchestrator/planner/order", none, none},
-	{"orchestrator/planner/pack", list(".", "orchestrator/planner/order"), none},
+	{"orchestrator/planner/pack", list(".", "internal/bucket", "orchestrator/planner/order"), none},
 	{"orchestrator/planner/cost", list(".", "orchestrator/planner/order"), none},
 	{"orchestrator/planner/place", list(".", "internal/seal", "orchestrator/planner", "orchestrator/planner/cost",
 		"orchestrator/planner/order"), none},
 	{"orchestrator/planner/strategy", list(".", "orchestrator/planner", "orchestrator/planner/progress",
 		"orchestrator/planner/cost", "orchestrator/planner/place"), none},
-	{"orchestrator/planner/plannertest", list(".", "mixing", "orchestrator/planner", "orchestrator/planner/progress"),
-		none},
+	{
+		"orchestrator/planner/plannertest",
+		list(".", "internal/bucket", "mixing", "orchestrator/planner", "orchestrator/planner/progress"),
+		none,
+	},
 	// facts in ordinal order, for a run and for a dry run
 	{"orchestrator/offers", list(".", "proto", "orchestrator/planner"), none},
 	// decisions from reports: the only floating point on the way to a plan; decisions are journaled
@@ -69,6 +72,7 @@ var rooms = []room{
 	{"internal/arena/...", list("internal/arena", "internal/memfd"), none},
 	{"internal/heartbeat/...", list("internal/seam"), list("golang.org/x/sys/unix")},
 	{"internal/event", list("internal/seam"), none},
+	{"internal/bucket", list("."), none},
 	{"internal/seal", list("."), list("golang.org/x/crypto/blake2b", "golang.org/x/sys/cpu")},
 	{"internal/wire", list(".", "proto"), all},
 	{"internal/app/config/tree", list("."), list("github.com/goccy/go-yaml")},
@@ -77,12 +81,16 @@ var rooms = []room{
 	{"internal/app/config/resume", list(".", "internal/app/config/decode"), none},
 	{"internal/app/config/identity", list("."), list("golang.org/x/crypto/blake2b")},
 	// the check of a mixture file includes filters and formats
-	{"internal/app/config/...", list(".", "sources/filter", "sources/find"), all},
+	{"internal/app/config/...", list(".", "internal/bucket", "sources/filter", "sources/find"), all},
 
 	// for the command only
 	// mixture file → rooms
-	{"internal/app/setup", list(".", "mixing", "proto", "sources/...", "constructors", "orchestrator/planner/...",
-		"orchestrator/feedback", "internal/app/config/..."), all},
+	{
+		"internal/app/setup",
+		list(".", "internal/bucket", "mixing", "proto", "sources/...", "constructors", "orchestrator/planner/...",
+			"orchestrator/feedback", "internal/app/config/..."),
+		all,
+	},
 	{"internal/app/dryrun", list(".", "mixing", "sources/...", "constructors", "orchestrator/planner/...",
 		"orchestrator/offers", "internal/app/config/...", "internal/app/setup"), all},
 	{"internal/app/exit", list("."), none},

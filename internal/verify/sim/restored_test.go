@@ -12,6 +12,7 @@ import (
 
 	"millrace"
 	"millrace/constructors"
+	"millrace/internal/bucket"
 	"millrace/internal/wire"
 	"millrace/orchestrator"
 	"millrace/orchestrator/facts"
@@ -99,8 +100,14 @@ func (x *setting) resume(t *testing.T, p placing, state []byte, steps int) *hist
 		own := options
 		own.MicroBatch = cmp.Or(s.MicroBatch, options.MicroBatch)
 		shapes = append(shapes, own.Shape(s.SequenceLength, millrace.Int32))
-		for ; s.Packing == millrace.Bucketed && s.SequenceLength > x.spec.PadMultiple; s.SequenceLength /= 2 {
-			shapes = append(shapes, own.Shape(s.SequenceLength/2, millrace.Int32))
+		if s.Packing != millrace.Bucketed {
+			continue
+		}
+		micro := own.MicroBatch
+		for _, b := range bucket.Shapes(x.spec.BucketRows, s.SequenceLength/x.spec.PadMultiple) {
+			for own.MicroBatch = micro; own.MicroBatch <= micro*b.Times; own.MicroBatch += micro {
+				shapes = append(shapes, own.Shape(b.Length*x.spec.PadMultiple, millrace.Int32))
+			}
 		}
 	}
 	for i := range shapes {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"millrace"
+	"millrace/internal/bucket"
 	"millrace/mixing"
 	"millrace/orchestrator/planner"
 	"millrace/orchestrator/planner/cost"
@@ -206,6 +207,21 @@ func settings(t *testing.T) []*setting {
 				s.Packing, s.Window, s.Carry, s.PadMultiple, s.GlobalBatch = millrace.Bucketed, 3, 40, 2, 32
 				s.Stages = []planner.Stage{
 					{From: steps(60), SequenceLength: 32, GlobalBatch: 32, Packing: millrace.Bucketed},
+				}
+			},
+		},
+		{
+			name:       "rows of tokens, windows, then a stage of shorter bins",
+			shuffle:    millrace.Global,
+			epochs:     2,
+			bad:        true,
+			milestones: plain,
+			options:    packed,
+			change: func(s *planner.Spec) {
+				s.Packing, s.BucketRows, s.Window, s.PadMultiple = millrace.Bucketed, bucket.Tokens, 4, 2
+				s.GlobalBatch = 32
+				s.Stages = []planner.Stage{
+					{From: steps(30), SequenceLength: 32, GlobalBatch: 32, Packing: millrace.Bucketed},
 				}
 			},
 		},

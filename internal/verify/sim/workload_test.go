@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"millrace"
+	"millrace/internal/bucket"
 	"millrace/mixing"
 	"millrace/orchestrator"
 	"millrace/orchestrator/facts"
@@ -20,7 +21,7 @@ import (
 )
 
 // workloads is the number of workloads. Each seed uses one.
-const workloads = 20
+const workloads = 21
 
 // manySources is the workload of many small sources.
 const manySources = 19
@@ -112,6 +113,8 @@ func (w *workload) pack(spec *planner.Spec) {
 		spec.Packing, spec.Window = millrace.Concat, 2
 	case 18:
 		spec.Packing, spec.Window, spec.Carry = millrace.Bucketed, 2, 16
+	case 20:
+		spec.Packing, spec.BucketRows, spec.Window = millrace.Bucketed, bucket.Tokens, 4
 	}
 	// All drawn records are delivered, so no bad record affects later steps.
 	if within := w.steps % millrace.Step(max(spec.Window, 1)); within > 0 {

@@ -5,13 +5,15 @@ import (
 	"slices"
 
 	"millrace"
+	"millrace/internal/bucket"
 )
 
 // A Window is the bins of several steps of one kind. All sizes are in units of the pad multiple.
 type Window struct {
 	Packing  millrace.Packing
-	Capacity uint32 // of a bin
-	Batch    int    // bins of a step
+	Rows     bucket.Rule // with Bucketed
+	Capacity uint32      // of a bin
+	Batch    int         // bins of a step
 	Steps    int
 	Carry    int // most segments that may wait for the next window
 	// IsPooled: segments wait so that later windows have a choice. Otherwise they wait if they find no room.
@@ -34,6 +36,7 @@ func (w *Window) mayWait(segments int, units uint64) bool {
 // Not for concurrent use.
 type Cutter struct {
 	Bin   []uint32 // of each segment, after Cut; NoBin: it waits
+	Rows  []Rows   // of each step, with Bucketed and TokenRows: the bins of one step follow those of the one before
 	Packs int      // runs of the packer in the last Cut
 
 	in    Window
@@ -61,6 +64,9 @@ func (c *Cutter) Cut(units []uint32, in Window, ages, urgent []uint32) (n, bins 
 	case millrace.Pad, millrace.Concat:
 		return len(units), c.inOrder(units, limit)
 	case millrace.Bucketed:
+		if in.Rows == bucket.Tokens {
+			return c.byLength(units)
+		}
 		return len(units), c.shelve(units, limit, urgent)
 	}
 	if c.pack == nil || c.pack.capacity != in.Capacity {

@@ -85,9 +85,15 @@ func (o Options) validate(sel *planner.Selection, topo millrace.Topology) (micro
 	return sel.GlobalBatch / int(row), nil
 }
 
+// under returns the options with the rows of a microbatch of the selection.
+func (o Options) under(sel *planner.Selection) Options {
+	o.MicroBatch = cmp.Or(sel.MicroBatch, o.MicroBatch) * max(sel.Times, 1)
+	return o
+}
+
 // Weighing returns the settings with which package cost weighs the plans of these options.
 func (o Options) Weighing(sel *planner.Selection, topo millrace.Topology) cost.Weighing {
-	o.MicroBatch = cmp.Or(sel.MicroBatch, o.MicroBatch)
+	o = o.under(sel)
 	most := o.MicroBatch * sel.SequenceLength
 	if o.Layout == millrace.Varlen {
 		most = o.Shape(sel.SequenceLength, "").CapTokens

@@ -1,7 +1,6 @@
 package place
 
 import (
-	"cmp"
 	"slices"
 
 	"millrace"
@@ -14,7 +13,7 @@ import (
 // placement; the caller sets stream, attempt and term. Every rank gets the same number of microbatches. The only errors
 // are options that do not match the selection or the topology.
 func Plan(sel *planner.Selection, topo millrace.Topology, opt Options) (*millrace.Plan, error) {
-	opt.MicroBatch = cmp.Or(sel.MicroBatch, opt.MicroBatch)
+	opt = opt.under(sel)
 	microbatches, err := opt.validate(sel, topo)
 	if err != nil {
 		return nil, err

@@ -20,6 +20,7 @@ import (
 // array; digests verify; in a complete step no microbatch is empty.
 func checkPlan(t *testing.T, sel *planner.Selection, opt Options, plan *millrace.Plan) {
 	t.Helper()
+	opt = opt.under(sel)
 	shape := opt.Shape(sel.SequenceLength, millrace.Int32)
 	if err := seal.VerifyRoot(plan, shape); err != nil {
 		t.Fatal(err)
@@ -160,7 +161,7 @@ func TestPlaceProperties(t *testing.T) {
 				checkPlan(t, sel, opt, plan)
 				checkWeight(t, plan, opt.Weighing(sel, topo))
 				split += len(plan.Assignments) - len(sel.Segments)
-				full := sel.GlobalBatch / int(opt.MicroBatch) / topo.DP()
+				full := sel.GlobalBatch / int(opt.under(sel).MicroBatch) / topo.DP()
 				if int(plan.Microbatches) != full && (!sel.Incomplete || opt.LastStep != millrace.ShortLast) {
 					t.Fatalf("seed %d, step %d: %d microbatches a rank, want %d", seed, i, plan.Microbatches, full)
 				}

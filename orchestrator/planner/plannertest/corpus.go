@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"millrace"
+	"millrace/internal/bucket"
 	"millrace/mixing"
 	"millrace/orchestrator/planner"
 	"millrace/orchestrator/planner/progress"
@@ -177,6 +178,7 @@ func RandomSpec(t testing.TB, rng *rand.Rand, sources int) *planner.Spec {
 	if spec.Packing == millrace.BestFit || spec.Packing == millrace.Bucketed {
 		spec.Carry = []int{0, 0, 1, 7, 512, planner.AutoCarry}[rng.IntN(6)]
 	}
+	spec.BucketRows = []bucket.Rule{bucket.Tokens, bucket.Constant}[spec.Window%2]
 	return spec
 }
 

@@ -143,11 +143,13 @@ var keyRules = []Rule{
 			"with it: then give `sources.NAME` too",
 	},
 	{
-		Keys: []string{"sequence_length", "global_batch_size", "rampup_batch_size", "stages", "packing", "pad_multiple",
-			"carry", "window", "last_step"},
+		Keys: []string{
+			"sequence_length", "global_batch_size", "rampup_batch_size", "stages", "packing", "bucket_rows",
+			"pad_multiple", "carry", "window", "last_step",
+		},
 		Entries: []string{
-			"sequence_length", "global_batch_size", "rampup_batch_size", "stages", "packing", "pad_multiple", "carry",
-			"window", "last_step",
+			"sequence_length", "global_batch_size", "rampup_batch_size", "stages", "packing", "bucket_rows",
+			"pad_multiple", "carry", "window", "last_step",
 		},
 		Class: millrace.KeySteps,
 		Then: "for later steps; a document that was cut continues at its offset. If the longest `sequence_length` of " +

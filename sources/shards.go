@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"sync"
 
+	"millrace/sources/find"
 	"millrace/sources/identity"
 	"millrace/sources/index"
 	"millrace/sources/openfiles"
@@ -23,13 +24,17 @@ type Host struct {
 	indexes map[string]*index.Store
 	idle    list.List // of *OpenShard that nobody reads, the least recently used first
 	memory  int64     // of the idle shards
+	facts   int64     // bytes of the facts about all sources and files
 }
 
 // HostOptions are the means of a process.
 type HostOptions struct {
-	OpenFiles int          // data files open at once; 0: the default follows from the process's limit of descriptors
-	IndexFS   index.FS     // files of index directories; default: the operating system's
-	Logger    *slog.Logger // default: none
+	OpenFiles int      // data files open at once; 0: the default follows from the process's limit of descriptors
+	IndexFS   index.FS // files of index directories; default: the operating system's
+	// Facts is called with the bytes of memory that the facts about the open sources and their files take, when they
+	// change. Calls do not overlap. Default: nothing.
+	Facts  func(bytes int64)
+	Logger *slog.Logger // default: none
 }
 
 // idleMemory bounds the memory of open shards that are not being read. An open shard holds no descriptor.
@@ -42,6 +47,9 @@ const plainMemory = 128 << 10
 func NewHost(opts HostOptions) *Host {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	if opts.Facts == nil {
+		opts.Facts = func(int64) {}
 	}
 	return &Host{opts: opts, files: openfiles.New(opts.OpenFiles), indexes: make(map[string]*index.Store)}
 }
@@ -62,6 +70,30 @@ func (h *Host) index(dir string) (*index.Store, error) {
 	}
 	h.indexes[dir] = store
 	return store, nil
+}
+
+// Memory of the facts about sources and files; docs/memory.md has the parts.
+const (
+	sourceFacts = 32 << 10
+	shardFacts  = 72 + 66 // and the path
+	fileFacts   = 40      // of each file of a shard
+)
+
+// factsOf returns the memory of the facts about a source with these files, in bytes.
+func factsOf(files []find.File, width int) int64 {
+	n := int64(sourceFacts) + int64(len(files))*(shardFacts+int64(width)*fileFacts)
+	for i := range files {
+		n += int64(len(files[i].Path))
+	}
+	return n
+}
+
+// addFacts notes that sources were opened, or closed if bytes is negative.
+func (h *Host) addFacts(bytes int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.facts += bytes
+	h.opts.Facts(h.facts)
 }
 
 // Close writes and closes the indexes. All sources are closed.

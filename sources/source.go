@@ -37,6 +37,7 @@ type Source struct {
 	unbind    func() bool
 	closing   *sync.Once
 	pieces    *pieceOrders
+	facts     int64 // bytes of the facts about the source and its files
 
 	global *order.Global // nil in block orders
 	blocks *order.Blocks // nil in global order
@@ -155,6 +156,8 @@ func (s *Source) open(ctx context.Context, opts OpenOptions) error {
 	if err != nil {
 		return err
 	}
+	s.facts = factsOf(files.Files, len(shardPaths(s.spec.Format, "")))
+	s.host.addFacts(s.facts)
 	surveyor := &surveyor{opener: &s.opener, guards: s.guarding, seen: s.seen, indexDir: s.spec.IndexDir,
 		settings: s.spec.settingsOf(), opts: opts}
 	if s.survey, err = surveyor.survey(ctx, files.Files); err != nil {
@@ -278,6 +281,7 @@ func (s *Source) Close() error {
 		s.unbind()
 		s.halt()
 		s.shards.closeIdle()
+		s.host.addFacts(-s.facts)
 		if err = s.kept.Flush(); s.ownHost {
 			err = errors.Join(err, s.host.Close())
 		}

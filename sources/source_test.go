@@ -205,6 +205,29 @@ func damageAll(t *testing.T, dir string) {
 }
 
 // TestOpenNamesTheFault: the error of a faulty source names the file and the fault.
+// TestFactsFollowTheFiles: a process learns the memory of the facts about the sources that are open.
+func TestFactsFollowTheFiles(t *testing.T) {
+	dir := t.TempDir()
+	for i := range 20 {
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%02d.jsonl", i)), lines(3), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var facts []int64
+	host := sources.NewHost(sources.HostOptions{Facts: func(bytes int64) { facts = append(facts, bytes) }})
+	for _, pattern := range []string{"00.jsonl", "*.jsonl"} {
+		s, err := sources.Open(t.Context(), sources.Spec{Name: "a", Format: jsonl.Format{}, Base: dir,
+			Patterns: []string{pattern}, Field: sources.Field{Text: "text"}}, sources.OpenOptions{Host: host})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+	}
+	if len(facts) != 2 || facts[0] < 1000 || facts[1]-2*facts[0] < 19*100 {
+		t.Errorf("facts %v, want those of one file, then of 20 more", facts)
+	}
+}
+
 func TestOpenNamesTheFault(t *testing.T) {
 	dir := t.TempDir()
 	put(t, dir, "a.jsonl", lines(10))

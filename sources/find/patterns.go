@@ -97,7 +97,7 @@ func (f *finder) part(dir, part string) ([]match, error) {
 		if hidden(name) && !hidden(glob) {
 			return nil
 		}
-		ms, err := f.entry(filepath.Join(base, name), e, dir)
+		ms, err := f.entry(joined(base, name), e, dir)
 		if err != nil {
 			return err
 		}
@@ -116,6 +116,14 @@ func (f *finder) part(dir, part string) ([]match, error) {
 		err = fmt.Errorf("search %s: %w", filepath.Join(dir, part), err)
 	}
 	return found, err
+}
+
+// joined returns the path of a name that a walk of a clean directory found.
+func joined(dir, name string) string {
+	if dir == "/" || name == "." {
+		return filepath.Join(dir, name)
+	}
+	return dir + "/" + name
 }
 
 // entry finds the files at a path that a wildcard leads to. A regular file needs no look at the path.

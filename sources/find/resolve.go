@@ -56,6 +56,9 @@ func Resolve(base string, patterns []string, root, format string) (Resolved, err
 
 // leftOut returns the files that were skipped under every pattern.
 func leftOut(skipped []Skipped, files []File) []Skipped {
+	if len(skipped) == 0 {
+		return nil
+	}
 	read := make(map[string]bool, len(files))
 	for _, file := range files {
 		read[file.Path] = true

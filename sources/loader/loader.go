@@ -42,6 +42,7 @@ type Config struct {
 	Cache    *cache.Store    // of tokens; nil: every text is tokenised
 	// data files open at once; 0: the default follows from the process's limit of descriptors
 	OpenFiles int
+	Facts     func(bytes int64) // see sources.HostOptions
 	Net       seam.Net
 	// for the tokens of sidecars of this host; nil: replies carry them
 	Arenas arena.Space
@@ -55,9 +56,11 @@ type Config struct {
 }
 
 const (
-	retry      = 50 * time.Millisecond // wait between attempts to reach the orchestrator
-	reopen     = time.Second           // wait before a source with missing files is opened again
-	leaveGrace = 4 * time.Second       // the longest wait of a leaving loader for others to take over its stripes
+	retry  = 50 * time.Millisecond // wait between attempts to reach the orchestrator
+	reopen = time.Second           // wait before a source with missing files is opened again
+	// mostOpenings bounds the sources that are opened at once: each takes a thread for every file that it waits for.
+	mostOpenings = 16
+	leaveGrace   = 4 * time.Second // the longest wait of a leaving loader for others to take over its stripes
 )
 
 // Loader is the state of one loader process.
@@ -72,6 +75,7 @@ type Loader struct {
 	mu       sync.Mutex
 	open     map[string]*sources.Source
 	gates    map[string]*sync.Mutex         // by source: held while it is opened
+	openings chan struct{}                  // has an element for each source that is being opened
 	reads    map[string]map[uint32]*reading // by source and stripe; none is empty
 	out      *reporter                      // of the newest session
 	going    string                         // reason why it was asked to leave; empty: it was not
@@ -100,9 +104,10 @@ func New(cfg Config) *Loader {
 		cfg:    cfg,
 		budget: memory,
 		host: sources.NewHost(sources.HostOptions{OpenFiles: cfg.OpenFiles, IndexFS: indexFS(cfg.Fail),
-			Logger: cfg.Log}),
+			Facts: cfg.Facts, Logger: cfg.Log}),
 		open:     map[string]*sources.Source{},
 		gates:    map[string]*sync.Mutex{},
+		openings: make(chan struct{}, mostOpenings),
 		reads:    map[string]map[uint32]*reading{},
 		troubles: map[string]string{},
 	}

@@ -59,7 +59,7 @@ func (l *Loader) openFiles(ctx context.Context, spec sources.Spec, known bool) (
 		if l.cfg.Cache != nil { // a nil *Store is not a nil Cache
 			opts.Cache = l.cfg.Cache
 		}
-		src, err := sources.Open(ctx, spec, opts)
+		src, err := l.openOne(ctx, spec, opts)
 		l.pool.Calm()
 		if err == nil || !known || !sources.Passing(err) || ctx.Err() != nil {
 			if troubled {
@@ -74,6 +74,17 @@ func (l *Loader) openFiles(ctx context.Context, spec sources.Spec, known bool) (
 		case <-l.cfg.Clock.After(reopen):
 		}
 	}
+}
+
+// openOne opens a source when fewer than mostOpenings others are being opened.
+func (l *Loader) openOne(ctx context.Context, spec sources.Spec, opts sources.OpenOptions) (*sources.Source, error) {
+	select {
+	case l.openings <- struct{}{}:
+		defer func() { <-l.openings }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	return sources.Open(ctx, spec, opts)
 }
 
 // trouble reports reads that fail for now, to this orchestrator and its successors. An empty text ends the trouble.

@@ -71,6 +71,8 @@ func (r *role) load(ctx context.Context, standby bool) error {
 			}
 			return setup.SourceSpec(r.cfg, src, encoding, windows)
 		},
+		// The collector would run without end if it had to keep the facts about many files inside the payload's room.
+		Facts:     func(bytes int64) { LimitMemory(division.Heap + bytes) },
 		OpenFiles: int(r.cfg.Limits.OpenFiles), Cache: tokens, Memory: division.Payload, Parallel: division.Decoders,
 		Arenas: arena.Host{}, Net: seam.UnixNet{}, Clock: seam.System{}, Fail: r.fail, Events: r.events, Log: r.log,
 		Ready: r.ready, Term: r.term,

@@ -20,7 +20,7 @@ import (
 )
 
 // shared has room for one read, so that every read takes the memory of another shard's.
-var shared = jsonl.NewWindows(1)
+var shared = jsonl.NewWindows(1, 8<<20)
 
 func format(sources.FS) sources.Format { return jsonl.Format{Windows: shared} }
 

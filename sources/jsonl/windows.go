@@ -2,6 +2,7 @@ package jsonl
 
 import (
 	"bufio"
+	"slices"
 	"sync"
 )
 
@@ -9,22 +10,23 @@ import (
 // scans, for the shards of many sources. So their memory does not grow with the shards, and a small shard costs no new
 // decompressor. It is safe for concurrent use. A nil Windows keeps none.
 type Windows struct {
-	most int
+	most  int
+	limit int64
 
 	mu    sync.Mutex
+	bytes int64      // of idle
 	idle  []*scratch // the last used one at the end
 	scans []*scanMemory
 }
 
-// NewWindows returns a set that keeps at most so many stretches: one for each goroutine that reads.
-func NewWindows(most int) *Windows { return &Windows{most: max(most, 1)} }
-
-// mostIdle bounds the bytes of each stretch that is kept for later reads.
-const mostIdle = 2 * frameBytes
+// NewWindows returns a set that keeps at most so many stretches, one for each goroutine that reads, with together about
+// so many bytes at most.
+func NewWindows(most int, bytes int64) *Windows { return &Windows{most: max(most, 1), limit: bytes} }
 
 // scratch is the memory of one random read. One goroutine uses it.
 type scratch struct {
 	shard  *shard // to which the bytes belong; nil after the shard was closed
+	size   int64  // bytes of memory when it was given back
 	plain  plainWindow
 	frames frameWindow
 }
@@ -66,17 +68,27 @@ func (w *Windows) find(s *shard) *scratch {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for i := len(w.idle) - 1; i >= 0; i-- {
-		if c := w.idle[i]; c.shard == s {
-			w.idle = append(w.idle[:i], w.idle[i+1:]...)
-			return c
+		if w.idle[i].shard == s {
+			return w.remove(i)
 		}
 	}
 	if len(w.idle) < w.most {
 		return fresh
 	}
-	c := w.idle[0]
-	w.idle = append(w.idle[:0], w.idle[1:]...)
+	return w.remove(0)
+}
+
+// remove removes memory that is idle and returns it; mu is held.
+func (w *Windows) remove(i int) *scratch {
+	c := w.idle[i]
+	w.idle = slices.Delete(w.idle, i, i+1)
+	w.bytes -= c.size
 	return c
+}
+
+// bytes returns the memory of a scratch, without its decompressor.
+func (c *scratch) bytes() int64 {
+	return int64(cap(c.plain.buf) + cap(c.frames.buf) + cap(c.frames.unpack.packed))
 }
 
 // give takes the memory back after a read that succeeded.
@@ -84,17 +96,17 @@ func (w *Windows) give(c *scratch) {
 	if w == nil {
 		return
 	}
-	if cap(c.plain.buf) > mostIdle {
-		c.plain.buf = nil
-	}
-	if cap(c.frames.buf) > mostIdle {
+	if c.size = c.bytes(); c.size > w.limit {
+		c.plain.buf, c.frames.unpack.packed, c.size = nil, nil, 0
 		c.frames = frameWindow{shard: c.shard, unpack: c.frames.unpack}
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.idle) < w.most {
-		w.idle = append(w.idle, c)
+	for len(w.idle) == w.most || len(w.idle) > 0 && w.bytes+c.size > w.limit {
+		w.remove(0)
 	}
+	w.idle = append(w.idle, c)
+	w.bytes += c.size
 }
 
 // forget makes the memory of a closed shard free for others.

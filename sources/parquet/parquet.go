@@ -8,7 +8,6 @@ package parquet
 import (
 	"context"
 	"strings"
-	"sync"
 	"unicode/utf8"
 
 	"millrace"
@@ -16,7 +15,10 @@ import (
 )
 
 // Format opens Parquet files.
-type Format struct{}
+type Format struct {
+	// Kept keeps decoded pages of random reads for later ones. Sources may share it; nil: each shard has its own.
+	Kept *Kept
+}
 
 var _ sources.Format = Format{}
 
@@ -27,7 +29,7 @@ func (Format) Name() string { return "parquet" }
 const defaultSampleBytes = 64 << 20
 
 // Open reads the footer. There is no index to keep: the footer has the counts, and page headers lead to the pages.
-func (Format) Open(ctx context.Context, f sources.File, field sources.Field, lim sources.Limits,
+func (pf Format) Open(ctx context.Context, f sources.File, field sources.Field, lim sources.Limits,
 	_ []byte) (sources.Shard, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -39,7 +41,10 @@ func (Format) Open(ctx context.Context, f sources.File, field sources.Field, lim
 	if lim.SampleBytes <= 0 {
 		lim.SampleBytes = defaultSampleBytes
 	}
-	s := &shard{f: f, rows: uint64(meta.NumRows), limit: lim.SampleBytes}
+	s := &shard{f: f, rows: uint64(meta.NumRows), limit: lim.SampleBytes, kept: pf.Kept}
+	if s.kept == nil {
+		s.kept = NewKept(defaultKept)
+	}
 	text, err := findText(f, meta.Schema, field.Text)
 	if err != nil {
 		return nil, err
@@ -69,7 +74,7 @@ type shard struct {
 	text   *columnData
 	others []*columnData // of the columns that filters read
 
-	readers sync.Pool // of *rowReader, with the pages they decoded last
+	kept *Kept // readers with the pages that they decoded last
 }
 
 // Count implements sources.Shard.
@@ -85,7 +90,10 @@ func (s *shard) Grain() (int64, error) { return s.text.grain() }
 func (s *shard) Index(ctx context.Context, _ func(int64)) ([]byte, error) { return nil, ctx.Err() }
 
 // Close implements io.Closer. The caller of Open closes the file.
-func (s *shard) Close() error { return nil }
+func (s *shard) Close() error {
+	s.kept.forget(s)
+	return nil
+}
 
 // Scan implements sources.Shard.
 func (s *shard) Scan(ctx context.Context, from uint64, fn func(sources.Record) error) error {
@@ -105,10 +113,7 @@ func (s *shard) Scan(ctx context.Context, from uint64, fn func(sources.Record) e
 // Read implements sources.Shard. Numbers ascend, so a call decodes each page once. It does not decode the last page of
 // an earlier call again. Of a page that was decoded before, it unpacks only the pieces with the rows if these are few.
 func (s *shard) Read(ctx context.Context, numbers []uint64, fn func(sources.Record) error) error {
-	r, ok := s.readers.Get().(*rowReader)
-	if !ok {
-		r = s.newRowReader()
-	}
+	r := s.kept.take(s)
 	for i, n := range numbers {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -121,7 +126,7 @@ func (s *shard) Read(ctx context.Context, numbers []uint64, fn func(sources.Reco
 			return err
 		}
 	}
-	s.readers.Put(r)
+	s.kept.give(r)
 	return nil
 }
 
@@ -131,6 +136,7 @@ type rowReader struct {
 	text   *reader
 	others []*reader
 	row    []any // values of others in the last row
+	size   int64 // bytes of memory when it was given back
 }
 
 func (s *shard) newRowReader() *rowReader {

@@ -16,7 +16,6 @@ import (
 	"millrace/sources"
 	"millrace/sources/cache"
 	"millrace/sources/find"
-	"millrace/sources/jsonl"
 	"millrace/sources/tokenize"
 )
 
@@ -38,7 +37,7 @@ type Opened struct {
 	Encoding *tokenize.Encoding // nil if no source is text
 	Sources  []*sources.Source
 	host     *sources.Host
-	windows  *jsonl.Windows
+	kept     *setup.Kept
 	specs    []sources.Spec
 	cache    *cache.Store     // nil without a token cache
 	skipped  [][]find.Skipped // of each source: files of its path that are not read
@@ -81,6 +80,9 @@ func (ps Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
+// keptBytes is the memory that random reads keep for later ones.
+const keptBytes = 32 << 20
+
 // Open opens the sources of a mixture one after the other. Its error is Problems if sources cannot be read; it then
 // also returns the opened sources. Any other error is a mistake in the mixture file. The caller closes the result.
 func Open(ctx context.Context, c *config.Config, o Options) (*Opened, error) {
@@ -95,7 +97,7 @@ func Open(ctx context.Context, c *config.Config, o Options) (*Opened, error) {
 		o.Progress = func(string, int64, int64) {}
 	}
 	host := sources.NewHost(sources.HostOptions{OpenFiles: int(c.Limits.OpenFiles), Logger: o.Logger})
-	out := &Opened{Config: c, Encoding: encoding, host: host, windows: jsonl.NewWindows(2 * runtime.GOMAXPROCS(0))}
+	out := &Opened{Config: c, Encoding: encoding, host: host, kept: setup.NewKept(2*runtime.GOMAXPROCS(0), keptBytes)}
 	if out.cache, err = setup.TokenCache(c, o.Logger); err != nil {
 		return nil, errors.Join(err, out.Close())
 	}
@@ -125,7 +127,7 @@ func Open(ctx context.Context, c *config.Config, o Options) (*Opened, error) {
 }
 
 func (out *Opened) open(ctx context.Context, s *config.Source, o Options) (*Problem, error) {
-	spec, err := setup.SourceSpec(out.Config, s, out.Encoding, out.windows)
+	spec, err := setup.SourceSpec(out.Config, s, out.Encoding, out.kept)
 	if err != nil {
 		return nil, err
 	}

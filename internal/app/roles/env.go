@@ -63,7 +63,7 @@ func profile(dir, name string) (func(), error) {
 
 // collectRarely is the garbage collector's target while memory is far from its limit. These roles mostly allocate
 // payload with a short life. Collecting it at every doubling of the heap would take a tenth of their time.
-const collectRarely = 200
+const collectRarely = 100
 
 // LimitMemory bounds the heap of this process. Near the limit the collector runs as often as necessary.
 func LimitMemory(bytes int64) {

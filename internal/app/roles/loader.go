@@ -20,7 +20,6 @@ import (
 	"millrace/internal/heartbeat"
 	"millrace/internal/seam"
 	"millrace/sources"
-	"millrace/sources/jsonl"
 	"millrace/sources/loader"
 )
 
@@ -50,7 +49,7 @@ func (r *role) load(ctx context.Context, standby bool) error {
 	division := setup.Division(r.cfg)
 	LimitMemory(division.Heap)
 	runtime.GOMAXPROCS(division.Procs)
-	windows := jsonl.NewWindows(2 * division.Decoders) // of decoders and random reads
+	kept := setup.NewKept(division.Decoders, division.Kept)
 	if encoding != nil {
 		encoding.LimitEncoders(division.Encoders)
 	}
@@ -69,7 +68,7 @@ func (r *role) load(ctx context.Context, standby bool) error {
 			if !ok {
 				return sources.Spec{}, millrace.Errorf(millrace.ErrInvalid, "source %s is not in the mixture", name)
 			}
-			return setup.SourceSpec(r.cfg, src, encoding, windows)
+			return setup.SourceSpec(r.cfg, src, encoding, kept)
 		},
 		// The collector would run without end if it had to keep the facts about many files inside the payload's room.
 		Facts:     func(bytes int64) { LimitMemory(division.Heap + bytes) },

@@ -6,6 +6,8 @@ import (
 
 	"millrace/constructors"
 	"millrace/internal/app/config"
+	"millrace/sources/jsonl"
+	"millrace/sources/parquet"
 	"millrace/sources/tokenize"
 )
 
@@ -21,24 +23,39 @@ type Reader struct {
 	Payload  int64 // of it, bytes of tokens and texts
 	Encoders int   // at most, at least 1: the process's share of the processors
 	Decoders int   // goroutines. While half of them wait for a disk, the others keep the encoders busy.
+	Kept     int64 // bytes that random reads keep for later ones
 	Procs    int   // processors that the process uses at once
+}
+
+// Kept is the memory that random reads of all sources of a process keep for later ones.
+type Kept struct {
+	windows *jsonl.Windows
+	pages   *parquet.Kept
+}
+
+// NewKept returns the memory of random reads for a process with so many decoders: at most so many bytes.
+func NewKept(decoders int, bytes int64) *Kept {
+	return &Kept{windows: jsonl.NewWindows(2*decoders, bytes/2), pages: parquet.NewKept(bytes / 2)}
 }
 
 const (
 	leastPart    = 16 << 20 // an encoder, two decoders and a few documents
 	autoPart     = 64 << 20 // least part of a loader that `loaders: auto` adds
-	decoderBytes = 2 << 20  // a decoder's scratch, and its part of the memory of random reads
+	decoderBytes = 2 << 20  // a decoder's scratch
+	keptPart     = 16       // random reads keep one part in so many
 )
 
 // Division returns the division of the memory of each loader and shadow. Encoders take at most a quarter of it. The
-// rest, without the scratch of the decoders, is payload and room for the garbage collector in equal parts.
+// rest, without the scratch of decoders and of random reads, is payload and room for the garbage collector in equal
+// parts.
 func Division(c *config.Config) Reader {
 	part, loaders, cores := LoaderMemory(c), Loaders(c), runtime.GOMAXPROCS(0)
 	r := Reader{Heap: part}
 	r.Encoders = max(min((cores+loaders-1)/loaders, int(part/4/tokenize.EncoderBytes)), 1)
 	r.Decoders = 2 * r.Encoders
 	r.Procs = min(cores, r.Decoders+2)
-	fixed := int64(r.Encoders)*tokenize.EncoderBytes + int64(r.Decoders)*decoderBytes
+	r.Kept = part / keptPart
+	fixed := int64(r.Encoders)*tokenize.EncoderBytes + int64(r.Decoders)*decoderBytes + r.Kept
 	r.Payload = max((part-fixed)/2, part/4)
 	return r
 }

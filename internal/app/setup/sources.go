@@ -44,9 +44,9 @@ func Tokenizer(c *config.Config) (*tokenize.Encoding, error) {
 }
 
 // SourceSpec returns the settings with which a loader opens a source. The sources of a process share the encoding and
-// the windows.
-func SourceSpec(c *config.Config, s *config.Source, e *tokenize.Encoding, w *jsonl.Windows) (sources.Spec, error) {
-	format, err := format(s.Format, w)
+// the memory of random reads; nil keeps none.
+func SourceSpec(c *config.Config, s *config.Source, e *tokenize.Encoding, k *Kept) (sources.Spec, error) {
+	format, err := format(s.Format, k)
 	if err != nil {
 		return sources.Spec{}, c.ErrorAt("sources."+s.Name+".format", err.Error(), "")
 	}
@@ -117,12 +117,15 @@ func filterTexts(c *config.Config, s *config.Source) string {
 	return strings.Join(texts, "; ")
 }
 
-func format(f config.Format, w *jsonl.Windows) (sources.Format, error) {
+func format(f config.Format, k *Kept) (sources.Format, error) {
+	if k == nil {
+		k = &Kept{}
+	}
 	switch f {
 	case config.JSONL:
-		return jsonl.Format{Windows: w}, nil
+		return jsonl.Format{Windows: k.windows}, nil
 	case config.Parquet:
-		return parquet.Format{}, nil
+		return parquet.Format{Kept: k.pages}, nil
 	case config.Megatron:
 		return megatron.New(sources.OSFS()), nil
 	case config.Lengths:

@@ -42,7 +42,7 @@ type Pool struct {
 
 	spare   []*decode.Decoder // of random reads, for reuse
 	reads   int               // random reads that decode now
-	ended   uint64            // random reads so far
+	moved   time.Time         // a random read began or ended last
 	readers []chan struct{}   // random reads that wait
 }
 

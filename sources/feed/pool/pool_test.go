@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -176,11 +177,11 @@ func TestReadsAreBounded(t *testing.T) {
 		t.Error("a third read began")
 	case <-time.After(grace / 5):
 	}
+	from := time.Now()
 	p.EndRead()
 	if err := <-begun; err != nil {
 		t.Error(err)
 	}
-	from := time.Now()
 	if err := p.BeginRead(t.Context()); err != nil || time.Since(from) < grace {
 		t.Errorf("a read beside two that stand still began after %v: %v", time.Since(from), err)
 	}
@@ -262,4 +263,44 @@ func TestStandingFeed(t *testing.T) {
 	if in := inside.Load(); in != size {
 		t.Errorf("%d decoders stand in one feed, want %d", in, size)
 	}
+}
+
+// TestReadsThatEndKeepOthersWaiting: reads that wait longer than the grace still wait for their turn while others end.
+// Once none ends, one goes on after each grace.
+func TestReadsThatEndKeepOthersWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPool(2)
+		var now, most atomic.Int32
+		var group sync.WaitGroup
+		for range 100 {
+			group.Go(func() {
+				if err := p.BeginRead(t.Context()); err != nil {
+					t.Error(err)
+				}
+				for in := now.Add(1); in > most.Load(); {
+					most.Store(in)
+				}
+				time.Sleep(grace * 2 / 3)
+				now.Add(-1)
+				p.EndRead()
+			})
+		}
+		group.Wait()
+		if most.Load() != 2 {
+			t.Errorf("%d reads at a time, want 2", most.Load())
+		}
+		for range 10 {
+			group.Go(func() {
+				_ = p.BeginRead(t.Context())
+				now.Add(1)
+				time.Sleep(time.Hour)
+				p.EndRead()
+			})
+		}
+		time.Sleep(3*grace + grace/2)
+		if now.Load() != 5 {
+			t.Errorf("%d reads stand after three times the grace, want 5", now.Load())
+		}
+		group.Wait()
+	})
 }

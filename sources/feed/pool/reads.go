@@ -29,8 +29,8 @@ func (p *Pool) Return(d *decode.Decoder) {
 	}
 }
 
-// BeginRead waits until fewer than size random reads decode. If none of them ends within the grace, they may stand
-// still, and the caller goes on. The caller calls EndRead. An error is that of ctx.
+// BeginRead waits until fewer than size random reads decode. While none of them ends, they may stand still: after each
+// grace, one of those that wait goes on. The caller calls EndRead. An error is that of ctx.
 func (p *Pool) BeginRead(ctx context.Context) error {
 	if p.TryRead() {
 		return nil
@@ -38,42 +38,52 @@ func (p *Pool) BeginRead(ctx context.Context) error {
 	p.mu.Lock()
 	turn := make(chan struct{}, 1)
 	p.readers = append(p.readers, turn)
-	ended := p.ended
+	left := grace - time.Since(p.moved)
 	p.mu.Unlock()
-	wait := time.NewTicker(grace)
+	wait := time.NewTimer(max(left, 0))
 	defer wait.Stop()
 	for {
 		select {
 		case <-turn:
 			return nil
 		case <-wait.C:
+			if left = p.passOver(turn); left <= 0 {
+				return nil
+			}
+			wait.Reset(left)
 		case <-ctx.Done():
-		}
-		waits, err := p.stillWaits(ctx, turn, &ended)
-		if !waits {
-			return err
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			if !p.stopWaiting(turn) {
+				p.endRead()
+			}
+			return ctx.Err()
 		}
 	}
 }
 
-// stillWaits reports whether a read goes on waiting for its turn: it has not come, and reads have ended since the last
-// call. Otherwise the read begins, or err is that of ctx.
-func (p *Pool) stillWaits(ctx context.Context, turn chan struct{}, ended *uint64) (waits bool, err error) {
+// passOver lets a read that waits go on if no other one has begun or ended for the grace. Otherwise it returns the rest
+// of the grace.
+func (p *Pool) passOver(turn chan struct{}) (left time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	i := slices.Index(p.readers, turn)
-	if err = ctx.Err(); err == nil && i >= 0 && p.ended != *ended {
-		*ended = p.ended
-		return true, nil
+	if left = grace - time.Since(p.moved); left > 0 {
+		return left
 	}
+	if p.stopWaiting(turn) {
+		p.addRead()
+	}
+	return 0
+}
+
+// stopWaiting removes a read from those that wait, and reports whether it was among them; mu is held. If it was not, it
+// had its turn.
+func (p *Pool) stopWaiting(turn chan struct{}) bool {
+	i := slices.Index(p.readers, turn)
 	if i >= 0 {
 		p.readers = slices.Delete(p.readers, i, i+1)
-		p.reads++
 	}
-	if err != nil {
-		p.endRead()
-	}
-	return false, err
+	return i >= 0
 }
 
 // TryRead is BeginRead without waiting. It reports whether the read may begin.
@@ -83,7 +93,7 @@ func (p *Pool) TryRead() bool {
 	if p.reads >= p.size || len(p.readers) > 0 {
 		return false
 	}
-	p.reads++
+	p.addRead()
 	return true
 }
 
@@ -97,12 +107,18 @@ func (p *Pool) EndRead() {
 // endRead is EndRead; mu is held.
 func (p *Pool) endRead() {
 	p.reads--
-	p.ended++
+	p.moved = time.Now()
 	if p.reads < p.size && len(p.readers) > 0 {
-		p.reads++
+		p.addRead()
 		p.readers[0] <- struct{}{}
 		p.readers = p.readers[1:]
 	}
+}
+
+// addRead counts a read that begins; mu is held.
+func (p *Pool) addRead() {
+	p.reads++
+	p.moved = time.Now()
 }
 
 // ResumeRead is BeginRead without waiting, also if that exceeds the bound. A read uses it after it has handed over a
@@ -110,5 +126,5 @@ func (p *Pool) endRead() {
 func (p *Pool) ResumeRead() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.reads++
+	p.addRead()
 }

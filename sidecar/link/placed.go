@@ -22,8 +22,18 @@ type Files interface {
 	Read(ctx context.Context, rows *proto.PlacedRows, into func(k int) []byte) error
 }
 
-// pausedFor is the time for which a source's rows are not read in place after a failure.
-const pausedFor = 30 * time.Second
+// The time for which a source's rows are not read in place: after a failure, and after slow reads. The loader reads
+// ahead, in the order of the files, so it is the better reader of a device with slow seeks.
+const (
+	pausedFor = 30 * time.Second
+	slowFor   = 10 * time.Minute
+)
+
+// Reads of one file are slow if they take longer than slowLeast and slowRow for each row.
+const (
+	slowLeast = 50 * time.Millisecond
+	slowRow   = time.Millisecond
+)
 
 // places decides which sources' rows are read in place. It is safe for concurrent use.
 type places struct {
@@ -51,14 +61,12 @@ func (p *places) isOpen(source string) bool {
 }
 
 // pause lets the loaders send the rows of a source for a while.
-func (p *places) pause(source, path string, cause error) {
+func (p *places) pause(source string, length time.Duration) (isNew bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if _, isPaused := p.paused[source]; !isPaused {
-		p.log.Warn("the loader sends the tokens of a file that this process cannot read in place",
-			"source", source, "file", path, "for", pausedFor, "error", cause)
-	}
-	p.paused[source] = p.clock.Now().Add(pausedFor)
+	_, isPaused := p.paused[source]
+	p.paused[source] = p.clock.Now().Add(length)
+	return !isPaused
 }
 
 // read reads the rows of a reply that lie in files, each into its room. It takes the rows of files that it cannot
@@ -69,14 +77,23 @@ func (p *places) read(ctx context.Context, plan *millrace.Plan, c *call, r *prot
 		if err := c.checkPlaced(plan, rows); err != nil {
 			return nil, err
 		}
+		began := p.clock.Now()
 		cause := p.files.Read(ctx, rows, func(k int) []byte {
 			return bytesOf16(c.narrow(rows.Row[k], rows.Count[k]))
 		})
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
+		source, took := c.partOf(int(rows.Row[0])).of.key.source, p.clock.Now().Sub(began)
+		if cause == nil && took > slowLeast+slowRow*time.Duration(len(rows.Row)) && p.pause(source, slowFor) {
+			p.log.Info("the loader reads ahead in a file in which reads are slow", "source", source,
+				"file", rows.Path, "for", slowFor, "rows", len(rows.Row), "took", took)
+		}
 		if cause != nil {
-			p.pause(c.partOf(int(rows.Row[0])).of.key.source, rows.Path, cause)
+			if p.pause(source, pausedFor) {
+				p.log.Warn("the loader sends the tokens of a file that this process cannot read in place",
+					"source", source, "file", rows.Path, "for", pausedFor, "error", cause)
+			}
 			missed = append(missed, rows.Row...)
 			rows.Row = nil
 		}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"millrace"
 	"millrace/proto"
@@ -17,13 +18,15 @@ import (
 type testFiles struct {
 	mu    sync.Mutex
 	fails error // of every read
-	reads int   // rows
+	takes time.Duration
+	reads int // rows
 }
 
 // Read implements Files.
 func (f *testFiles) Read(_ context.Context, rows *proto.PlacedRows, into func(int) []byte) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	time.Sleep(f.takes)
 	if f.fails != nil {
 		return f.fails
 	}
@@ -101,6 +104,23 @@ func TestTheLoaderSendsWhatCannotBeReadInPlace(t *testing.T) {
 		if r.InPlace {
 			t.Errorf("%v may be read in place", r)
 		}
+	}
+}
+
+// TestSlowReadsAreLeftToTheLoader: the rows that were read slowly count, and the loader sends the next ones.
+func TestSlowReadsAreLeftToTheLoader(t *testing.T) {
+	w, s, p := inPlace(t)
+	w.files.takes = slowLeast + 12*slowRow + time.Millisecond
+	for range 2 {
+		payload, err := w.fetch(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		verify(t, p, payload, true)
+	}
+	first, second := s.reqs[0], s.reqs[1]
+	if w.files.reads == 0 || s.calls.Load() != 2 || !first.InPlace || second.InPlace {
+		t.Errorf("%d rows were read in place; the requests are %v and %v", w.files.reads, first, second)
 	}
 }
 

@@ -28,6 +28,8 @@ type draft struct {
 
 	segments []millrace.Segment // carried segments, then those drawn
 	units    []uint32           // of each segment
+	sources  []uint32           // of each segment
+	charged  []int64            // to the source of each segment
 	total    uint64             // sum of units
 	ladder   pack.Ladder        // with token rows
 	shares   uint64             // sum of the segments' shares of sequences, with token rows
@@ -91,9 +93,9 @@ func (d *draft) isEnough(steps int) bool {
 	}
 }
 
-// isFull reports whether the window can be packed. With carry, it wants more bins than the window has, so that the
-// worst bins can be left out. These extra bins hold about half the segments that may wait. The draws end a little above
-// a whole number of bins, so that few segments find no room.
+// isFull reports whether the window can be packed. With carry, it wants more segments than the window holds: in a run
+// without a pool, more bins, so that the worst ones can be left out. These extra bins hold about half the segments that
+// may wait. The draws then end a little above a whole number of bins, so that few segments find no room.
 func (d *draft) isFull() bool {
 	if !d.isEnough(d.steps) {
 		return false
@@ -103,10 +105,10 @@ func (d *draft) isFull() bool {
 	switch {
 	case carry == 0:
 		return true
-	case window.UsesPool(len(d.segments)):
-		return d.hasPool(&window)
 	case in.Packing == millrace.Bucketed:
 		return len(d.segments) >= d.steps*in.GlobalBatch+carry
+	case window.IsPooled:
+		return d.hasReserve(&window)
 	}
 	bin := uint64(d.replay.spec.binUnits(in))
 	extra := min(d.total*uint64(carry)/uint64(2*len(d.segments))/bin, uint64(in.GlobalBatch/4))
@@ -149,6 +151,8 @@ func (d *draft) most() uint32 {
 func (d *draft) count(seg *millrace.Segment) {
 	units := d.replay.spec.units(seg.Length)
 	d.units = append(d.units, units)
+	d.sources = append(d.sources, seg.Source)
+	d.charged = append(d.charged, d.replay.charge(int(seg.Source), seg.Offset, seg.Length))
 	d.total += uint64(units)
 	d.lengths.add(units)
 	if d.ladder != nil {

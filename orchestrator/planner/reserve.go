@@ -6,18 +6,26 @@ import (
 	"millrace/orchestrator/planner/pack"
 )
 
-// poolPercent is the number of segments that may wait after a window, in percent of those of a step. Documents then
-// move by less than three steps in the mean.
-const poolPercent = 200
+const (
+	mostReserved = 256 // segments that wait after a window
+	topUpBins    = 2   // bins that they fill if the window only tops up its bins
+)
 
-// hasPool reports whether a window that is packed from a pool has a choice of segments. The window fills its bins, so
-// the units beyond them wait. Drawing stops when these units are as many as the shortest segments have that may wait:
-// then no more segments can wait.
-func (d *draft) hasPool(in *pack.Window) bool {
-	units := uint64(in.Steps) * uint64(in.Batch) * uint64(in.Capacity)
-	step := units * uint64(len(d.segments)) / d.total / uint64(in.Steps)
-	most := min(step*poolPercent/100, uint64(in.Carry-in.Carry/8))
-	return d.total-units >= d.lengths.least(most)
+// hasReserve reports whether more segments are drawn than the window holds, so that it has a choice. The window fills
+// its bins, so the units beyond them wait. Drawing stops when these units are as many as the shortest segments have
+// that may wait: then no more segments can wait. Two and a half steps have as many segments, so documents move by fewer
+// than three steps in the mean. Drawing also stops when the units beyond the bins would fill 7/4 steps, or two bins if
+// the window only tops up its bins.
+func (d *draft) hasReserve(in *pack.Window) bool {
+	step := uint64(in.Batch) * uint64(in.Capacity)
+	units := step * uint64(in.Steps)
+	most := step * 7 / 4
+	if !in.UsesPool(len(d.segments)) {
+		most = topUpBins * uint64(in.Capacity)
+	}
+	segments := step * uint64(len(d.segments)) / d.total
+	segments = min(segments*5/2, mostReserved, uint64(in.Carry-in.Carry/8))
+	return d.total-units >= min(most, d.lengths.least(segments))
 }
 
 // octaves counts segments by the number of bits of their units.

@@ -6,6 +6,7 @@ import (
 
 	"millrace"
 	"millrace/internal/seal"
+	"millrace/mixing"
 	"millrace/orchestrator/planner/pack"
 	"millrace/orchestrator/planner/progress"
 )
@@ -45,6 +46,9 @@ func (w *window) cut(c *pack.Cutter) {
 		}
 	}
 	slices.SortStableFunc(urgent, func(a, b uint32) int { return cmp.Compare(w.units[b], w.units[a]) })
+	if in.IsPooled && in.Carry > 0 {
+		in.Mix = w.mix()
+	}
 	w.n, w.bins = c.Cut(w.units, in, w.ages, urgent)
 	w.bin, w.packs = c.Bin[:w.n], c.Packs
 	if w.ladder != nil {
@@ -54,6 +58,28 @@ func (w *window) cut(c *pack.Cutter) {
 	for at, batch := 0, w.replay.stage.GlobalBatch; at < w.bins; at += batch {
 		w.counts = append(w.counts, min(batch, w.bins-at))
 	}
+}
+
+// mix describes the sources of the segments. The waiting segments were drawn, so they are taken off the state's
+// deficits.
+func (w *window) mix() pack.Mix {
+	m := pack.Mix{Source: w.sources, Charge: w.charged, Share: w.legs[len(w.legs)-1].shares}
+	m.Lag = make([]int64, len(m.Share))
+	waits, positive, sum := int64(0), int64(0), int64(0)
+	for i := range w.ages {
+		m.Lag[m.Source[i]] += m.Charge[i] * mixing.One
+		waits += m.Charge[i]
+	}
+	for i, share := range m.Share {
+		m.Lag[i] += w.begin.Sources[i].Deficit - int64(share)*waits
+		if share > 0 {
+			positive, sum = positive+1, sum+m.Lag[i]
+		}
+	}
+	for i := range m.Lag {
+		m.Lag[i] -= sum / max(positive, 1)
+	}
+	return m
 }
 
 // isWhole reports whether every segment has a bin, so that nothing is left to a later window.

@@ -139,8 +139,8 @@ func TestForecastAgreesWithThePlans(t *testing.T) {
 				if name == "stale" && (s.Name == "small") != (s.StaleStep != nil) {
 					t.Errorf("source %s is read a fifth time in %v", s.Name, s.StaleStep)
 				}
-				dry := got.Sources[i].Dry
-				if (dry == nil) != (s.DryStep == nil) || dry != nil && math.Abs(float64(*dry)-float64(*s.DryStep)) > 3 {
+				dry := got.Sources[i].Dry // draws are ahead of deliveries by the segments that wait
+				if (dry == nil) != (s.DryStep == nil) || dry != nil && math.Abs(float64(*dry)-float64(*s.DryStep)) > 5 {
 					t.Errorf("source %s: forecast dry at %v, planned %v", s.Name, dry, s.DryStep)
 				}
 			}

@@ -31,7 +31,7 @@ var rooms = []room{
 		"orchestrator/planner/progress"), none},
 	{"orchestrator/planner/progress", list(".", "mixing"), list("golang.org/x/crypto/blake2b")}, // the planner's state
 	{"orchestrator/planner/order", none, none},
-	{"orchestrator/planner/pack", list(".", "internal/bucket", "orchestrator/planner/order"), none},
+	{"orchestrator/planner/pack", list(".", "internal/bucket", "mixing", "orchestrator/planner/order"), none},
 	{"orchestrator/planner/cost", list(".", "orchestrator/planner/order"), none},
 	{"orchestrator/planner/place", list(".", "internal/seal", "orchestrator/planner", "orchestrator/planner/cost",
 		"orchestrator/planner/order"), none},

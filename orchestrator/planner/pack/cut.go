@@ -18,6 +18,7 @@ type Window struct {
 	Carry    int // most segments that may wait for the next window
 	// IsPooled: segments wait so that later windows have a choice. Otherwise they wait if they find no room.
 	IsPooled bool
+	Mix      Mix // used if IsPooled
 }
 
 // UsesPool reports whether the window is packed from a pool if it holds so many segments. More segments fill the bins
@@ -29,7 +30,7 @@ func (w *Window) UsesPool(segments int) bool {
 // mayWait reports whether so many segments, with so many units, may wait for the next window. They must surely find
 // room there: one in each bin of its first step, or all in half of its units.
 func (w *Window) mayWait(segments int, units uint64) bool {
-	return segments <= w.Carry && (w.IsPooled || segments <= w.Batch || units <= uint64(w.Batch)*uint64(w.Capacity)/2)
+	return segments <= w.Carry && (segments <= w.Batch || units <= uint64(w.Batch)*uint64(w.Capacity)/2)
 }
 
 // A Cutter finds the segments of a pool that the bins of a window hold. It keeps its memory from one call to the next.
@@ -77,9 +78,14 @@ func (c *Cutter) Cut(units []uint32, in Window, ages, urgent []uint32) (n, bins 
 	}
 	c.sortFirst(units, urgent)
 	if in.Carry > 0 && len(units) > 0 {
-		if bins, ok := c.leave(units, limit, urgent); ok {
+		keep := c.leave
+		if in.IsPooled {
+			keep = c.topUp
+		}
+		if bins, ok := keep(units, limit, urgent); ok {
 			return len(units), bins
 		}
+		c.sortFirst(units, urgent)
 	}
 	c.pack.limit = limit
 	return c.prefix(units)
@@ -129,9 +135,6 @@ func (c *Cutter) leave(units []uint32, limit int, urgent []uint32) (bins int, ok
 			waits++
 			weight += uint64(units[i])
 		}
-	}
-	if c.in.IsPooled {
-		waits, weight = c.exchange(units, limit, urgent)
 	}
 	return limit, c.in.mayWait(waits, weight)
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"millrace"
+	"millrace/mixing"
 )
 
 // TestSubsetsAreBest: a choice is the best one, and fits.
@@ -86,6 +87,9 @@ func TestPoolKeepsItsPromises(t *testing.T) {
 			Packing: millrace.BestFit, Capacity: 1 << rng.IntN(12), Batch: 1 + rng.IntN(40), Steps: 1 + rng.IntN(2),
 			Carry: 1 + rng.IntN(200), IsPooled: true,
 		}
+		if round%8 == 0 {
+			in.Batch, in.Carry = 200+rng.IntN(600), 100+rng.IntN(413) // too many segments for a pool
+		}
 		limit := in.Batch * in.Steps
 		need, total := uint64(limit)*uint64(in.Capacity), uint64(0)
 		var units, ages, urgent []uint32
@@ -100,6 +104,7 @@ func TestPoolKeepsItsPromises(t *testing.T) {
 			}
 		}
 		slices.SortStableFunc(urgent, func(a, b uint32) int { return int(units[b]) - int(units[a]) })
+		in.Mix = randomMix(rng, units)
 		n, bins := used.Cut(units, in, ages, urgent)
 		load, waits := make([]uint64, limit), 0
 		for i, b := range used.Bin[:n] {
@@ -132,5 +137,71 @@ func TestPoolKeepsItsPromises(t *testing.T) {
 	}
 	if waited < 5000 {
 		t.Errorf("only %d segments waited in all", waited)
+	}
+}
+
+// randomMix returns sources of random shares for segments that were drawn in these shares.
+func randomMix(rng *rand.Rand, units []uint32) (m Mix) {
+	m.Share, m.Lag = make([]uint32, 1+rng.IntN(5)), make([]int64, 5)
+	rest := uint32(mixing.One)
+	for i := range m.Share {
+		m.Share[i] = rest
+		if i+1 < len(m.Share) {
+			m.Share[i] = rng.Uint32N(rest)
+		}
+		rest -= m.Share[i]
+	}
+	m.Lag = m.Lag[:len(m.Share)]
+	drawn := slices.Clone(m.Lag)
+	for _, u := range units {
+		source := 0
+		for i := range drawn {
+			drawn[i] += int64(m.Share[i]) * int64(u)
+			if drawn[i] > drawn[source] {
+				source = i
+			}
+		}
+		drawn[source] -= int64(u) * mixing.One
+		m.Source, m.Charge = append(m.Source, uint32(source)), append(m.Charge, int64(u))
+	}
+	return m
+}
+
+// TestBinsFollowTheMixture: no source leads by more than one and a half bins, or one bin longer if its segments were
+// urgent. The segments that wait are not those of one source.
+func TestBinsFollowTheMixture(t *testing.T) {
+	rng := rand.New(rand.NewPCG(6, 1))
+	for _, segments := range []int{300, 5000} {
+		most := int64(0)
+		for range 40 {
+			in := Window{Packing: millrace.BestFit, Capacity: 2048, Carry: 512, IsPooled: true}
+			units, total := make([]uint32, segments), uint64(0)
+			for i := range units {
+				units[i] = 1 + rng.Uint32N(700)
+				total += uint64(units[i])
+			}
+			in.Batch, in.Steps = int(total/uint64(in.Capacity))-2, 1
+			in.Mix = randomMix(rng, units)
+			c := new(Cutter)
+			n, _ := c.Cut(units, in, nil, nil)
+			lag, placed := slices.Clone(in.Mix.Lag), int64(0)
+			for i, b := range c.Bin[:n] {
+				if b != NoBin {
+					lag[in.Mix.Source[i]] -= in.Mix.Charge[i] * mixing.One
+					placed += in.Mix.Charge[i]
+				}
+			}
+			for i := range lag {
+				lag[i] += int64(in.Mix.Share[i]) * placed
+				if lag[i] < -int64(in.Capacity)*mixing.One*3/2 {
+					t.Errorf("%d segments: source %d leads by %d units", segments, i, -lag[i]/mixing.One)
+				}
+				most = max(most, lag[i])
+			}
+		}
+		t.Logf("%d segments: a source lags by at most %d units", segments, most/mixing.One)
+		if most > 2*2048*mixing.One {
+			t.Errorf("%d segments: a source lags by %d units", segments, most/mixing.One)
+		}
 	}
 }

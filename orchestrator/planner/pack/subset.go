@@ -4,11 +4,11 @@ import "math/bits"
 
 const (
 	mostCandidates = 128     // segments from which one bin is completed
-	mostGranules   = 1 << 15 // of a bin, if sums of lengths are computed
+	mostGranules   = 1 << 15 // of a room, if sums of lengths are computed
 )
 
 // subsets finds, among a few segments, those whose lengths add up to a sum as closely as possible from below. After
-// each segment it keeps the set of all sums so far, one bit a sum. If bins have more units than mostGranules, it counts
+// each segment it keeps the set of all sums so far, one bit a sum. If the sum is more than mostGranules, it counts
 // in granules of several units and rounds lengths up, so a result never exceeds the sum. It keeps its memory from one
 // call to the next.
 type subsets struct {
@@ -18,10 +18,9 @@ type subsets struct {
 	picked  []uint32
 }
 
-// reset prepares for bins of a capacity.
+// reset prepares for rooms up to a capacity.
 func (s *subsets) reset(capacity uint32) {
-	s.granule = (capacity + mostGranules - 1) / mostGranules
-	if words := int(capacity/s.granule)/64 + 1; len(s.sums) < words*(mostCandidates+1) {
+	if words := int(min(capacity, mostGranules))/64 + 1; len(s.sums) < words*(mostCandidates+1) {
 		s.sums = make([]uint64, words*(mostCandidates+1))
 	}
 }
@@ -29,6 +28,7 @@ func (s *subsets) reset(capacity uint32) {
 // of returns the segments among at most mostCandidates whose units add up to at most room, and to more than the units
 // of other choices. Of equally good choices it takes the earliest candidates. The result is valid until the next call.
 func (s *subsets) of(room uint32, candidates, units []uint32) (picked []uint32) {
+	s.granule = (room + mostGranules - 1) / mostGranules
 	room /= s.granule
 	words := int(room)/64 + 1
 	set := s.sums[:words]

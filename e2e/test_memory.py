@@ -170,6 +170,58 @@ def test_ranks(stage: Any, large: Path, ranks: int) -> None:
     assert scale.peak <= limit, scale
 
 
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """306 sources of one small file: zstd JSONL and Parquet in turns, as on the host of a run with many datasets."""
+    at = tmp_path_factory.mktemp("many")
+    texts = [t for t in corpus.real_texts(5, 3000, 400) if t]
+    for n in range(MANY):
+        some = texts[n * 7 % len(texts) :][:40] or texts[:40]
+        if n % 2:
+            pyarrow.parquet.write_table(pyarrow.table({"text": some}), at / f"{n}.parquet")
+        else:
+            lines = "".join(json.dumps({"text": t}) + "\n" for t in some).encode()
+            (at / f"{n}.jsonl.zst").write_bytes(zstandard.compress(lines))
+    yield at
+    shutil.rmtree(at)
+
+
+MANY = 306
+
+
+@pytest.mark.parametrize(
+    "limits, loaders, cores, goal",
+    [(LEAST, 1, 0, 280_000_000), ({}, 0, 0, 0), ({}, 0, 64, 0)],
+    ids=["least limits", "defaults", "64 cores"],
+)
+def test_many_sources(
+    stage: Any, many: Path, limits: Dict[str, Any], loaders: int, cores: int, goal: int, monkeypatch: Any
+) -> None:
+    """306 sources and 8 ranks, also on many cores: memory stays within the documented bound, which has no term for
+    sources or cores. With the least limits it stays below 280 MB."""
+    sources = {f"s{n}": {"path": f"{n}.parquet" if n % 2 else f"{n}.jsonl.zst"} for n in range(MANY)}
+    shape = variant(
+        {
+            "sequence_length": 2048,
+            "global_batch_size": 32,
+            "stop": {"steps": 40},
+            "sources": sources,
+            "mixture": {"weights": {name: 1 for name in sources}},
+            "limits": limits,
+            "index_dir": f"index-{cores}-{loaders}",
+            **({"loaders": loaders} if loaders else {}),
+        }
+    )
+    if cores:
+        monkeypatch.setenv("GOMAXPROCS", str(cores))
+    memory = 64 * MIB if limits else 512 * MIB
+    processes = loaders or min(MANY, cores or os.cpu_count() or 1, memory // (64 * MIB) - SHADOWS)
+    limit = documented(processes, memory, memory)
+    scale = weighed(stage, many, shape, 8, limit)
+    print(f"306 sources, 8 ranks, {limits or 'defaults'}, {cores or os.cpu_count()} cores: {scale}, of {limit // MIB}")
+    assert scale.peak <= min(limit, goal or limit), scale
+
+
 def test_stuck_consumer(stage: Any, large: Path) -> None:
     """A trainer stops reading: all roles stop, and memory, descriptors and threads stay constant."""
     with Run(

@@ -61,14 +61,23 @@ func profile(dir, name string) (func(), error) {
 	}, nil
 }
 
-// collectRarely is the garbage collector's target while memory is far from its limit. These roles mostly allocate
-// payload with a short life. Collecting it at every doubling of the heap would take a tenth of their time.
-const collectRarely = 100
+// The garbage collector's targets while memory is far from its limit, as growth of the heap in percent. A shadow makes
+// few documents, and the memory that it does not take is for others.
+const (
+	busyGrowth   = 100 // also the default of Go, for the other roles
+	shadowGrowth = 40
+)
 
 // LimitMemory bounds the heap of this process. Near the limit the collector runs as often as necessary.
-func LimitMemory(bytes int64) {
-	debug.SetGCPercent(collectRarely)
-	debug.SetMemoryLimit(bytes)
+func LimitMemory(bytes int64) { debug.SetMemoryLimit(bytes) }
+
+// collectAsRole sets the collector's target of a loader or a shadow.
+func collectAsRole(standby bool) {
+	if standby {
+		debug.SetGCPercent(shadowGrowth)
+	} else {
+		debug.SetGCPercent(busyGrowth)
+	}
 }
 
 // NewLogger returns a logger to standard error that names its role. MILLRACE_LOG sets the level, by default warn.

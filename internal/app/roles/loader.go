@@ -48,6 +48,7 @@ func (r *role) load(ctx context.Context, standby bool) error {
 	}
 	division := setup.Division(r.cfg)
 	LimitMemory(division.Heap)
+	collectAsRole(standby)
 	runtime.GOMAXPROCS(division.Procs)
 	kept := setup.NewKept(division.Decoders, division.Kept)
 	if encoding != nil {
@@ -76,6 +77,7 @@ func (r *role) load(ctx context.Context, standby bool) error {
 		Arenas: arena.Host{}, Net: seam.UnixNet{}, Clock: seam.System{}, Fail: r.fail, Events: r.events, Log: r.log,
 		Ready: r.ready, Term: r.term,
 		Role: func(standby bool) {
+			collectAsRole(standby)
 			if standby {
 				title(ShadowRole)
 			} else {

@@ -82,6 +82,12 @@ type Lengther interface {
 	Length(record uint64) (tokens uint32, ok bool)
 }
 
+// RunLengther is implemented by shards whose file has runs of records of one length.
+type RunLengther interface {
+	// LengthRuns calls fn for each run, in the order of the records, until fn fails. The lengths are those of Length.
+	LengthRuns(fn func(tokens uint32, records uint64) error) error
+}
+
 // Sizer is implemented by shards whose own index counts the tokens of every record.
 type Sizer interface {
 	// Size returns the tokens of a record if it is good, 0 if it is certainly bad.

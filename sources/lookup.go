@@ -80,6 +80,12 @@ func (v *LengthView) sum(ctx context.Context, shard uint32, count uint64, piece 
 		return err
 	}
 	otherwise, refusals := v.otherwise(shard), v.refusals(shard)
+	if runs := v.runs(shard); runs != nil && refusals == nil {
+		return runs.LengthRuns(func(tokens uint32, records uint64) error {
+			st.add(tokens, records, piece)
+			return nil
+		})
+	}
 	for r := range count {
 		n, ok := get(r)
 		if !ok {
@@ -88,18 +94,38 @@ func (v *LengthView) sum(ctx context.Context, shard uint32, count uint64, piece 
 		if !ok {
 			continue
 		}
-		st.Known++
 		if refusals != nil {
 			if bits, ok := refusals(r, n); ok && bits&filter.Own != 0 {
+				st.Known++
 				st.Refused++
 				continue
 			}
 		}
-		st.Tokens += uint64(n)
-		st.Longest = max(st.Longest, n)
-		st.Pieces++
-		if piece > 0 && n > piece {
-			st.Pieces += uint64(n-1) / uint64(piece)
+		st.add(n, 1, piece)
+	}
+	return nil
+}
+
+// add adds records of one known length, of which none is refused.
+func (st *Stats) add(tokens uint32, records uint64, piece uint32) {
+	if records == 0 {
+		return
+	}
+	pieces := uint64(1)
+	if piece > 0 && tokens > piece {
+		pieces += uint64(tokens-1) / uint64(piece)
+	}
+	st.Known += records
+	st.Tokens += records * uint64(tokens)
+	st.Longest = max(st.Longest, tokens)
+	st.Pieces += records * pieces
+}
+
+// runs returns the runs of equal lengths of a shard that the view has opened, nil if its file has none.
+func (v *LengthView) runs(shard uint32) RunLengther {
+	for _, o := range v.open {
+		if r, ok := o.Shard.(RunLengther); ok && o.index == shard {
+			return r
 		}
 	}
 	return nil

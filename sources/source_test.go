@@ -22,6 +22,7 @@ import (
 	"millrace/sources/budget"
 	"millrace/sources/feed"
 	"millrace/sources/jsonl"
+	"millrace/sources/lengths"
 	"millrace/sources/order"
 	"millrace/sources/tokenize"
 )
@@ -225,6 +226,33 @@ func TestFactsFollowTheFiles(t *testing.T) {
 	}
 	if len(facts) != 2 || facts[0] < 1000 || facts[1]-2*facts[0] < 19*100 {
 		t.Errorf("facts %v, want those of one file, then of 20 more", facts)
+	}
+}
+
+// TestTenBillionLengths: the cost of a file of lengths follows its lines, not its records.
+func TestTenBillionLengths(t *testing.T) {
+	dir := t.TempDir()
+	text := "tokens,count\n5000,1000\n64,9000000000\n2048,999999000\n"
+	if err := os.WriteFile(filepath.Join(dir, "a.csv"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := sources.Open(t.Context(), sources.Spec{Name: "a", Format: lengths.Format{}, Base: dir,
+		Patterns: []string{"a.csv"}, PieceTokens: 2048}, sources.OpenOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if s, err = s.InPieces(t.Context(), 2048); err != nil {
+		t.Fatal(err)
+	}
+	got, err := s.Stats(t.Context())
+	want := sources.Stats{Files: 1, Bytes: int64(len(text)), Records: 1e10, Counted: true, Known: 1e10, Longest: 5000,
+		Tokens: 64*9e9 + 2048*999999000 + 5000*1000, Pieces: 1e10 + 2000}
+	if err != nil || got != want {
+		t.Errorf("%+v, %v, want %+v", got, err, want)
+	}
+	if total := s.Global().Total(); total != want.Pieces {
+		t.Errorf("the order has %d pieces, want %d", total, want.Pieces)
 	}
 }
 

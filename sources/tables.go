@@ -181,7 +181,14 @@ func (s *Source) shardPieces(ctx context.Context, shard, tokens uint32) (order.P
 	if err != nil {
 		return order.Pieces{}, err
 	}
-	otherwise, counter := view.otherwise(shard), order.NewPieceCounter(tokens)
+	counter := order.NewPieceCounter(tokens)
+	if runs := view.runs(shard); runs != nil {
+		if err := runs.LengthRuns(counter.AddRun); err != nil {
+			return order.Pieces{}, fmt.Errorf("%s: %w", sh.Path, err)
+		}
+		return counter.Pieces(), nil
+	}
+	otherwise := view.otherwise(shard)
 	for r := range sh.Count {
 		n, ok := get(r)
 		if !ok {

@@ -97,6 +97,18 @@ func (s *shard) Length(record uint64) (uint32, bool) {
 	return s.at(record).tokens, true
 }
 
+// LengthRuns implements sources.RunLengther.
+func (s *shard) LengthRuns(fn func(tokens uint32, records uint64) error) error {
+	begin := uint64(0)
+	for _, r := range s.runs {
+		if err := fn(r.tokens, r.end-begin); err != nil {
+			return err
+		}
+		begin = r.end
+	}
+	return nil
+}
+
 // Patches implements sources.Patcher.
 func (s *shard) Patches(record uint64) uint32 {
 	if record >= s.count() {

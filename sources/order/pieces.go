@@ -49,6 +49,20 @@ func (c *PieceCounter) Add(tokens uint32) error {
 	return nil
 }
 
+// AddRun counts the next records, which all have so many tokens, as Add does.
+func (c *PieceCounter) AddRun(tokens uint32, records uint64) error {
+	if uint64(tokens) <= c.tokens {
+		c.out.records += records
+		return nil
+	}
+	for range records {
+		if err := c.Add(tokens); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Pieces returns the counts of the records added so far.
 func (c *PieceCounter) Pieces() Pieces {
 	return Pieces{c.out.records, slices.Clip(c.out.long), slices.Clip(c.out.extra)}

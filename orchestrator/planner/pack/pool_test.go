@@ -167,8 +167,7 @@ func randomMix(rng *rand.Rand, units []uint32) (m Mix) {
 	return m
 }
 
-// TestBinsFollowTheMixture: no source leads by more than one and a half bins, or one bin longer if its segments were
-// urgent. The segments that wait are not those of one source.
+// TestBinsFollowTheMixture: no source leads by more than one and a half bins, and none lags by more than two.
 func TestBinsFollowTheMixture(t *testing.T) {
 	rng := rand.New(rand.NewPCG(6, 1))
 	for _, segments := range []int{300, 5000} {

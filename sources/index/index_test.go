@@ -115,6 +115,27 @@ func TestSavedIsLoadedAtOnce(t *testing.T) {
 
 // TestDamagedLog: with one flipped bit, or a cut, every blob is the right one or absent. Damage inside one record costs
 // that record alone. Saving again heals it, also for a further store.
+// Goroutines of one process load, save and flush at once. The race detector judges it.
+func TestLoadsDuringWrites(t *testing.T) {
+	s := open(t, t.TempDir(), nil)
+	var all sync.WaitGroup
+	for worker := range byte(4) {
+		all.Go(func() {
+			for n := range byte(50) {
+				k, blob := millrace.Digest{worker, n}, []byte{worker, n}
+				if err := errors.Join(s.Save(k, "kind", blob), s.Flush()); err != nil {
+					t.Error(err)
+				}
+				if got, ok := s.Load(k, "kind"); !ok || !bytes.Equal(got, blob) {
+					t.Errorf("shard %d of worker %d: got %v, %v", n, worker, got, ok)
+				}
+				s.Load(millrace.Digest{worker, n, 1}, "absent")
+			}
+		})
+	}
+	all.Wait()
+}
+
 func TestDamagedLog(t *testing.T) {
 	dir := t.TempDir()
 	s, err := index.Open(dir, index.Options{})

@@ -248,18 +248,21 @@ func (s *Store) append(records []byte) (at int64, err error) {
 // write writes records behind the log's end and returns their place; the log's lock is held. The caller adds them to
 // the table.
 func (s *Store) write(records []byte, sync bool) (at int64, err error) {
-	at = align(s.log.size)
-	if _, err := s.log.file.WriteAt(records, at); err != nil {
+	s.mu.Lock() // a Load may look at the size
+	l := s.log
+	at = align(l.size)
+	s.mu.Unlock()
+	if _, err := l.file.WriteAt(records, at); err != nil {
 		return 0, err
 	}
 	if sync {
-		if err := s.log.file.Sync(); err != nil {
+		if err := l.file.Sync(); err != nil {
 			return 0, err
 		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, err = s.log.look()
+	_, err = l.look()
 	return at, err
 }
 
@@ -267,12 +270,13 @@ func (s *Store) write(records []byte, sync bool) (at int64, err error) {
 // held.
 func (s *Store) lockLog() (unlock func(), err error) {
 	for {
-		if s.log == nil {
+		l := s.current()
+		if l == nil {
 			if err := s.reopen(true); err != nil {
 				return nil, err
 			}
+			l = s.current()
 		}
-		l := s.log
 		if err := lock(l.file, unix.LOCK_EX); err != nil {
 			return nil, err
 		}
@@ -297,6 +301,13 @@ func (s *Store) lockLog() (unlock func(), err error) {
 		s.retired, s.log = append(s.retired, l), nil
 		s.mu.Unlock()
 	}
+}
+
+// current returns the open log, or nil. A Load may open one at any time.
+func (s *Store) current() *log {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.log
 }
 
 // begin writes the head of a new log; its lock and mu are held.

@@ -10,14 +10,14 @@ import (
 // target at every prefix.
 //
 // The target of source i grows by share_i/One of every charge placed, with the share in force at that time: targets
-// accumulate across milestones and ramps. Its deficit D_i is target minus placed; all deficits add up to 0. With m
-// sources that have positive shares, let theta = 1/(2m-2) (0 for m = 1). Next draws the source whose target is first to
-// reach the end of its next segment, less theta of the segment: (size_i*(1-theta) - D_i) / share_i from now. It chooses
-// among the sources that will have covered theta of that segment when it is placed (D_i + share_i*size_i >=
-// theta*size_i). If there is none, it chooses among those with D_i + share_i*size_i > 0. Ties go to the smaller index.
-// With charges of 1 that is Tijdeman's quota rule ("The chairman assignment problem", Discrete Mathematics 32, 1980).
-// With charges in tokens it is akin to WF2Q (Bennett and Zhang, "WF2Q: Worst-case Fair Weighted Fair Queueing", 1996),
-// with segments for packets.
+// accumulate across milestones and ramps. Its deficit D_i is target minus placed; all deficits add up to 0. A charge
+// while no source has a share counts for neither, because no target grows by it. With m sources that have positive
+// shares, let theta = 1/(2m-2) (0 for m = 1). Next draws the source whose target is first to reach the end of its next
+// segment, less theta of the segment: (size_i*(1-theta) - D_i) / share_i from now. It chooses among the sources that
+// will have covered theta of that segment when it is placed (D_i + share_i*size_i >= theta*size_i). If there is none,
+// it chooses among those with D_i + share_i*size_i > 0. Ties go to the smaller index. With charges of 1 that is
+// Tijdeman's quota rule ("The chairman assignment problem", Discrete Mathematics 32, 1980). With charges in tokens it
+// is akin to WF2Q (Bennett and Zhang, "WF2Q: Worst-case Fair Weighted Fair Queueing", 1996), with segments for packets.
 //
 // Bounds, with L the longest segment, while shares are constant and every source has its next segment ready:
 //
@@ -45,6 +45,7 @@ type Apportioner struct {
 	accounts []account
 	since    int64 // charges placed since the accounts were last folded
 	centre   int64 // floor of the mean deficit of the sources with positive shares
+	entitled int64 // sources with positive shares
 	theta    int64 // Tijdeman's threshold in parts of One: floor(One / (2m-2)) for m sources with positive shares
 	queue    queue // of many sources
 }
@@ -204,8 +205,12 @@ func sooner(w1, s1, w2, s2 int64) int64 {
 	return int64(h1-h2-borrow) >> 63 // shares are at most 2^30, so high words are below 2^30 in size
 }
 
-// Place charges source i for a segment: every target grows by its share of size, and i has received it.
+// Place charges source i for a segment: every target grows by its share of size, and i has received it. While no source
+// has a share, Place changes nothing.
 func (a *Apportioner) Place(i int, size int64) {
+	if a.entitled == 0 {
+		return
+	}
 	a.since += size
 	a.accounts[i].base -= size << shareBits
 	a.queue.touch(i)
@@ -284,24 +289,25 @@ func (a *Apportioner) fold() {
 // one deficit as much as they take from the others.
 func (a *Apportioner) recentre() {
 	a.queue.clear()
-	var high, low, count int64 // the sum of up to 2^31 deficits, in two halves
+	a.entitled = 0
+	var high, low int64 // the sum of up to 2^31 deficits, in two halves
 	for i, account := range a.accounts {
 		if account.share > 0 {
 			d := a.deficit(i)
 			high += d >> 32
 			low += d & (1<<32 - 1)
-			count++
+			a.entitled++
 		}
 	}
 	a.centre, a.theta = 0, 0
-	if count == 0 {
+	if a.entitled == 0 {
 		return
 	}
-	if count > 1 {
-		a.theta = One / (2*count - 2)
+	if a.entitled > 1 {
+		a.theta = One / (2*a.entitled - 2)
 	}
-	quotient, rest := floorDiv(high, count)
-	tail, _ := floorDiv(rest<<32+low, count)
+	quotient, rest := floorDiv(high, a.entitled)
+	tail, _ := floorDiv(rest<<32+low, a.entitled)
 	a.centre = quotient<<32 + tail
 }
 

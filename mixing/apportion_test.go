@@ -337,3 +337,29 @@ func TestApportionGolden(t *testing.T) {
 		}
 	}
 }
+
+// TestChargesWithoutSharesMoveNothing: a charge while no source has a share leaves the deficits, which add up to 0, and
+// the choices after it.
+func TestChargesWithoutSharesMoveNothing(t *testing.T) {
+	a := NewApportioner(3)
+	a.Place(1, 9)
+	a.SetShares([]uint32{One / 2, One / 4, One / 4})
+	for i := range 3 {
+		a.Place(i, int64(5+i))
+	}
+	want := a.State()
+	for range 2 { // the restored one has no share in force either
+		a.SetShares(make([]uint32, 3))
+		a.Place(2, 11)
+		for i, account := range a.State() {
+			if account.Deficit != want[i].Deficit {
+				t.Errorf("source %d has a deficit of %d, before the charge %d", i, account.Deficit, want[i].Deficit)
+			}
+		}
+		restored, err := RestoreApportioner(a.State())
+		if err != nil {
+			t.Fatal(err)
+		}
+		a = restored
+	}
+}

@@ -62,6 +62,49 @@ func TestDrawnTokensAreDelivered(t *testing.T) {
 	}
 }
 
+// TestRestOfADocumentIsDrawnWithoutShares: the weight of the only source that is left falls to 0 inside its document.
+// Concat packing draws that document to its end, although no source has a share. The tokens are nobody's deficit, so
+// each state is one that a run goes on from, and deltas lead to it.
+func TestRestOfADocumentIsDrawnWithoutShares(t *testing.T) {
+	for _, window := range []int{1, 4} {
+		spec := plannertest.NewSpec(t, 8, 2, "1", "1")
+		spec.Packing, spec.Window = millrace.Concat, window
+		spec.Schedule = plannertest.Schedule(t,
+			mixing.Milestone{Weights: plannertest.Weights(t, "1", "1")},
+			mixing.Milestone{From: mixing.Point{Count: 2}, Weights: plannertest.Weights(t, "0", "1")})
+		c := &plannertest.Corpus{
+			Docs:   [][]millrace.SampleMeta{{plannertest.Document(1, 100)}, {plannertest.Document(1, 5)}},
+			Epochs: []uint64{1, 1},
+		}
+		steps, out, err := plannertest.Collect(t, spec, progress.New(2), c, 0)
+		if err != nil || out.Reason != planner.SourcesThrough || len(steps) != 7 {
+			t.Fatalf("window %d: %d steps, %+v, %v", window, len(steps), out, err)
+		}
+		checkDrawn(t, 0, spec, c, steps)
+		differ, before, apart := planner.NewDiffer(spec), progress.New(2), 0
+		for i := range steps {
+			after := steps[i].After
+			if err := after.Validate(2); err != nil {
+				t.Errorf("window %d: no run goes on after step %d: %v", window, i, err)
+			}
+			delta, err := differ.Diff(before, after, steps[i].Legs...)
+			if err != nil || differ.Apply(&before, delta) != nil {
+				t.Errorf("window %d: the delta of step %d: %v", window, i, err)
+			}
+			rest, _, err := plannertest.Collect(t, spec, after, c, 0)
+			if err != nil || len(rest) != len(steps)-i-1 {
+				t.Errorf("window %d: %d steps follow step %d, %v", window, len(rest), i, err)
+			}
+			if after.Sources[0].Deficit != 0 {
+				apart++
+			}
+		}
+		if end := steps[len(steps)-1].After; end.Tokens != 105 || apart == 0 {
+			t.Errorf("window %d: %d tokens are placed, %d states have deficits", window, end.Tokens, apart)
+		}
+	}
+}
+
 // filteredCorpus returns a corpus of which filters refuse a third of the documents, but no source's last one.
 func filteredCorpus(rng *rand.Rand, spec *planner.Spec) *plannertest.Corpus {
 	c := plannertest.RandomCorpus(rng, len(spec.Sources), 200, spec.SequenceLength)

@@ -86,7 +86,8 @@ func (r *replay) removeSource(source int) {
 	r.updateShares()
 }
 
-// consume takes a segment and charges its source.
+// consume takes a segment and charges its source. The rest of a document may come while all shares are 0: it counts as
+// drawn, and moves no deficit.
 func (r *replay) consume(seg *millrace.Segment) {
 	src := &r.state.Sources[seg.Source]
 	spec := &r.spec.Sources[seg.Source]

@@ -19,7 +19,8 @@ import (
 //	  fields   varint each, after minus before; the seek point has six of them
 //	window   deltaWindow only: see windowChange
 //
-// A deficit's field is the rest after the prediction: 0 unless shares changed inside the step.
+// A deficit's field is the rest after the prediction: 0 unless shares changed inside the step, or documents were drawn
+// while no source had a share.
 type Delta []byte
 
 const (

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"millrace"
 	"millrace/internal/app/config/decode"
@@ -20,6 +21,7 @@ func (v *validator) checkSizes() {
 	c := v.c
 	v.inherit()
 	v.checkStages()
+	v.checkCarry()
 	v.checkWindow()
 	if !v.Sound("cap_slack", "layout") {
 		return
@@ -36,16 +38,36 @@ func (v *validator) checkSizes() {
 	}
 }
 
-// checkWindow checks carry and window.
-func (v *validator) checkWindow() {
+// checkCarry reports a number of waiting segments if no segment ever waits.
+func (v *validator) checkCarry() {
 	c := v.c
-	carries := c.Packing == millrace.BestFit || c.Packing == millrace.Bucketed
-	if v.Sound("carry", "packing") && c.Carry.Count > 0 && !carries && len(c.Stages) == 0 {
+	waits := slices.ContainsFunc(c.AllStages(), func(s Stage) bool {
+		return s.Packing == millrace.BestFit || s.Packing == millrace.Bucketed && !c.TokenRows()
+	})
+	if !v.Sound("carry", "packing", "bucket_rows", "stages") || c.Carry.Count == 0 || waits {
+		return
+	}
+	switch {
+	case c.isBucketed():
+		rows := "bucket_rows tokens"
+		if c.BucketRows == "" {
+			rows += ", the default"
+		}
+		v.wrong(
+			"carry", "carry has no effect with packing bucketed and "+rows,
+			"leave carry out, or write `bucket_rows: constant`",
+		)
+	case len(c.Stages) == 0:
 		v.wrong(
 			"carry", "carry has no effect with packing "+string(c.Packing),
 			"leave carry out, or write `packing: best_fit` or `packing: bucketed`",
 		)
 	}
+}
+
+// checkWindow checks window.
+func (v *validator) checkWindow() {
+	c := v.c
 	most := c.GlobalBatchSize // of all stages
 	for i := range c.Stages {
 		most = max(most, c.Stages[i].GlobalBatchSize)

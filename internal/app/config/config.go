@@ -50,9 +50,9 @@ type Config struct {
 	// kernels need that. It must divide every sequence_length.
 	PadMultiple uint32 `yaml:"pad_multiple" jsonschema:"default=1,minimum=1,maximum=16777216"`
 	// Carry is the number of documents, or pieces of long ones, that may wait for a later step. auto: as many as fill
-	// the sequences best. With packing best_fit, a document waits until it fills a sequence, at most 24 steps, and
-	// less than 3 in the mean. With bucketed and `bucket_rows: constant`, it waits for a step of its length; with
-	// `bucket_rows: tokens`, none waits beyond its window.
+	// the sequences best. With packing best_fit, a document waits until it fills a sequence, at most 24 steps, and less
+	// than 3 in the mean. With bucketed and `bucket_rows: constant`, it waits for a step of its length. With
+	// `bucket_rows: tokens`, none waits beyond its window; a number is refused unless documents wait in another stage.
 	Carry value.Carry `yaml:"carry" jsonschema:"default=auto"`
 	// Window is the number of steps that are drawn and packed together. Long documents then come into the same steps,
 	// so that ranks wait less for each other. A document moves by at most window-1 steps. Left out: 1, but with packing

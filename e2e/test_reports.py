@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import socket
 import time
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -52,3 +54,30 @@ def test_status_says_how_a_source_is_shuffled(stage: Any, tmp_path: Path) -> Non
     assert reported["stream"]["shuffle"] == "blocks" and "stream.jsonl.gz" in reported["stream"]["why"], reported[
         "stream"
     ]
+
+
+def test_status_and_metrics_have_the_token_cache(stage: Any, tmp_path: Path) -> None:
+    """A run over several passes reads more and more from its token cache. `status` and the metrics count that."""
+    corpus.write_jsonl(tmp_path / "lines.jsonl", TEXTS, odd=False)
+    cached = one_source(
+        "lines.jsonl", cache={"tokens": "1MiB", "dir": str(tmp_path / "tokens")}, stop={"steps": 10**6}
+    )
+    directory = stage.new_dir()
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    with Run(stage.binary, write_mixture(tmp_path, cached), directory, 1, args=["--metrics", address]) as run:
+        run.start(pause=0.01)
+        until = time.monotonic() + SOON
+        while True:
+            found = json.loads(command(stage.binary, "status", str(directory), "--json"))["cache"]
+            if found and found["hits"] and found["bytes_held"] or time.monotonic() > until:
+                break
+            time.sleep(0.05)
+        assert (found["filled"], found["waiting"], found["evicted"], found["troubles"]) == (1, 0, 0, []), found
+        entries = sum(path.stat().st_size for path in (tmp_path / "tokens").glob("*.tokens"))
+        assert found["hits"] and found["misses"] and found["bytes_held"] == entries > 0, found
+        assert found["bytes_limit"] == 1 << 20, found
+        assert "token cache: " in command(stage.binary, "status", str(directory))
+        scraped = urllib.request.urlopen(f"http://{address}/metrics").read().decode()
+        for line in ("# HELP millrace_cache_hits_total ", 'millrace_cache_filled_total{loader="loader-0"} '):
+            assert line in scraped, scraped

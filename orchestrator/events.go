@@ -43,6 +43,8 @@ func (m *Machine) LoaderEvent(from roster.Session, name string, e *pb.LoaderEven
 		m.roster.Leaving(from, name)
 	case *pb.LoaderEvent_Trouble:
 		m.roster.Trouble(from, name, ev.Trouble)
+	case *pb.LoaderEvent_Cache:
+		m.roster.CacheFigures(from, name, ev.Cache)
 	case *pb.LoaderEvent_Fatal:
 		err = errors.New(ev.Fatal.Reason)
 	}

@@ -128,6 +128,8 @@ func (l *life) load(records uint64) {
 			Event: &proto.LoaderEvent_Hello{Hello: &proto.LoaderHello{Version: testVersion(), Name: "loader-0"}},
 		},
 	)
+	say(0, &proto.LoaderEvent{Event: &proto.LoaderEvent_Cache{Cache: &proto.CacheFigures{Store: "host:/tokens", Hits: 3,
+		Held: 7, Limit: 9}}})
 	next, terms := map[string]uint64{}, map[string]uint64{}
 	go func() { // ends with the stream, which ends with its connection
 		for {

@@ -24,13 +24,14 @@ type collector struct {
 	masked, switches, unprotected, alert   *prometheus.Desc
 	passed                                 *prometheus.Desc
 	weight, fit, reports, changes          *prometheus.Desc
+	cache                                  cacheDescs
 }
 
 func newCollector(o *Orchestrator) *collector {
 	d := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc("millrace_"+name, help, labels, nil)
 	}
-	return &collector{s: NewServer(o),
+	return &collector{s: NewServer(o), cache: newCacheDescs(d),
 		step:        d("step", "First step that not every rank has consumed."),
 		planned:     d("planned_steps", "Steps sealed."),
 		quarantined: d("quarantined_total", "Records quarantined."),
@@ -63,6 +64,7 @@ func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 		c.passed} {
 		ch <- d
 	}
+	c.cache.describe(ch)
 }
 
 // Collect implements prometheus.Collector.
@@ -109,6 +111,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 			gauge(c.weight, share, w.Source)
 		}
 	}
+	c.cache.collect(st.Roles, gauge, counter)
 	if f := st.Mixture.GetCalibration(); f != nil {
 		counter(c.reports, float64(f.Reports))
 		gauge(c.fit, f.R2, "in force")
@@ -133,4 +136,59 @@ func ServeMetrics(ctx context.Context, address string, o *Orchestrator) error {
 		return fmt.Errorf("serve metrics: %w", err)
 	}
 	return nil
+}
+
+// cacheDescs describe the figures of token caches. Loaders of one host share a store.
+type cacheDescs struct {
+	hits, misses, filled, evicted, damaged, leftOut, failed, waiting, held, limit *prometheus.Desc
+}
+
+func newCacheDescs(d func(name, help string, labels ...string) *prometheus.Desc) cacheDescs {
+	return cacheDescs{
+		hits:    d("cache_hits_total", "Records that a loader read from the token cache.", "loader"),
+		misses:  d("cache_misses_total", "Records that a loader read from their shards.", "loader"),
+		filled:  d("cache_filled_total", "Entries of the token cache that a loader wrote.", "loader"),
+		evicted: d("cache_evicted_total", "Entries that a loader removed to make room.", "loader"),
+		damaged: d("cache_damaged_total", "Entries that a loader removed because their bytes were wrong.", "loader"),
+		leftOut: d("cache_left_out_total", "Shards without an entry: the limit or the disk had no room.", "loader"),
+		failed:  d("cache_failed_total", "Shards without an entry: reading or writing failed.", "loader"),
+		waiting: d("cache_waiting_shards", "Shards whose entries a loader has yet to write.", "loader"),
+		held:    d("cache_bytes", "Bytes of all files of a token cache.", "store"),
+		limit:   d("cache_limit_bytes", "Limit of the bytes of a token cache.", "store"),
+	}
+}
+
+func (c *cacheDescs) describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{c.hits, c.misses, c.filled, c.evicted, c.damaged, c.leftOut, c.failed,
+		c.waiting, c.held, c.limit} {
+		ch <- d
+	}
+}
+
+// collect gives each store's bytes once.
+func (c *cacheDescs) collect(roles []*proto.RoleStatus, gauge, counter func(*prometheus.Desc, float64, ...string)) {
+	stores := map[string]*proto.CacheFigures{}
+	for _, role := range roles {
+		f := role.Cache
+		if f == nil {
+			continue
+		}
+		counter(c.hits, float64(f.Hits), role.Name)
+		counter(c.misses, float64(f.Misses), role.Name)
+		counter(c.filled, float64(f.Filled), role.Name)
+		counter(c.evicted, float64(f.Evicted), role.Name)
+		counter(c.damaged, float64(f.Damaged), role.Name)
+		counter(c.leftOut, float64(f.LeftOut), role.Name)
+		counter(c.failed, float64(f.Failed), role.Name)
+		gauge(c.waiting, float64(f.Waiting), role.Name)
+		if old := stores[f.Store]; old == nil || f.Held > old.Held {
+			stores[f.Store] = f
+		}
+	}
+	for name, f := range stores {
+		if f.Held >= 0 {
+			gauge(c.held, float64(f.Held), name)
+		}
+		gauge(c.limit, float64(f.Limit), name)
+	}
 }

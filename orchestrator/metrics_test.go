@@ -24,6 +24,9 @@ func TestStatusAndMetricsSayTheSame(t *testing.T) {
 	}
 	var roles []string
 	for _, r := range st.Roles {
+		if hits := r.GetCache().GetHits(); (hits == 3) != (r.Role == "loader") {
+			t.Errorf("%s has %d hits of its token cache", r.Name, hits)
+		}
 		roles = append(roles, fmt.Sprintf("%s %s %s %d", r.Role, r.Name, r.State, r.Term))
 	}
 	if got, want := strings.Join(roles, "; "), "orchestrator orchestrator running 1; loader loader-0 running 2; "+
@@ -47,6 +50,7 @@ func TestStatusAndMetricsSayTheSame(t *testing.T) {
 	body := l.scrape()
 	for _, want := range []string{"millrace_step 5\n", "millrace_planned_steps 8\n", "millrace_term 1\n",
 		"millrace_quarantined_total 0\n",
+		"millrace_cache_hits_total{loader=\"loader-0\"} 3\n", "millrace_cache_bytes{store=\"host:/tokens\"} 7\n",
 		fmt.Sprintf("millrace_source_samples_total{source=%q} %d\n", "web", st.Sources["web"].Samples)} {
 		if !strings.Contains(body, want) {
 			t.Errorf("%q is missing in\n%s", want, body)

@@ -36,6 +36,7 @@ type LoaderEvent struct {
 	//	*LoaderEvent_Trouble
 	//	*LoaderEvent_Ready
 	//	*LoaderEvent_Offered
+	//	*LoaderEvent_Cache
 	Event         isLoaderEvent_Event `protobuf_oneof:"event"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -157,6 +158,15 @@ func (x *LoaderEvent) GetOffered() *Offered {
 	return nil
 }
 
+func (x *LoaderEvent) GetCache() *CacheFigures {
+	if x != nil {
+		if x, ok := x.Event.(*LoaderEvent_Cache); ok {
+			return x.Cache
+		}
+	}
+	return nil
+}
+
 type isLoaderEvent_Event interface {
 	isLoaderEvent_Event()
 }
@@ -193,6 +203,10 @@ type LoaderEvent_Offered struct {
 	Offered *Offered `protobuf:"bytes,10,opt,name=offered,proto3,oneof"`
 }
 
+type LoaderEvent_Cache struct {
+	Cache *CacheFigures `protobuf:"bytes,11,opt,name=cache,proto3,oneof"`
+}
+
 func (*LoaderEvent_Hello) isLoaderEvent_Event() {}
 
 func (*LoaderEvent_Opening) isLoaderEvent_Event() {}
@@ -208,6 +222,8 @@ func (*LoaderEvent_Trouble) isLoaderEvent_Event() {}
 func (*LoaderEvent_Ready) isLoaderEvent_Event() {}
 
 func (*LoaderEvent_Offered) isLoaderEvent_Event() {}
+
+func (*LoaderEvent_Cache) isLoaderEvent_Event() {}
 
 // Offered: offers of one or more stripes, those of a stripe in their order.
 type Offered struct {
@@ -787,6 +803,139 @@ func (x *Ready) GetTerm() uint64 {
 	return 0
 }
 
+// CacheFigures are the figures of a loader's token cache. Counts are of this process, since it started.
+type CacheFigures struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Store         string                 `protobuf:"bytes,1,opt,name=store,proto3" json:"store,omitempty"`                      // host and directory; loaders of one host share a store
+	Hits          uint64                 `protobuf:"varint,2,opt,name=hits,proto3" json:"hits,omitempty"`                       // records that were read from an entry
+	Misses        uint64                 `protobuf:"varint,3,opt,name=misses,proto3" json:"misses,omitempty"`                   // records that were read from their shard
+	Held          int64                  `protobuf:"varint,4,opt,name=held,proto3" json:"held,omitempty"`                       // bytes of all files of the store; -1: the store's count cannot be read
+	Limit         int64                  `protobuf:"varint,5,opt,name=limit,proto3" json:"limit,omitempty"`                     // bytes
+	Filled        uint64                 `protobuf:"varint,6,opt,name=filled,proto3" json:"filled,omitempty"`                   // entries written
+	Evicted       uint64                 `protobuf:"varint,7,opt,name=evicted,proto3" json:"evicted,omitempty"`                 // entries removed to make room
+	Damaged       uint64                 `protobuf:"varint,8,opt,name=damaged,proto3" json:"damaged,omitempty"`                 // entries removed because their bytes were wrong
+	Waiting       uint64                 `protobuf:"varint,9,opt,name=waiting,proto3" json:"waiting,omitempty"`                 // shards whose entries are still to be written
+	LeftOut       uint64                 `protobuf:"varint,10,opt,name=left_out,json=leftOut,proto3" json:"left_out,omitempty"` // shards without an entry: the limit or the disk had no room
+	Failed        uint64                 `protobuf:"varint,11,opt,name=failed,proto3" json:"failed,omitempty"`                  // shards without an entry: reading or writing failed
+	Trouble       string                 `protobuf:"bytes,12,opt,name=trouble,proto3" json:"trouble,omitempty"`                 // newest failure; empty after the next written entry
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CacheFigures) Reset() {
+	*x = CacheFigures{}
+	mi := &file_roles_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CacheFigures) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CacheFigures) ProtoMessage() {}
+
+func (x *CacheFigures) ProtoReflect() protoreflect.Message {
+	mi := &file_roles_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CacheFigures.ProtoReflect.Descriptor instead.
+func (*CacheFigures) Descriptor() ([]byte, []int) {
+	return file_roles_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *CacheFigures) GetStore() string {
+	if x != nil {
+		return x.Store
+	}
+	return ""
+}
+
+func (x *CacheFigures) GetHits() uint64 {
+	if x != nil {
+		return x.Hits
+	}
+	return 0
+}
+
+func (x *CacheFigures) GetMisses() uint64 {
+	if x != nil {
+		return x.Misses
+	}
+	return 0
+}
+
+func (x *CacheFigures) GetHeld() int64 {
+	if x != nil {
+		return x.Held
+	}
+	return 0
+}
+
+func (x *CacheFigures) GetLimit() int64 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *CacheFigures) GetFilled() uint64 {
+	if x != nil {
+		return x.Filled
+	}
+	return 0
+}
+
+func (x *CacheFigures) GetEvicted() uint64 {
+	if x != nil {
+		return x.Evicted
+	}
+	return 0
+}
+
+func (x *CacheFigures) GetDamaged() uint64 {
+	if x != nil {
+		return x.Damaged
+	}
+	return 0
+}
+
+func (x *CacheFigures) GetWaiting() uint64 {
+	if x != nil {
+		return x.Waiting
+	}
+	return 0
+}
+
+func (x *CacheFigures) GetLeftOut() uint64 {
+	if x != nil {
+		return x.LeftOut
+	}
+	return 0
+}
+
+func (x *CacheFigures) GetFailed() uint64 {
+	if x != nil {
+		return x.Failed
+	}
+	return 0
+}
+
+func (x *CacheFigures) GetTrouble() string {
+	if x != nil {
+		return x.Trouble
+	}
+	return ""
+}
+
 // Fatal: a source cannot go on. The run fails with the reason.
 type Fatal struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -798,7 +947,7 @@ type Fatal struct {
 
 func (x *Fatal) Reset() {
 	*x = Fatal{}
-	mi := &file_roles_proto_msgTypes[9]
+	mi := &file_roles_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -810,7 +959,7 @@ func (x *Fatal) String() string {
 func (*Fatal) ProtoMessage() {}
 
 func (x *Fatal) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[9]
+	mi := &file_roles_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -823,7 +972,7 @@ func (x *Fatal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fatal.ProtoReflect.Descriptor instead.
 func (*Fatal) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{9}
+	return file_roles_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Fatal) GetSource() string {
@@ -858,7 +1007,7 @@ type LoaderOrder struct {
 
 func (x *LoaderOrder) Reset() {
 	*x = LoaderOrder{}
-	mi := &file_roles_proto_msgTypes[10]
+	mi := &file_roles_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -870,7 +1019,7 @@ func (x *LoaderOrder) String() string {
 func (*LoaderOrder) ProtoMessage() {}
 
 func (x *LoaderOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[10]
+	mi := &file_roles_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -883,7 +1032,7 @@ func (x *LoaderOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoaderOrder.ProtoReflect.Descriptor instead.
 func (*LoaderOrder) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{10}
+	return file_roles_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *LoaderOrder) GetFence() *Fence {
@@ -1005,7 +1154,7 @@ type OpenSource struct {
 
 func (x *OpenSource) Reset() {
 	*x = OpenSource{}
-	mi := &file_roles_proto_msgTypes[11]
+	mi := &file_roles_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1017,7 +1166,7 @@ func (x *OpenSource) String() string {
 func (*OpenSource) ProtoMessage() {}
 
 func (x *OpenSource) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[11]
+	mi := &file_roles_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1030,7 +1179,7 @@ func (x *OpenSource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenSource.ProtoReflect.Descriptor instead.
 func (*OpenSource) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{11}
+	return file_roles_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *OpenSource) GetSource() string {
@@ -1065,7 +1214,7 @@ type ReadFrom struct {
 
 func (x *ReadFrom) Reset() {
 	*x = ReadFrom{}
-	mi := &file_roles_proto_msgTypes[12]
+	mi := &file_roles_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1077,7 +1226,7 @@ func (x *ReadFrom) String() string {
 func (*ReadFrom) ProtoMessage() {}
 
 func (x *ReadFrom) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[12]
+	mi := &file_roles_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1090,7 +1239,7 @@ func (x *ReadFrom) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFrom.ProtoReflect.Descriptor instead.
 func (*ReadFrom) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{12}
+	return file_roles_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ReadFrom) GetSource() string {
@@ -1164,7 +1313,7 @@ type Promote struct {
 
 func (x *Promote) Reset() {
 	*x = Promote{}
-	mi := &file_roles_proto_msgTypes[13]
+	mi := &file_roles_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1176,7 +1325,7 @@ func (x *Promote) String() string {
 func (*Promote) ProtoMessage() {}
 
 func (x *Promote) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[13]
+	mi := &file_roles_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1189,7 +1338,7 @@ func (x *Promote) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Promote.ProtoReflect.Descriptor instead.
 func (*Promote) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{13}
+	return file_roles_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Promote) GetSource() string {
@@ -1239,7 +1388,7 @@ type Drop struct {
 
 func (x *Drop) Reset() {
 	*x = Drop{}
-	mi := &file_roles_proto_msgTypes[14]
+	mi := &file_roles_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1251,7 +1400,7 @@ func (x *Drop) String() string {
 func (*Drop) ProtoMessage() {}
 
 func (x *Drop) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[14]
+	mi := &file_roles_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1264,7 +1413,7 @@ func (x *Drop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drop.ProtoReflect.Descriptor instead.
 func (*Drop) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{14}
+	return file_roles_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Drop) GetSource() string {
@@ -1303,7 +1452,7 @@ type Reading struct {
 
 func (x *Reading) Reset() {
 	*x = Reading{}
-	mi := &file_roles_proto_msgTypes[15]
+	mi := &file_roles_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1315,7 +1464,7 @@ func (x *Reading) String() string {
 func (*Reading) ProtoMessage() {}
 
 func (x *Reading) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[15]
+	mi := &file_roles_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1328,7 +1477,7 @@ func (x *Reading) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reading.ProtoReflect.Descriptor instead.
 func (*Reading) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{15}
+	return file_roles_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Reading) GetSource() []string {
@@ -1369,7 +1518,7 @@ type Bye struct {
 
 func (x *Bye) Reset() {
 	*x = Bye{}
-	mi := &file_roles_proto_msgTypes[16]
+	mi := &file_roles_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1381,7 +1530,7 @@ func (x *Bye) String() string {
 func (*Bye) ProtoMessage() {}
 
 func (x *Bye) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[16]
+	mi := &file_roles_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1394,7 +1543,7 @@ func (x *Bye) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Bye.ProtoReflect.Descriptor instead.
 func (*Bye) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{16}
+	return file_roles_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Bye) GetReason() string {
@@ -1419,7 +1568,7 @@ type FetchRequest struct {
 
 func (x *FetchRequest) Reset() {
 	*x = FetchRequest{}
-	mi := &file_roles_proto_msgTypes[17]
+	mi := &file_roles_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1431,7 +1580,7 @@ func (x *FetchRequest) String() string {
 func (*FetchRequest) ProtoMessage() {}
 
 func (x *FetchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[17]
+	mi := &file_roles_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1444,7 +1593,7 @@ func (x *FetchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchRequest.ProtoReflect.Descriptor instead.
 func (*FetchRequest) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{17}
+	return file_roles_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *FetchRequest) GetFence() *Fence {
@@ -1513,7 +1662,7 @@ type FetchPart struct {
 
 func (x *FetchPart) Reset() {
 	*x = FetchPart{}
-	mi := &file_roles_proto_msgTypes[18]
+	mi := &file_roles_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1525,7 +1674,7 @@ func (x *FetchPart) String() string {
 func (*FetchPart) ProtoMessage() {}
 
 func (x *FetchPart) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[18]
+	mi := &file_roles_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1538,7 +1687,7 @@ func (x *FetchPart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchPart.ProtoReflect.Descriptor instead.
 func (*FetchPart) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{18}
+	return file_roles_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *FetchPart) GetSource() string {
@@ -1608,7 +1757,7 @@ type FetchReply struct {
 
 func (x *FetchReply) Reset() {
 	*x = FetchReply{}
-	mi := &file_roles_proto_msgTypes[19]
+	mi := &file_roles_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1620,7 +1769,7 @@ func (x *FetchReply) String() string {
 func (*FetchReply) ProtoMessage() {}
 
 func (x *FetchReply) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[19]
+	mi := &file_roles_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1633,7 +1782,7 @@ func (x *FetchReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchReply.ProtoReflect.Descriptor instead.
 func (*FetchReply) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{19}
+	return file_roles_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *FetchReply) GetRow() []uint32 {
@@ -1705,7 +1854,7 @@ type PlacedRows struct {
 
 func (x *PlacedRows) Reset() {
 	*x = PlacedRows{}
-	mi := &file_roles_proto_msgTypes[20]
+	mi := &file_roles_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1717,7 +1866,7 @@ func (x *PlacedRows) String() string {
 func (*PlacedRows) ProtoMessage() {}
 
 func (x *PlacedRows) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[20]
+	mi := &file_roles_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1730,7 +1879,7 @@ func (x *PlacedRows) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlacedRows.ProtoReflect.Descriptor instead.
 func (*PlacedRows) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{20}
+	return file_roles_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *PlacedRows) GetPath() string {
@@ -1816,7 +1965,7 @@ type PartFailed struct {
 
 func (x *PartFailed) Reset() {
 	*x = PartFailed{}
-	mi := &file_roles_proto_msgTypes[21]
+	mi := &file_roles_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1828,7 +1977,7 @@ func (x *PartFailed) String() string {
 func (*PartFailed) ProtoMessage() {}
 
 func (x *PartFailed) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[21]
+	mi := &file_roles_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1841,7 +1990,7 @@ func (x *PartFailed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartFailed.ProtoReflect.Descriptor instead.
 func (*PartFailed) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{21}
+	return file_roles_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *PartFailed) GetPart() uint32 {
@@ -1894,7 +2043,7 @@ type SidecarEvent struct {
 
 func (x *SidecarEvent) Reset() {
 	*x = SidecarEvent{}
-	mi := &file_roles_proto_msgTypes[22]
+	mi := &file_roles_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1906,7 +2055,7 @@ func (x *SidecarEvent) String() string {
 func (*SidecarEvent) ProtoMessage() {}
 
 func (x *SidecarEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[22]
+	mi := &file_roles_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1919,7 +2068,7 @@ func (x *SidecarEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SidecarEvent.ProtoReflect.Descriptor instead.
 func (*SidecarEvent) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{22}
+	return file_roles_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *SidecarEvent) GetFence() *Fence {
@@ -2105,7 +2254,7 @@ type SidecarHello struct {
 
 func (x *SidecarHello) Reset() {
 	*x = SidecarHello{}
-	mi := &file_roles_proto_msgTypes[23]
+	mi := &file_roles_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2117,7 +2266,7 @@ func (x *SidecarHello) String() string {
 func (*SidecarHello) ProtoMessage() {}
 
 func (x *SidecarHello) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[23]
+	mi := &file_roles_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2130,7 +2279,7 @@ func (x *SidecarHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SidecarHello.ProtoReflect.Descriptor instead.
 func (*SidecarHello) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{23}
+	return file_roles_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *SidecarHello) GetName() string {
@@ -2180,7 +2329,7 @@ type RankPosition struct {
 
 func (x *RankPosition) Reset() {
 	*x = RankPosition{}
-	mi := &file_roles_proto_msgTypes[24]
+	mi := &file_roles_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2192,7 +2341,7 @@ func (x *RankPosition) String() string {
 func (*RankPosition) ProtoMessage() {}
 
 func (x *RankPosition) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[24]
+	mi := &file_roles_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2205,7 +2354,7 @@ func (x *RankPosition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankPosition.ProtoReflect.Descriptor instead.
 func (*RankPosition) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{24}
+	return file_roles_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *RankPosition) GetRank() uint32 {
@@ -2253,7 +2402,7 @@ type Join struct {
 
 func (x *Join) Reset() {
 	*x = Join{}
-	mi := &file_roles_proto_msgTypes[25]
+	mi := &file_roles_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2265,7 +2414,7 @@ func (x *Join) String() string {
 func (*Join) ProtoMessage() {}
 
 func (x *Join) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[25]
+	mi := &file_roles_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2278,7 +2427,7 @@ func (x *Join) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Join.ProtoReflect.Descriptor instead.
 func (*Join) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{25}
+	return file_roles_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Join) GetRank() uint32 {
@@ -2351,7 +2500,7 @@ type Switched struct {
 
 func (x *Switched) Reset() {
 	*x = Switched{}
-	mi := &file_roles_proto_msgTypes[26]
+	mi := &file_roles_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2363,7 +2512,7 @@ func (x *Switched) String() string {
 func (*Switched) ProtoMessage() {}
 
 func (x *Switched) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[26]
+	mi := &file_roles_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2376,7 +2525,7 @@ func (x *Switched) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Switched.ProtoReflect.Descriptor instead.
 func (*Switched) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{26}
+	return file_roles_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Switched) GetSource() string {
@@ -2429,7 +2578,7 @@ type Bad struct {
 
 func (x *Bad) Reset() {
 	*x = Bad{}
-	mi := &file_roles_proto_msgTypes[27]
+	mi := &file_roles_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2441,7 +2590,7 @@ func (x *Bad) String() string {
 func (*Bad) ProtoMessage() {}
 
 func (x *Bad) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[27]
+	mi := &file_roles_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2454,7 +2603,7 @@ func (x *Bad) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Bad.ProtoReflect.Descriptor instead.
 func (*Bad) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{27}
+	return file_roles_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Bad) GetStep() uint64 {
@@ -2511,7 +2660,7 @@ type Commit struct {
 
 func (x *Commit) Reset() {
 	*x = Commit{}
-	mi := &file_roles_proto_msgTypes[28]
+	mi := &file_roles_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2523,7 +2672,7 @@ func (x *Commit) String() string {
 func (*Commit) ProtoMessage() {}
 
 func (x *Commit) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[28]
+	mi := &file_roles_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2536,7 +2685,7 @@ func (x *Commit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Commit.ProtoReflect.Descriptor instead.
 func (*Commit) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{28}
+	return file_roles_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Commit) GetRank() uint32 {
@@ -2570,7 +2719,7 @@ type Left struct {
 
 func (x *Left) Reset() {
 	*x = Left{}
-	mi := &file_roles_proto_msgTypes[29]
+	mi := &file_roles_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2582,7 +2731,7 @@ func (x *Left) String() string {
 func (*Left) ProtoMessage() {}
 
 func (x *Left) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[29]
+	mi := &file_roles_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2595,7 +2744,7 @@ func (x *Left) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Left.ProtoReflect.Descriptor instead.
 func (*Left) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{29}
+	return file_roles_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Left) GetRank() uint32 {
@@ -2620,7 +2769,7 @@ type Reported struct {
 
 func (x *Reported) Reset() {
 	*x = Reported{}
-	mi := &file_roles_proto_msgTypes[30]
+	mi := &file_roles_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2632,7 +2781,7 @@ func (x *Reported) String() string {
 func (*Reported) ProtoMessage() {}
 
 func (x *Reported) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[30]
+	mi := &file_roles_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2645,7 +2794,7 @@ func (x *Reported) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reported.ProtoReflect.Descriptor instead.
 func (*Reported) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{30}
+	return file_roles_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Reported) GetRank() uint32 {
@@ -2701,7 +2850,7 @@ type SourceLoss struct {
 
 func (x *SourceLoss) Reset() {
 	*x = SourceLoss{}
-	mi := &file_roles_proto_msgTypes[31]
+	mi := &file_roles_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2713,7 +2862,7 @@ func (x *SourceLoss) String() string {
 func (*SourceLoss) ProtoMessage() {}
 
 func (x *SourceLoss) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[31]
+	mi := &file_roles_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2726,7 +2875,7 @@ func (x *SourceLoss) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceLoss.ProtoReflect.Descriptor instead.
 func (*SourceLoss) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{31}
+	return file_roles_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *SourceLoss) GetSource() string {
@@ -2761,7 +2910,7 @@ type Present struct {
 
 func (x *Present) Reset() {
 	*x = Present{}
-	mi := &file_roles_proto_msgTypes[32]
+	mi := &file_roles_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2773,7 +2922,7 @@ func (x *Present) String() string {
 func (*Present) ProtoMessage() {}
 
 func (x *Present) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[32]
+	mi := &file_roles_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2786,7 +2935,7 @@ func (x *Present) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Present.ProtoReflect.Descriptor instead.
 func (*Present) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{32}
+	return file_roles_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Present) GetCall() uint64 {
@@ -2828,7 +2977,7 @@ type SidecarOrder struct {
 
 func (x *SidecarOrder) Reset() {
 	*x = SidecarOrder{}
-	mi := &file_roles_proto_msgTypes[33]
+	mi := &file_roles_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2840,7 +2989,7 @@ func (x *SidecarOrder) String() string {
 func (*SidecarOrder) ProtoMessage() {}
 
 func (x *SidecarOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[33]
+	mi := &file_roles_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2853,7 +3002,7 @@ func (x *SidecarOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SidecarOrder.ProtoReflect.Descriptor instead.
 func (*SidecarOrder) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{33}
+	return file_roles_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *SidecarOrder) GetFence() *Fence {
@@ -3081,7 +3230,7 @@ type Committed struct {
 
 func (x *Committed) Reset() {
 	*x = Committed{}
-	mi := &file_roles_proto_msgTypes[34]
+	mi := &file_roles_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3093,7 +3242,7 @@ func (x *Committed) String() string {
 func (*Committed) ProtoMessage() {}
 
 func (x *Committed) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[34]
+	mi := &file_roles_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3106,7 +3255,7 @@ func (x *Committed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Committed.ProtoReflect.Descriptor instead.
 func (*Committed) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{34}
+	return file_roles_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Committed) GetRank() uint32 {
@@ -3141,7 +3290,7 @@ type Welcome struct {
 
 func (x *Welcome) Reset() {
 	*x = Welcome{}
-	mi := &file_roles_proto_msgTypes[35]
+	mi := &file_roles_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3153,7 +3302,7 @@ func (x *Welcome) String() string {
 func (*Welcome) ProtoMessage() {}
 
 func (x *Welcome) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[35]
+	mi := &file_roles_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3166,7 +3315,7 @@ func (x *Welcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Welcome.ProtoReflect.Descriptor instead.
 func (*Welcome) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{35}
+	return file_roles_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Welcome) GetManifests() []*Manifest {
@@ -3193,7 +3342,7 @@ type Alerts struct {
 
 func (x *Alerts) Reset() {
 	*x = Alerts{}
-	mi := &file_roles_proto_msgTypes[36]
+	mi := &file_roles_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3205,7 +3354,7 @@ func (x *Alerts) String() string {
 func (*Alerts) ProtoMessage() {}
 
 func (x *Alerts) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[36]
+	mi := &file_roles_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3218,7 +3367,7 @@ func (x *Alerts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Alerts.ProtoReflect.Descriptor instead.
 func (*Alerts) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{36}
+	return file_roles_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Alerts) GetAlerts() []*Alert {
@@ -3240,7 +3389,7 @@ type Alert struct {
 
 func (x *Alert) Reset() {
 	*x = Alert{}
-	mi := &file_roles_proto_msgTypes[37]
+	mi := &file_roles_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3252,7 +3401,7 @@ func (x *Alert) String() string {
 func (*Alert) ProtoMessage() {}
 
 func (x *Alert) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[37]
+	mi := &file_roles_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3265,7 +3414,7 @@ func (x *Alert) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Alert.ProtoReflect.Descriptor instead.
 func (*Alert) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{37}
+	return file_roles_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Alert) GetKind() string {
@@ -3303,7 +3452,7 @@ type Begin struct {
 
 func (x *Begin) Reset() {
 	*x = Begin{}
-	mi := &file_roles_proto_msgTypes[38]
+	mi := &file_roles_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3315,7 +3464,7 @@ func (x *Begin) String() string {
 func (*Begin) ProtoMessage() {}
 
 func (x *Begin) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[38]
+	mi := &file_roles_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3328,7 +3477,7 @@ func (x *Begin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Begin.ProtoReflect.Descriptor instead.
 func (*Begin) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{38}
+	return file_roles_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Begin) GetRank() uint32 {
@@ -3384,7 +3533,7 @@ type Refusal struct {
 
 func (x *Refusal) Reset() {
 	*x = Refusal{}
-	mi := &file_roles_proto_msgTypes[39]
+	mi := &file_roles_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3396,7 +3545,7 @@ func (x *Refusal) String() string {
 func (*Refusal) ProtoMessage() {}
 
 func (x *Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[39]
+	mi := &file_roles_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3409,7 +3558,7 @@ func (x *Refusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
 func (*Refusal) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{39}
+	return file_roles_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Refusal) GetRank() uint32 {
@@ -3446,7 +3595,7 @@ type Loaders struct {
 
 func (x *Loaders) Reset() {
 	*x = Loaders{}
-	mi := &file_roles_proto_msgTypes[40]
+	mi := &file_roles_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3458,7 +3607,7 @@ func (x *Loaders) String() string {
 func (*Loaders) ProtoMessage() {}
 
 func (x *Loaders) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[40]
+	mi := &file_roles_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3471,7 +3620,7 @@ func (x *Loaders) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Loaders.ProtoReflect.Descriptor instead.
 func (*Loaders) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{40}
+	return file_roles_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Loaders) GetStripes() []*LoaderStripe {
@@ -3506,7 +3655,7 @@ type LoaderStripe struct {
 
 func (x *LoaderStripe) Reset() {
 	*x = LoaderStripe{}
-	mi := &file_roles_proto_msgTypes[41]
+	mi := &file_roles_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3518,7 +3667,7 @@ func (x *LoaderStripe) String() string {
 func (*LoaderStripe) ProtoMessage() {}
 
 func (x *LoaderStripe) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[41]
+	mi := &file_roles_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3531,7 +3680,7 @@ func (x *LoaderStripe) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoaderStripe.ProtoReflect.Descriptor instead.
 func (*LoaderStripe) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{41}
+	return file_roles_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *LoaderStripe) GetSource() string {
@@ -3602,7 +3751,7 @@ type Standby struct {
 
 func (x *Standby) Reset() {
 	*x = Standby{}
-	mi := &file_roles_proto_msgTypes[42]
+	mi := &file_roles_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3614,7 +3763,7 @@ func (x *Standby) String() string {
 func (*Standby) ProtoMessage() {}
 
 func (x *Standby) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[42]
+	mi := &file_roles_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3627,7 +3776,7 @@ func (x *Standby) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Standby.ProtoReflect.Descriptor instead.
 func (*Standby) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{42}
+	return file_roles_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Standby) GetTerm() uint64 {
@@ -3668,7 +3817,7 @@ type RollCall struct {
 
 func (x *RollCall) Reset() {
 	*x = RollCall{}
-	mi := &file_roles_proto_msgTypes[43]
+	mi := &file_roles_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3680,7 +3829,7 @@ func (x *RollCall) String() string {
 func (*RollCall) ProtoMessage() {}
 
 func (x *RollCall) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[43]
+	mi := &file_roles_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3693,7 +3842,7 @@ func (x *RollCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RollCall.ProtoReflect.Descriptor instead.
 func (*RollCall) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{43}
+	return file_roles_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *RollCall) GetCall() uint64 {
@@ -3713,7 +3862,7 @@ type Waiting struct {
 
 func (x *Waiting) Reset() {
 	*x = Waiting{}
-	mi := &file_roles_proto_msgTypes[44]
+	mi := &file_roles_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3725,7 +3874,7 @@ func (x *Waiting) String() string {
 func (*Waiting) ProtoMessage() {}
 
 func (x *Waiting) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[44]
+	mi := &file_roles_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3738,7 +3887,7 @@ func (x *Waiting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiting.ProtoReflect.Descriptor instead.
 func (*Waiting) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{44}
+	return file_roles_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Waiting) GetText() string {
@@ -3771,7 +3920,7 @@ type MixRequest struct {
 
 func (x *MixRequest) Reset() {
 	*x = MixRequest{}
-	mi := &file_roles_proto_msgTypes[45]
+	mi := &file_roles_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3783,7 +3932,7 @@ func (x *MixRequest) String() string {
 func (*MixRequest) ProtoMessage() {}
 
 func (x *MixRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[45]
+	mi := &file_roles_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3796,7 +3945,7 @@ func (x *MixRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MixRequest.ProtoReflect.Descriptor instead.
 func (*MixRequest) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{45}
+	return file_roles_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *MixRequest) GetHasFrom() bool {
@@ -3948,7 +4097,7 @@ type SetWeights struct {
 
 func (x *SetWeights) Reset() {
 	*x = SetWeights{}
-	mi := &file_roles_proto_msgTypes[46]
+	mi := &file_roles_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3960,7 +4109,7 @@ func (x *SetWeights) String() string {
 func (*SetWeights) ProtoMessage() {}
 
 func (x *SetWeights) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[46]
+	mi := &file_roles_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3973,7 +4122,7 @@ func (x *SetWeights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetWeights.ProtoReflect.Descriptor instead.
 func (*SetWeights) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{46}
+	return file_roles_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *SetWeights) GetWeights() []*SourceWeight {
@@ -4007,7 +4156,7 @@ type SourceWeight struct {
 
 func (x *SourceWeight) Reset() {
 	*x = SourceWeight{}
-	mi := &file_roles_proto_msgTypes[47]
+	mi := &file_roles_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4019,7 +4168,7 @@ func (x *SourceWeight) String() string {
 func (*SourceWeight) ProtoMessage() {}
 
 func (x *SourceWeight) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[47]
+	mi := &file_roles_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4032,7 +4181,7 @@ func (x *SourceWeight) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceWeight.ProtoReflect.Descriptor instead.
 func (*SourceWeight) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{47}
+	return file_roles_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *SourceWeight) GetSource() string {
@@ -4058,7 +4207,7 @@ type SetSchedule struct {
 
 func (x *SetSchedule) Reset() {
 	*x = SetSchedule{}
-	mi := &file_roles_proto_msgTypes[48]
+	mi := &file_roles_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4070,7 +4219,7 @@ func (x *SetSchedule) String() string {
 func (*SetSchedule) ProtoMessage() {}
 
 func (x *SetSchedule) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[48]
+	mi := &file_roles_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4083,7 +4232,7 @@ func (x *SetSchedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetSchedule.ProtoReflect.Descriptor instead.
 func (*SetSchedule) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{48}
+	return file_roles_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *SetSchedule) GetMilestones() []*WeightsAt {
@@ -4106,7 +4255,7 @@ type WeightsAt struct {
 
 func (x *WeightsAt) Reset() {
 	*x = WeightsAt{}
-	mi := &file_roles_proto_msgTypes[49]
+	mi := &file_roles_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4118,7 +4267,7 @@ func (x *WeightsAt) String() string {
 func (*WeightsAt) ProtoMessage() {}
 
 func (x *WeightsAt) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[49]
+	mi := &file_roles_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4131,7 +4280,7 @@ func (x *WeightsAt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WeightsAt.ProtoReflect.Descriptor instead.
 func (*WeightsAt) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{49}
+	return file_roles_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *WeightsAt) GetFrom() uint64 {
@@ -4179,7 +4328,7 @@ type AddSource struct {
 
 func (x *AddSource) Reset() {
 	*x = AddSource{}
-	mi := &file_roles_proto_msgTypes[50]
+	mi := &file_roles_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4191,7 +4340,7 @@ func (x *AddSource) String() string {
 func (*AddSource) ProtoMessage() {}
 
 func (x *AddSource) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[50]
+	mi := &file_roles_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4204,7 +4353,7 @@ func (x *AddSource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddSource.ProtoReflect.Descriptor instead.
 func (*AddSource) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{50}
+	return file_roles_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *AddSource) GetSource() string {
@@ -4230,7 +4379,7 @@ type MixReply struct {
 
 func (x *MixReply) Reset() {
 	*x = MixReply{}
-	mi := &file_roles_proto_msgTypes[51]
+	mi := &file_roles_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4242,7 +4391,7 @@ func (x *MixReply) String() string {
 func (*MixReply) ProtoMessage() {}
 
 func (x *MixReply) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[51]
+	mi := &file_roles_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4255,7 +4404,7 @@ func (x *MixReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MixReply.ProtoReflect.Descriptor instead.
 func (*MixReply) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{51}
+	return file_roles_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *MixReply) GetChange() *MixChange {
@@ -4280,7 +4429,7 @@ type MixChange struct {
 
 func (x *MixChange) Reset() {
 	*x = MixChange{}
-	mi := &file_roles_proto_msgTypes[52]
+	mi := &file_roles_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4292,7 +4441,7 @@ func (x *MixChange) String() string {
 func (*MixChange) ProtoMessage() {}
 
 func (x *MixChange) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[52]
+	mi := &file_roles_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4305,7 +4454,7 @@ func (x *MixChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MixChange.ProtoReflect.Descriptor instead.
 func (*MixChange) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{52}
+	return file_roles_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *MixChange) GetAtStep() uint64 {
@@ -4365,7 +4514,7 @@ type MixtureStatus struct {
 
 func (x *MixtureStatus) Reset() {
 	*x = MixtureStatus{}
-	mi := &file_roles_proto_msgTypes[53]
+	mi := &file_roles_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4377,7 +4526,7 @@ func (x *MixtureStatus) String() string {
 func (*MixtureStatus) ProtoMessage() {}
 
 func (x *MixtureStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[53]
+	mi := &file_roles_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4390,7 +4539,7 @@ func (x *MixtureStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MixtureStatus.ProtoReflect.Descriptor instead.
 func (*MixtureStatus) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{53}
+	return file_roles_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *MixtureStatus) GetWeights() []*SourceWeight {
@@ -4449,7 +4598,7 @@ type Calibration struct {
 
 func (x *Calibration) Reset() {
 	*x = Calibration{}
-	mi := &file_roles_proto_msgTypes[54]
+	mi := &file_roles_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4461,7 +4610,7 @@ func (x *Calibration) String() string {
 func (*Calibration) ProtoMessage() {}
 
 func (x *Calibration) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[54]
+	mi := &file_roles_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4474,7 +4623,7 @@ func (x *Calibration) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Calibration.ProtoReflect.Descriptor instead.
 func (*Calibration) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{54}
+	return file_roles_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Calibration) GetReports() uint64 {
@@ -4513,7 +4662,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_roles_proto_msgTypes[55]
+	mi := &file_roles_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4525,7 +4674,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[55]
+	mi := &file_roles_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4538,7 +4687,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{55}
+	return file_roles_proto_rawDescGZIP(), []int{56}
 }
 
 type StatusReply struct {
@@ -4565,7 +4714,7 @@ type StatusReply struct {
 
 func (x *StatusReply) Reset() {
 	*x = StatusReply{}
-	mi := &file_roles_proto_msgTypes[56]
+	mi := &file_roles_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4577,7 +4726,7 @@ func (x *StatusReply) String() string {
 func (*StatusReply) ProtoMessage() {}
 
 func (x *StatusReply) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[56]
+	mi := &file_roles_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4590,7 +4739,7 @@ func (x *StatusReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusReply.ProtoReflect.Descriptor instead.
 func (*StatusReply) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{56}
+	return file_roles_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *StatusReply) GetFence() *Fence {
@@ -4725,7 +4874,7 @@ type SourceStatus struct {
 
 func (x *SourceStatus) Reset() {
 	*x = SourceStatus{}
-	mi := &file_roles_proto_msgTypes[57]
+	mi := &file_roles_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4737,7 +4886,7 @@ func (x *SourceStatus) String() string {
 func (*SourceStatus) ProtoMessage() {}
 
 func (x *SourceStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[57]
+	mi := &file_roles_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4750,7 +4899,7 @@ func (x *SourceStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceStatus.ProtoReflect.Descriptor instead.
 func (*SourceStatus) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{57}
+	return file_roles_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *SourceStatus) GetTokens() uint64 {
@@ -4837,6 +4986,7 @@ func (x *SourceStatus) GetWhy() string {
 	return ""
 }
 
+// RoleStatus: cache is absent without a token cache.
 type RoleStatus struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Role          string                 `protobuf:"bytes,1,opt,name=role,proto3" json:"role,omitempty"`
@@ -4844,13 +4994,14 @@ type RoleStatus struct {
 	Pid           int64                  `protobuf:"varint,3,opt,name=pid,proto3" json:"pid,omitempty"`
 	State         string                 `protobuf:"bytes,4,opt,name=state,proto3" json:"state,omitempty"`
 	Term          uint64                 `protobuf:"varint,5,opt,name=term,proto3" json:"term,omitempty"`
+	Cache         *CacheFigures          `protobuf:"bytes,6,opt,name=cache,proto3" json:"cache,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RoleStatus) Reset() {
 	*x = RoleStatus{}
-	mi := &file_roles_proto_msgTypes[58]
+	mi := &file_roles_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4862,7 +5013,7 @@ func (x *RoleStatus) String() string {
 func (*RoleStatus) ProtoMessage() {}
 
 func (x *RoleStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[58]
+	mi := &file_roles_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4875,7 +5026,7 @@ func (x *RoleStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoleStatus.ProtoReflect.Descriptor instead.
 func (*RoleStatus) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{58}
+	return file_roles_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *RoleStatus) GetRole() string {
@@ -4913,6 +5064,13 @@ func (x *RoleStatus) GetTerm() uint64 {
 	return 0
 }
 
+func (x *RoleStatus) GetCache() *CacheFigures {
+	if x != nil {
+		return x.Cache
+	}
+	return nil
+}
+
 // LedgerRequest asks for a step (by_step), or for the steps that held a sample. source and id are as in batch.segments.
 type LedgerRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -4926,7 +5084,7 @@ type LedgerRequest struct {
 
 func (x *LedgerRequest) Reset() {
 	*x = LedgerRequest{}
-	mi := &file_roles_proto_msgTypes[59]
+	mi := &file_roles_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4938,7 +5096,7 @@ func (x *LedgerRequest) String() string {
 func (*LedgerRequest) ProtoMessage() {}
 
 func (x *LedgerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[59]
+	mi := &file_roles_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4951,7 +5109,7 @@ func (x *LedgerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LedgerRequest.ProtoReflect.Descriptor instead.
 func (*LedgerRequest) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{59}
+	return file_roles_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *LedgerRequest) GetByStep() bool {
@@ -5003,7 +5161,7 @@ type LedgerReply struct {
 
 func (x *LedgerReply) Reset() {
 	*x = LedgerReply{}
-	mi := &file_roles_proto_msgTypes[60]
+	mi := &file_roles_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5015,7 +5173,7 @@ func (x *LedgerReply) String() string {
 func (*LedgerReply) ProtoMessage() {}
 
 func (x *LedgerReply) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[60]
+	mi := &file_roles_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5028,7 +5186,7 @@ func (x *LedgerReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LedgerReply.ProtoReflect.Descriptor instead.
 func (*LedgerReply) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{60}
+	return file_roles_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *LedgerReply) GetAttempt() uint32 {
@@ -5119,7 +5277,7 @@ var File_roles_proto protoreflect.FileDescriptor
 
 const file_roles_proto_rawDesc = "" +
 	"\n" +
-	"\vroles.proto\x12\vmillrace.v1\x1a\rrecords.proto\"\xcd\x03\n" +
+	"\vroles.proto\x12\vmillrace.v1\x1a\rrecords.proto\"\x80\x04\n" +
 	"\vLoaderEvent\x12(\n" +
 	"\x05fence\x18\x01 \x01(\v2\x12.millrace.v1.FenceR\x05fence\x120\n" +
 	"\x05hello\x18\x02 \x01(\v2\x18.millrace.v1.LoaderHelloH\x00R\x05hello\x120\n" +
@@ -5130,7 +5288,8 @@ const file_roles_proto_rawDesc = "" +
 	"\atrouble\x18\b \x01(\v2\x14.millrace.v1.TroubleH\x00R\atrouble\x12*\n" +
 	"\x05ready\x18\t \x01(\v2\x12.millrace.v1.ReadyH\x00R\x05ready\x120\n" +
 	"\aoffered\x18\n" +
-	" \x01(\v2\x14.millrace.v1.OfferedH\x00R\aofferedB\a\n" +
+	" \x01(\v2\x14.millrace.v1.OfferedH\x00R\aoffered\x121\n" +
+	"\x05cache\x18\v \x01(\v2\x19.millrace.v1.CacheFiguresH\x00R\x05cacheB\a\n" +
 	"\x05eventJ\x04\b\x05\x10\x06\"8\n" +
 	"\aOffered\x12-\n" +
 	"\astripes\x18\x01 \x03(\v2\x13.millrace.v1.OffersR\astripes\"\xab\x01\n" +
@@ -5177,7 +5336,21 @@ const file_roles_proto_rawDesc = "" +
 	"\x05Ready\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x16\n" +
 	"\x06stripe\x18\x02 \x01(\rR\x06stripe\x12\x12\n" +
-	"\x04term\x18\x03 \x01(\x04R\x04term\"7\n" +
+	"\x04term\x18\x03 \x01(\x04R\x04term\"\xad\x02\n" +
+	"\fCacheFigures\x12\x14\n" +
+	"\x05store\x18\x01 \x01(\tR\x05store\x12\x12\n" +
+	"\x04hits\x18\x02 \x01(\x04R\x04hits\x12\x16\n" +
+	"\x06misses\x18\x03 \x01(\x04R\x06misses\x12\x12\n" +
+	"\x04held\x18\x04 \x01(\x03R\x04held\x12\x14\n" +
+	"\x05limit\x18\x05 \x01(\x03R\x05limit\x12\x16\n" +
+	"\x06filled\x18\x06 \x01(\x04R\x06filled\x12\x18\n" +
+	"\aevicted\x18\a \x01(\x04R\aevicted\x12\x18\n" +
+	"\adamaged\x18\b \x01(\x04R\adamaged\x12\x18\n" +
+	"\awaiting\x18\t \x01(\x04R\awaiting\x12\x19\n" +
+	"\bleft_out\x18\n" +
+	" \x01(\x04R\aleftOut\x12\x16\n" +
+	"\x06failed\x18\v \x01(\x04R\x06failed\x12\x18\n" +
+	"\atrouble\x18\f \x01(\tR\atrouble\"7\n" +
 	"\x05Fatal\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xdb\x02\n" +
@@ -5498,14 +5671,15 @@ const file_roles_proto_rawDesc = "" +
 	" \x01(\x04R\n" +
 	"passedOver\x12\x18\n" +
 	"\ashuffle\x18\v \x01(\tR\ashuffle\x12\x10\n" +
-	"\x03why\x18\f \x01(\tR\x03why\"p\n" +
+	"\x03why\x18\f \x01(\tR\x03why\"\xa1\x01\n" +
 	"\n" +
 	"RoleStatus\x12\x12\n" +
 	"\x04role\x18\x01 \x01(\tR\x04role\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x10\n" +
 	"\x03pid\x18\x03 \x01(\x03R\x03pid\x12\x14\n" +
 	"\x05state\x18\x04 \x01(\tR\x05state\x12\x12\n" +
-	"\x04term\x18\x05 \x01(\x04R\x04term\"d\n" +
+	"\x04term\x18\x05 \x01(\x04R\x04term\x12/\n" +
+	"\x05cache\x18\x06 \x01(\v2\x19.millrace.v1.CacheFiguresR\x05cache\"d\n" +
 	"\rLedgerRequest\x12\x17\n" +
 	"\aby_step\x18\x01 \x01(\bR\x06byStep\x12\x12\n" +
 	"\x04step\x18\x02 \x01(\x04R\x04step\x12\x16\n" +
@@ -5546,7 +5720,7 @@ func file_roles_proto_rawDescGZIP() []byte {
 	return file_roles_proto_rawDescData
 }
 
-var file_roles_proto_msgTypes = make([]protoimpl.MessageInfo, 62)
+var file_roles_proto_msgTypes = make([]protoimpl.MessageInfo, 63)
 var file_roles_proto_goTypes = []any{
 	(*LoaderEvent)(nil),   // 0: millrace.v1.LoaderEvent
 	(*Offered)(nil),       // 1: millrace.v1.Offered
@@ -5557,177 +5731,180 @@ var file_roles_proto_goTypes = []any{
 	(*Leaving)(nil),       // 6: millrace.v1.Leaving
 	(*Trouble)(nil),       // 7: millrace.v1.Trouble
 	(*Ready)(nil),         // 8: millrace.v1.Ready
-	(*Fatal)(nil),         // 9: millrace.v1.Fatal
-	(*LoaderOrder)(nil),   // 10: millrace.v1.LoaderOrder
-	(*OpenSource)(nil),    // 11: millrace.v1.OpenSource
-	(*ReadFrom)(nil),      // 12: millrace.v1.ReadFrom
-	(*Promote)(nil),       // 13: millrace.v1.Promote
-	(*Drop)(nil),          // 14: millrace.v1.Drop
-	(*Reading)(nil),       // 15: millrace.v1.Reading
-	(*Bye)(nil),           // 16: millrace.v1.Bye
-	(*FetchRequest)(nil),  // 17: millrace.v1.FetchRequest
-	(*FetchPart)(nil),     // 18: millrace.v1.FetchPart
-	(*FetchReply)(nil),    // 19: millrace.v1.FetchReply
-	(*PlacedRows)(nil),    // 20: millrace.v1.PlacedRows
-	(*PartFailed)(nil),    // 21: millrace.v1.PartFailed
-	(*SidecarEvent)(nil),  // 22: millrace.v1.SidecarEvent
-	(*SidecarHello)(nil),  // 23: millrace.v1.SidecarHello
-	(*RankPosition)(nil),  // 24: millrace.v1.RankPosition
-	(*Join)(nil),          // 25: millrace.v1.Join
-	(*Switched)(nil),      // 26: millrace.v1.Switched
-	(*Bad)(nil),           // 27: millrace.v1.Bad
-	(*Commit)(nil),        // 28: millrace.v1.Commit
-	(*Left)(nil),          // 29: millrace.v1.Left
-	(*Reported)(nil),      // 30: millrace.v1.Reported
-	(*SourceLoss)(nil),    // 31: millrace.v1.SourceLoss
-	(*Present)(nil),       // 32: millrace.v1.Present
-	(*SidecarOrder)(nil),  // 33: millrace.v1.SidecarOrder
-	(*Committed)(nil),     // 34: millrace.v1.Committed
-	(*Welcome)(nil),       // 35: millrace.v1.Welcome
-	(*Alerts)(nil),        // 36: millrace.v1.Alerts
-	(*Alert)(nil),         // 37: millrace.v1.Alert
-	(*Begin)(nil),         // 38: millrace.v1.Begin
-	(*Refusal)(nil),       // 39: millrace.v1.Refusal
-	(*Loaders)(nil),       // 40: millrace.v1.Loaders
-	(*LoaderStripe)(nil),  // 41: millrace.v1.LoaderStripe
-	(*Standby)(nil),       // 42: millrace.v1.Standby
-	(*RollCall)(nil),      // 43: millrace.v1.RollCall
-	(*Waiting)(nil),       // 44: millrace.v1.Waiting
-	(*MixRequest)(nil),    // 45: millrace.v1.MixRequest
-	(*SetWeights)(nil),    // 46: millrace.v1.SetWeights
-	(*SourceWeight)(nil),  // 47: millrace.v1.SourceWeight
-	(*SetSchedule)(nil),   // 48: millrace.v1.SetSchedule
-	(*WeightsAt)(nil),     // 49: millrace.v1.WeightsAt
-	(*AddSource)(nil),     // 50: millrace.v1.AddSource
-	(*MixReply)(nil),      // 51: millrace.v1.MixReply
-	(*MixChange)(nil),     // 52: millrace.v1.MixChange
-	(*MixtureStatus)(nil), // 53: millrace.v1.MixtureStatus
-	(*Calibration)(nil),   // 54: millrace.v1.Calibration
-	(*StatusRequest)(nil), // 55: millrace.v1.StatusRequest
-	(*StatusReply)(nil),   // 56: millrace.v1.StatusReply
-	(*SourceStatus)(nil),  // 57: millrace.v1.SourceStatus
-	(*RoleStatus)(nil),    // 58: millrace.v1.RoleStatus
-	(*LedgerRequest)(nil), // 59: millrace.v1.LedgerRequest
-	(*LedgerReply)(nil),   // 60: millrace.v1.LedgerReply
-	nil,                   // 61: millrace.v1.StatusReply.SourcesEntry
-	(*Fence)(nil),         // 62: millrace.v1.Fence
-	(*Manifest)(nil),      // 63: millrace.v1.Manifest
-	(*Quarantine)(nil),    // 64: millrace.v1.Quarantine
-	(*SeekPoint)(nil),     // 65: millrace.v1.SeekPoint
-	(*Saved)(nil),         // 66: millrace.v1.Saved
-	(*Plan)(nil),          // 67: millrace.v1.Plan
-	(*Ended)(nil),         // 68: millrace.v1.Ended
-	(*Masked)(nil),        // 69: millrace.v1.Masked
-	(*Mask)(nil),          // 70: millrace.v1.Mask
-	(*Skipped)(nil),       // 71: millrace.v1.Skipped
-	(*Costed)(nil),        // 72: millrace.v1.Costed
-	(*Assignments)(nil),   // 73: millrace.v1.Assignments
-	(*OrdinalRange)(nil),  // 74: millrace.v1.OrdinalRange
+	(*CacheFigures)(nil),  // 9: millrace.v1.CacheFigures
+	(*Fatal)(nil),         // 10: millrace.v1.Fatal
+	(*LoaderOrder)(nil),   // 11: millrace.v1.LoaderOrder
+	(*OpenSource)(nil),    // 12: millrace.v1.OpenSource
+	(*ReadFrom)(nil),      // 13: millrace.v1.ReadFrom
+	(*Promote)(nil),       // 14: millrace.v1.Promote
+	(*Drop)(nil),          // 15: millrace.v1.Drop
+	(*Reading)(nil),       // 16: millrace.v1.Reading
+	(*Bye)(nil),           // 17: millrace.v1.Bye
+	(*FetchRequest)(nil),  // 18: millrace.v1.FetchRequest
+	(*FetchPart)(nil),     // 19: millrace.v1.FetchPart
+	(*FetchReply)(nil),    // 20: millrace.v1.FetchReply
+	(*PlacedRows)(nil),    // 21: millrace.v1.PlacedRows
+	(*PartFailed)(nil),    // 22: millrace.v1.PartFailed
+	(*SidecarEvent)(nil),  // 23: millrace.v1.SidecarEvent
+	(*SidecarHello)(nil),  // 24: millrace.v1.SidecarHello
+	(*RankPosition)(nil),  // 25: millrace.v1.RankPosition
+	(*Join)(nil),          // 26: millrace.v1.Join
+	(*Switched)(nil),      // 27: millrace.v1.Switched
+	(*Bad)(nil),           // 28: millrace.v1.Bad
+	(*Commit)(nil),        // 29: millrace.v1.Commit
+	(*Left)(nil),          // 30: millrace.v1.Left
+	(*Reported)(nil),      // 31: millrace.v1.Reported
+	(*SourceLoss)(nil),    // 32: millrace.v1.SourceLoss
+	(*Present)(nil),       // 33: millrace.v1.Present
+	(*SidecarOrder)(nil),  // 34: millrace.v1.SidecarOrder
+	(*Committed)(nil),     // 35: millrace.v1.Committed
+	(*Welcome)(nil),       // 36: millrace.v1.Welcome
+	(*Alerts)(nil),        // 37: millrace.v1.Alerts
+	(*Alert)(nil),         // 38: millrace.v1.Alert
+	(*Begin)(nil),         // 39: millrace.v1.Begin
+	(*Refusal)(nil),       // 40: millrace.v1.Refusal
+	(*Loaders)(nil),       // 41: millrace.v1.Loaders
+	(*LoaderStripe)(nil),  // 42: millrace.v1.LoaderStripe
+	(*Standby)(nil),       // 43: millrace.v1.Standby
+	(*RollCall)(nil),      // 44: millrace.v1.RollCall
+	(*Waiting)(nil),       // 45: millrace.v1.Waiting
+	(*MixRequest)(nil),    // 46: millrace.v1.MixRequest
+	(*SetWeights)(nil),    // 47: millrace.v1.SetWeights
+	(*SourceWeight)(nil),  // 48: millrace.v1.SourceWeight
+	(*SetSchedule)(nil),   // 49: millrace.v1.SetSchedule
+	(*WeightsAt)(nil),     // 50: millrace.v1.WeightsAt
+	(*AddSource)(nil),     // 51: millrace.v1.AddSource
+	(*MixReply)(nil),      // 52: millrace.v1.MixReply
+	(*MixChange)(nil),     // 53: millrace.v1.MixChange
+	(*MixtureStatus)(nil), // 54: millrace.v1.MixtureStatus
+	(*Calibration)(nil),   // 55: millrace.v1.Calibration
+	(*StatusRequest)(nil), // 56: millrace.v1.StatusRequest
+	(*StatusReply)(nil),   // 57: millrace.v1.StatusReply
+	(*SourceStatus)(nil),  // 58: millrace.v1.SourceStatus
+	(*RoleStatus)(nil),    // 59: millrace.v1.RoleStatus
+	(*LedgerRequest)(nil), // 60: millrace.v1.LedgerRequest
+	(*LedgerReply)(nil),   // 61: millrace.v1.LedgerReply
+	nil,                   // 62: millrace.v1.StatusReply.SourcesEntry
+	(*Fence)(nil),         // 63: millrace.v1.Fence
+	(*Manifest)(nil),      // 64: millrace.v1.Manifest
+	(*Quarantine)(nil),    // 65: millrace.v1.Quarantine
+	(*SeekPoint)(nil),     // 66: millrace.v1.SeekPoint
+	(*Saved)(nil),         // 67: millrace.v1.Saved
+	(*Plan)(nil),          // 68: millrace.v1.Plan
+	(*Ended)(nil),         // 69: millrace.v1.Ended
+	(*Masked)(nil),        // 70: millrace.v1.Masked
+	(*Mask)(nil),          // 71: millrace.v1.Mask
+	(*Skipped)(nil),       // 72: millrace.v1.Skipped
+	(*Costed)(nil),        // 73: millrace.v1.Costed
+	(*Assignments)(nil),   // 74: millrace.v1.Assignments
+	(*OrdinalRange)(nil),  // 75: millrace.v1.OrdinalRange
 }
 var file_roles_proto_depIdxs = []int32{
-	62, // 0: millrace.v1.LoaderEvent.fence:type_name -> millrace.v1.Fence
+	63, // 0: millrace.v1.LoaderEvent.fence:type_name -> millrace.v1.Fence
 	2,  // 1: millrace.v1.LoaderEvent.hello:type_name -> millrace.v1.LoaderHello
 	4,  // 2: millrace.v1.LoaderEvent.opening:type_name -> millrace.v1.Opening
-	63, // 3: millrace.v1.LoaderEvent.manifest:type_name -> millrace.v1.Manifest
-	9,  // 4: millrace.v1.LoaderEvent.fatal:type_name -> millrace.v1.Fatal
+	64, // 3: millrace.v1.LoaderEvent.manifest:type_name -> millrace.v1.Manifest
+	10, // 4: millrace.v1.LoaderEvent.fatal:type_name -> millrace.v1.Fatal
 	6,  // 5: millrace.v1.LoaderEvent.leaving:type_name -> millrace.v1.Leaving
 	7,  // 6: millrace.v1.LoaderEvent.trouble:type_name -> millrace.v1.Trouble
 	8,  // 7: millrace.v1.LoaderEvent.ready:type_name -> millrace.v1.Ready
 	1,  // 8: millrace.v1.LoaderEvent.offered:type_name -> millrace.v1.Offered
-	5,  // 9: millrace.v1.Offered.stripes:type_name -> millrace.v1.Offers
-	3,  // 10: millrace.v1.LoaderHello.version:type_name -> millrace.v1.Version
-	64, // 11: millrace.v1.Offers.rejects:type_name -> millrace.v1.Quarantine
-	65, // 12: millrace.v1.Offers.seek_points:type_name -> millrace.v1.SeekPoint
-	62, // 13: millrace.v1.LoaderOrder.fence:type_name -> millrace.v1.Fence
-	11, // 14: millrace.v1.LoaderOrder.open:type_name -> millrace.v1.OpenSource
-	12, // 15: millrace.v1.LoaderOrder.read:type_name -> millrace.v1.ReadFrom
-	16, // 16: millrace.v1.LoaderOrder.bye:type_name -> millrace.v1.Bye
-	13, // 17: millrace.v1.LoaderOrder.promote:type_name -> millrace.v1.Promote
-	14, // 18: millrace.v1.LoaderOrder.drop:type_name -> millrace.v1.Drop
-	15, // 19: millrace.v1.LoaderOrder.reading:type_name -> millrace.v1.Reading
-	65, // 20: millrace.v1.ReadFrom.seek_point:type_name -> millrace.v1.SeekPoint
-	65, // 21: millrace.v1.Reading.seek_point:type_name -> millrace.v1.SeekPoint
-	62, // 22: millrace.v1.FetchRequest.fence:type_name -> millrace.v1.Fence
-	18, // 23: millrace.v1.FetchRequest.part:type_name -> millrace.v1.FetchPart
-	21, // 24: millrace.v1.FetchReply.failed:type_name -> millrace.v1.PartFailed
-	20, // 25: millrace.v1.FetchReply.placed:type_name -> millrace.v1.PlacedRows
-	64, // 26: millrace.v1.PartFailed.samples:type_name -> millrace.v1.Quarantine
-	62, // 27: millrace.v1.SidecarEvent.fence:type_name -> millrace.v1.Fence
-	23, // 28: millrace.v1.SidecarEvent.hello:type_name -> millrace.v1.SidecarHello
-	25, // 29: millrace.v1.SidecarEvent.join:type_name -> millrace.v1.Join
-	28, // 30: millrace.v1.SidecarEvent.commit:type_name -> millrace.v1.Commit
-	66, // 31: millrace.v1.SidecarEvent.saved:type_name -> millrace.v1.Saved
-	29, // 32: millrace.v1.SidecarEvent.left:type_name -> millrace.v1.Left
-	9,  // 33: millrace.v1.SidecarEvent.fatal:type_name -> millrace.v1.Fatal
-	26, // 34: millrace.v1.SidecarEvent.switched:type_name -> millrace.v1.Switched
-	27, // 35: millrace.v1.SidecarEvent.bad:type_name -> millrace.v1.Bad
-	32, // 36: millrace.v1.SidecarEvent.present:type_name -> millrace.v1.Present
-	30, // 37: millrace.v1.SidecarEvent.reported:type_name -> millrace.v1.Reported
-	24, // 38: millrace.v1.SidecarHello.ranks:type_name -> millrace.v1.RankPosition
-	3,  // 39: millrace.v1.SidecarHello.version:type_name -> millrace.v1.Version
-	64, // 40: millrace.v1.Bad.sample:type_name -> millrace.v1.Quarantine
-	31, // 41: millrace.v1.Reported.losses:type_name -> millrace.v1.SourceLoss
-	62, // 42: millrace.v1.SidecarOrder.fence:type_name -> millrace.v1.Fence
-	35, // 43: millrace.v1.SidecarOrder.welcome:type_name -> millrace.v1.Welcome
-	38, // 44: millrace.v1.SidecarOrder.begin:type_name -> millrace.v1.Begin
-	39, // 45: millrace.v1.SidecarOrder.refusal:type_name -> millrace.v1.Refusal
-	67, // 46: millrace.v1.SidecarOrder.plan:type_name -> millrace.v1.Plan
-	68, // 47: millrace.v1.SidecarOrder.ended:type_name -> millrace.v1.Ended
-	9,  // 48: millrace.v1.SidecarOrder.failed:type_name -> millrace.v1.Fatal
-	40, // 49: millrace.v1.SidecarOrder.loaders:type_name -> millrace.v1.Loaders
-	44, // 50: millrace.v1.SidecarOrder.waiting:type_name -> millrace.v1.Waiting
-	16, // 51: millrace.v1.SidecarOrder.bye:type_name -> millrace.v1.Bye
-	34, // 52: millrace.v1.SidecarOrder.committed:type_name -> millrace.v1.Committed
-	69, // 53: millrace.v1.SidecarOrder.masked:type_name -> millrace.v1.Masked
-	36, // 54: millrace.v1.SidecarOrder.alerts:type_name -> millrace.v1.Alerts
-	43, // 55: millrace.v1.SidecarOrder.roll_call:type_name -> millrace.v1.RollCall
-	63, // 56: millrace.v1.Welcome.manifests:type_name -> millrace.v1.Manifest
-	70, // 57: millrace.v1.Welcome.masks:type_name -> millrace.v1.Mask
-	37, // 58: millrace.v1.Alerts.alerts:type_name -> millrace.v1.Alert
-	41, // 59: millrace.v1.Loaders.stripes:type_name -> millrace.v1.LoaderStripe
-	42, // 60: millrace.v1.LoaderStripe.standby:type_name -> millrace.v1.Standby
-	46, // 61: millrace.v1.MixRequest.set:type_name -> millrace.v1.SetWeights
-	48, // 62: millrace.v1.MixRequest.schedule:type_name -> millrace.v1.SetSchedule
-	71, // 63: millrace.v1.MixRequest.skip:type_name -> millrace.v1.Skipped
-	50, // 64: millrace.v1.MixRequest.add:type_name -> millrace.v1.AddSource
-	72, // 65: millrace.v1.MixRequest.costs:type_name -> millrace.v1.Costed
-	47, // 66: millrace.v1.SetWeights.weights:type_name -> millrace.v1.SourceWeight
-	49, // 67: millrace.v1.SetSchedule.milestones:type_name -> millrace.v1.WeightsAt
-	47, // 68: millrace.v1.WeightsAt.weights:type_name -> millrace.v1.SourceWeight
-	52, // 69: millrace.v1.MixReply.change:type_name -> millrace.v1.MixChange
-	47, // 70: millrace.v1.MixtureStatus.weights:type_name -> millrace.v1.SourceWeight
-	52, // 71: millrace.v1.MixtureStatus.changes:type_name -> millrace.v1.MixChange
-	72, // 72: millrace.v1.MixtureStatus.costs:type_name -> millrace.v1.Costed
-	54, // 73: millrace.v1.MixtureStatus.calibration:type_name -> millrace.v1.Calibration
-	72, // 74: millrace.v1.Calibration.best:type_name -> millrace.v1.Costed
-	62, // 75: millrace.v1.StatusReply.fence:type_name -> millrace.v1.Fence
-	61, // 76: millrace.v1.StatusReply.sources:type_name -> millrace.v1.StatusReply.SourcesEntry
-	64, // 77: millrace.v1.StatusReply.recent:type_name -> millrace.v1.Quarantine
-	58, // 78: millrace.v1.StatusReply.roles:type_name -> millrace.v1.RoleStatus
-	37, // 79: millrace.v1.StatusReply.alerts:type_name -> millrace.v1.Alert
-	41, // 80: millrace.v1.StatusReply.stripes:type_name -> millrace.v1.LoaderStripe
-	53, // 81: millrace.v1.StatusReply.mixture:type_name -> millrace.v1.MixtureStatus
-	73, // 82: millrace.v1.LedgerReply.segments:type_name -> millrace.v1.Assignments
-	74, // 83: millrace.v1.LedgerReply.ranges:type_name -> millrace.v1.OrdinalRange
-	52, // 84: millrace.v1.LedgerReply.changes:type_name -> millrace.v1.MixChange
-	57, // 85: millrace.v1.StatusReply.SourcesEntry.value:type_name -> millrace.v1.SourceStatus
-	0,  // 86: millrace.v1.Orchestrator.Load:input_type -> millrace.v1.LoaderEvent
-	22, // 87: millrace.v1.Orchestrator.Serve:input_type -> millrace.v1.SidecarEvent
-	55, // 88: millrace.v1.Orchestrator.Status:input_type -> millrace.v1.StatusRequest
-	59, // 89: millrace.v1.Orchestrator.Ledger:input_type -> millrace.v1.LedgerRequest
-	45, // 90: millrace.v1.Orchestrator.Mix:input_type -> millrace.v1.MixRequest
-	17, // 91: millrace.v1.Loader.Fetch:input_type -> millrace.v1.FetchRequest
-	10, // 92: millrace.v1.Orchestrator.Load:output_type -> millrace.v1.LoaderOrder
-	33, // 93: millrace.v1.Orchestrator.Serve:output_type -> millrace.v1.SidecarOrder
-	56, // 94: millrace.v1.Orchestrator.Status:output_type -> millrace.v1.StatusReply
-	60, // 95: millrace.v1.Orchestrator.Ledger:output_type -> millrace.v1.LedgerReply
-	51, // 96: millrace.v1.Orchestrator.Mix:output_type -> millrace.v1.MixReply
-	19, // 97: millrace.v1.Loader.Fetch:output_type -> millrace.v1.FetchReply
-	92, // [92:98] is the sub-list for method output_type
-	86, // [86:92] is the sub-list for method input_type
-	86, // [86:86] is the sub-list for extension type_name
-	86, // [86:86] is the sub-list for extension extendee
-	0,  // [0:86] is the sub-list for field type_name
+	9,  // 9: millrace.v1.LoaderEvent.cache:type_name -> millrace.v1.CacheFigures
+	5,  // 10: millrace.v1.Offered.stripes:type_name -> millrace.v1.Offers
+	3,  // 11: millrace.v1.LoaderHello.version:type_name -> millrace.v1.Version
+	65, // 12: millrace.v1.Offers.rejects:type_name -> millrace.v1.Quarantine
+	66, // 13: millrace.v1.Offers.seek_points:type_name -> millrace.v1.SeekPoint
+	63, // 14: millrace.v1.LoaderOrder.fence:type_name -> millrace.v1.Fence
+	12, // 15: millrace.v1.LoaderOrder.open:type_name -> millrace.v1.OpenSource
+	13, // 16: millrace.v1.LoaderOrder.read:type_name -> millrace.v1.ReadFrom
+	17, // 17: millrace.v1.LoaderOrder.bye:type_name -> millrace.v1.Bye
+	14, // 18: millrace.v1.LoaderOrder.promote:type_name -> millrace.v1.Promote
+	15, // 19: millrace.v1.LoaderOrder.drop:type_name -> millrace.v1.Drop
+	16, // 20: millrace.v1.LoaderOrder.reading:type_name -> millrace.v1.Reading
+	66, // 21: millrace.v1.ReadFrom.seek_point:type_name -> millrace.v1.SeekPoint
+	66, // 22: millrace.v1.Reading.seek_point:type_name -> millrace.v1.SeekPoint
+	63, // 23: millrace.v1.FetchRequest.fence:type_name -> millrace.v1.Fence
+	19, // 24: millrace.v1.FetchRequest.part:type_name -> millrace.v1.FetchPart
+	22, // 25: millrace.v1.FetchReply.failed:type_name -> millrace.v1.PartFailed
+	21, // 26: millrace.v1.FetchReply.placed:type_name -> millrace.v1.PlacedRows
+	65, // 27: millrace.v1.PartFailed.samples:type_name -> millrace.v1.Quarantine
+	63, // 28: millrace.v1.SidecarEvent.fence:type_name -> millrace.v1.Fence
+	24, // 29: millrace.v1.SidecarEvent.hello:type_name -> millrace.v1.SidecarHello
+	26, // 30: millrace.v1.SidecarEvent.join:type_name -> millrace.v1.Join
+	29, // 31: millrace.v1.SidecarEvent.commit:type_name -> millrace.v1.Commit
+	67, // 32: millrace.v1.SidecarEvent.saved:type_name -> millrace.v1.Saved
+	30, // 33: millrace.v1.SidecarEvent.left:type_name -> millrace.v1.Left
+	10, // 34: millrace.v1.SidecarEvent.fatal:type_name -> millrace.v1.Fatal
+	27, // 35: millrace.v1.SidecarEvent.switched:type_name -> millrace.v1.Switched
+	28, // 36: millrace.v1.SidecarEvent.bad:type_name -> millrace.v1.Bad
+	33, // 37: millrace.v1.SidecarEvent.present:type_name -> millrace.v1.Present
+	31, // 38: millrace.v1.SidecarEvent.reported:type_name -> millrace.v1.Reported
+	25, // 39: millrace.v1.SidecarHello.ranks:type_name -> millrace.v1.RankPosition
+	3,  // 40: millrace.v1.SidecarHello.version:type_name -> millrace.v1.Version
+	65, // 41: millrace.v1.Bad.sample:type_name -> millrace.v1.Quarantine
+	32, // 42: millrace.v1.Reported.losses:type_name -> millrace.v1.SourceLoss
+	63, // 43: millrace.v1.SidecarOrder.fence:type_name -> millrace.v1.Fence
+	36, // 44: millrace.v1.SidecarOrder.welcome:type_name -> millrace.v1.Welcome
+	39, // 45: millrace.v1.SidecarOrder.begin:type_name -> millrace.v1.Begin
+	40, // 46: millrace.v1.SidecarOrder.refusal:type_name -> millrace.v1.Refusal
+	68, // 47: millrace.v1.SidecarOrder.plan:type_name -> millrace.v1.Plan
+	69, // 48: millrace.v1.SidecarOrder.ended:type_name -> millrace.v1.Ended
+	10, // 49: millrace.v1.SidecarOrder.failed:type_name -> millrace.v1.Fatal
+	41, // 50: millrace.v1.SidecarOrder.loaders:type_name -> millrace.v1.Loaders
+	45, // 51: millrace.v1.SidecarOrder.waiting:type_name -> millrace.v1.Waiting
+	17, // 52: millrace.v1.SidecarOrder.bye:type_name -> millrace.v1.Bye
+	35, // 53: millrace.v1.SidecarOrder.committed:type_name -> millrace.v1.Committed
+	70, // 54: millrace.v1.SidecarOrder.masked:type_name -> millrace.v1.Masked
+	37, // 55: millrace.v1.SidecarOrder.alerts:type_name -> millrace.v1.Alerts
+	44, // 56: millrace.v1.SidecarOrder.roll_call:type_name -> millrace.v1.RollCall
+	64, // 57: millrace.v1.Welcome.manifests:type_name -> millrace.v1.Manifest
+	71, // 58: millrace.v1.Welcome.masks:type_name -> millrace.v1.Mask
+	38, // 59: millrace.v1.Alerts.alerts:type_name -> millrace.v1.Alert
+	42, // 60: millrace.v1.Loaders.stripes:type_name -> millrace.v1.LoaderStripe
+	43, // 61: millrace.v1.LoaderStripe.standby:type_name -> millrace.v1.Standby
+	47, // 62: millrace.v1.MixRequest.set:type_name -> millrace.v1.SetWeights
+	49, // 63: millrace.v1.MixRequest.schedule:type_name -> millrace.v1.SetSchedule
+	72, // 64: millrace.v1.MixRequest.skip:type_name -> millrace.v1.Skipped
+	51, // 65: millrace.v1.MixRequest.add:type_name -> millrace.v1.AddSource
+	73, // 66: millrace.v1.MixRequest.costs:type_name -> millrace.v1.Costed
+	48, // 67: millrace.v1.SetWeights.weights:type_name -> millrace.v1.SourceWeight
+	50, // 68: millrace.v1.SetSchedule.milestones:type_name -> millrace.v1.WeightsAt
+	48, // 69: millrace.v1.WeightsAt.weights:type_name -> millrace.v1.SourceWeight
+	53, // 70: millrace.v1.MixReply.change:type_name -> millrace.v1.MixChange
+	48, // 71: millrace.v1.MixtureStatus.weights:type_name -> millrace.v1.SourceWeight
+	53, // 72: millrace.v1.MixtureStatus.changes:type_name -> millrace.v1.MixChange
+	73, // 73: millrace.v1.MixtureStatus.costs:type_name -> millrace.v1.Costed
+	55, // 74: millrace.v1.MixtureStatus.calibration:type_name -> millrace.v1.Calibration
+	73, // 75: millrace.v1.Calibration.best:type_name -> millrace.v1.Costed
+	63, // 76: millrace.v1.StatusReply.fence:type_name -> millrace.v1.Fence
+	62, // 77: millrace.v1.StatusReply.sources:type_name -> millrace.v1.StatusReply.SourcesEntry
+	65, // 78: millrace.v1.StatusReply.recent:type_name -> millrace.v1.Quarantine
+	59, // 79: millrace.v1.StatusReply.roles:type_name -> millrace.v1.RoleStatus
+	38, // 80: millrace.v1.StatusReply.alerts:type_name -> millrace.v1.Alert
+	42, // 81: millrace.v1.StatusReply.stripes:type_name -> millrace.v1.LoaderStripe
+	54, // 82: millrace.v1.StatusReply.mixture:type_name -> millrace.v1.MixtureStatus
+	9,  // 83: millrace.v1.RoleStatus.cache:type_name -> millrace.v1.CacheFigures
+	74, // 84: millrace.v1.LedgerReply.segments:type_name -> millrace.v1.Assignments
+	75, // 85: millrace.v1.LedgerReply.ranges:type_name -> millrace.v1.OrdinalRange
+	53, // 86: millrace.v1.LedgerReply.changes:type_name -> millrace.v1.MixChange
+	58, // 87: millrace.v1.StatusReply.SourcesEntry.value:type_name -> millrace.v1.SourceStatus
+	0,  // 88: millrace.v1.Orchestrator.Load:input_type -> millrace.v1.LoaderEvent
+	23, // 89: millrace.v1.Orchestrator.Serve:input_type -> millrace.v1.SidecarEvent
+	56, // 90: millrace.v1.Orchestrator.Status:input_type -> millrace.v1.StatusRequest
+	60, // 91: millrace.v1.Orchestrator.Ledger:input_type -> millrace.v1.LedgerRequest
+	46, // 92: millrace.v1.Orchestrator.Mix:input_type -> millrace.v1.MixRequest
+	18, // 93: millrace.v1.Loader.Fetch:input_type -> millrace.v1.FetchRequest
+	11, // 94: millrace.v1.Orchestrator.Load:output_type -> millrace.v1.LoaderOrder
+	34, // 95: millrace.v1.Orchestrator.Serve:output_type -> millrace.v1.SidecarOrder
+	57, // 96: millrace.v1.Orchestrator.Status:output_type -> millrace.v1.StatusReply
+	61, // 97: millrace.v1.Orchestrator.Ledger:output_type -> millrace.v1.LedgerReply
+	52, // 98: millrace.v1.Orchestrator.Mix:output_type -> millrace.v1.MixReply
+	20, // 99: millrace.v1.Loader.Fetch:output_type -> millrace.v1.FetchReply
+	94, // [94:100] is the sub-list for method output_type
+	88, // [88:94] is the sub-list for method input_type
+	88, // [88:88] is the sub-list for extension type_name
+	88, // [88:88] is the sub-list for extension extendee
+	0,  // [0:88] is the sub-list for field type_name
 }
 
 func init() { file_roles_proto_init() }
@@ -5745,8 +5922,9 @@ func file_roles_proto_init() {
 		(*LoaderEvent_Trouble)(nil),
 		(*LoaderEvent_Ready)(nil),
 		(*LoaderEvent_Offered)(nil),
+		(*LoaderEvent_Cache)(nil),
 	}
-	file_roles_proto_msgTypes[10].OneofWrappers = []any{
+	file_roles_proto_msgTypes[11].OneofWrappers = []any{
 		(*LoaderOrder_Open)(nil),
 		(*LoaderOrder_Read)(nil),
 		(*LoaderOrder_Bye)(nil),
@@ -5754,7 +5932,7 @@ func file_roles_proto_init() {
 		(*LoaderOrder_Drop)(nil),
 		(*LoaderOrder_Reading)(nil),
 	}
-	file_roles_proto_msgTypes[22].OneofWrappers = []any{
+	file_roles_proto_msgTypes[23].OneofWrappers = []any{
 		(*SidecarEvent_Hello)(nil),
 		(*SidecarEvent_Join)(nil),
 		(*SidecarEvent_Commit)(nil),
@@ -5766,7 +5944,7 @@ func file_roles_proto_init() {
 		(*SidecarEvent_Present)(nil),
 		(*SidecarEvent_Reported)(nil),
 	}
-	file_roles_proto_msgTypes[33].OneofWrappers = []any{
+	file_roles_proto_msgTypes[34].OneofWrappers = []any{
 		(*SidecarOrder_Welcome)(nil),
 		(*SidecarOrder_Begin)(nil),
 		(*SidecarOrder_Refusal)(nil),
@@ -5781,7 +5959,7 @@ func file_roles_proto_init() {
 		(*SidecarOrder_Alerts)(nil),
 		(*SidecarOrder_RollCall)(nil),
 	}
-	file_roles_proto_msgTypes[45].OneofWrappers = []any{
+	file_roles_proto_msgTypes[46].OneofWrappers = []any{
 		(*MixRequest_Set)(nil),
 		(*MixRequest_Schedule)(nil),
 		(*MixRequest_Skip)(nil),
@@ -5796,7 +5974,7 @@ func file_roles_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_roles_proto_rawDesc), len(file_roles_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   62,
+			NumMessages:   63,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

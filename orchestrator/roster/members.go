@@ -131,6 +131,13 @@ func (r *Roster) Trouble(session Session, name string, t *pb.Trouble) {
 	}
 }
 
+// CacheFigures observes the figures of a member's token cache.
+func (r *Roster) CacheFigures(session Session, name string, f *pb.CacheFigures) {
+	if l := r.current(session, name); l != nil {
+		l.cache = f
+	}
+}
+
 // current returns the member that a session belongs to, nil for a session that was replaced.
 func (r *Roster) current(session Session, name string) *member {
 	if l := r.members[name]; l != nil && l.session == session {

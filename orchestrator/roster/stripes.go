@@ -20,6 +20,7 @@ type member struct {
 	session             Session
 	asked, opened       map[string]bool   // sources that it was told to open, and whose manifest was accepted
 	trouble             map[string]string // by source: why reading it fails for now
+	cache               *pb.CacheFigures  // newest; nil: it has no token cache, or has not reported it
 	leaving             bool
 	pending             pending // to be sent at the end of the turn
 }

@@ -35,10 +35,13 @@ func (s *Store) Fill(ctx context.Context, src *sources.Source, number uint32, te
 	defer src.Release(o)
 	sh, ok := o.Shard.(*shard)
 	switch {
-	case !ok || s.isFull():
+	case !ok:
 		return Left, nil
 	case sh.entry() != nil:
 		return Present, nil
+	case s.isFull():
+		s.counts.leftOut.Add(1)
+		return Left, nil
 	}
 	w, err := s.create(sh.at.Key, src.Manifest().Shards[number].Size)
 	if err == nil {
@@ -55,13 +58,16 @@ func (s *Store) Fill(ctx context.Context, src *sources.Source, number uint32, te
 	switch {
 	case err == nil:
 		s.filled.Add(1)
+		s.counts.trouble.Store(nil)
 		return Wrote, nil
 	case errors.Is(err, errBusy):
 		return Present, nil
 	case errors.Is(err, errNoRoom):
+		s.counts.leftOut.Add(1)
 		return Left, nil
 	case isFull(err):
 		s.setFull(err)
+		s.counts.leftOut.Add(1)
 		return Left, nil
 	}
 	return Left, o.Explain(err)
@@ -130,9 +136,10 @@ type Filler struct {
 	store *Store
 	more  chan struct{} // has an element if queue has
 
-	mu    sync.Mutex
-	queue []wanted
-	seen  map[millrace.Digest]bool
+	mu      sync.Mutex
+	queue   []wanted
+	filling bool // the last shard taken from the queue may be unfinished
+	seen    map[millrace.Digest]bool
 }
 
 // Filler returns the filler of the store. It is called once, before shards are wrapped.
@@ -172,12 +179,23 @@ func (f *Filler) again(key millrace.Digest) {
 func (f *Filler) next() (w wanted, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(f.queue) == 0 {
+	if f.filling = len(f.queue) > 0; !f.filling {
 		return w, false
 	}
 	w = f.queue[0]
 	f.queue = f.queue[1:]
 	return w, true
+}
+
+// waiting counts the shards that are not filled yet.
+func (f *Filler) waiting() uint64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := uint64(len(f.queue))
+	if f.filling {
+		n++
+	}
+	return n
 }
 
 // A filler works in turns. While the process has other work, it rests restTimes as long as it worked.
@@ -203,6 +221,7 @@ func (f *Filler) Run(ctx context.Context, isBusy func() bool) error {
 				began = time.Now()
 			}
 			if _, err := f.store.Fill(ctx, w.src, w.shard, pace); err != nil && ctx.Err() == nil {
+				f.store.counts.fail(err)
 				f.store.log.Warn("a shard is not kept in the token cache", "source", w.src.Name(),
 					"shard", w.src.Manifest().Shards[w.shard].Path, "err", err)
 			}

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/zeebo/xxh3"
@@ -31,6 +32,7 @@ type room struct {
 	limit   int64
 	fs      FS
 	started time.Time // entries used since then stay
+	evicted atomic.Uint64
 }
 
 // change runs act while no other process changes the store's sizes. act returns the bytes by which the files grew, also
@@ -131,6 +133,9 @@ func (r *room) makeRoom(more int64) (used int64, err error) {
 		old := s.used.Before(r.started)
 		if (s.fill || used+more > r.limit && old) && r.remove(s.path) {
 			used -= s.size
+			if !s.fill {
+				r.evicted.Add(1)
+			}
 		}
 	}
 	return used, nil

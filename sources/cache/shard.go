@@ -94,9 +94,11 @@ func (s *shard) Scan(ctx context.Context, from uint64, fn func(sources.Record) e
 	e := s.entry()
 	if e == nil {
 		s.store.miss(s.at)
-		return s.Shard.Scan(ctx, from, fn)
+		return s.scanShard(ctx, from, fn)
 	}
 	c := s.cursor(e)
+	hits := tally{to: &s.store.counts.hits}
+	defer hits.flush()
 	for ; from < e.count; from++ {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -104,8 +106,9 @@ func (s *shard) Scan(ctx context.Context, from uint64, fn func(sources.Record) e
 		r, err := c.record(from, e.count-from)
 		if err != nil {
 			s.drop(e, err)
-			return s.Shard.Scan(ctx, from, fn)
+			return s.scanShard(ctx, from, fn)
 		}
+		hits.one()
 		if err := fn(r); err != nil {
 			return err
 		}
@@ -122,6 +125,8 @@ func (s *shard) Read(ctx context.Context, numbers []uint64, fn func(sources.Reco
 		return s.readShard(ctx, numbers, fn)
 	}
 	c := s.cursor(e)
+	hits := tally{to: &s.store.counts.hits}
+	defer hits.flush()
 	for i, n := range numbers {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -138,6 +143,7 @@ func (s *shard) Read(ctx context.Context, numbers []uint64, fn func(sources.Reco
 			s.drop(e, err)
 			return s.readShard(ctx, numbers[i:], fn)
 		}
+		hits.one()
 		if err := fn(r); err != nil {
 			return err
 		}
@@ -154,16 +160,32 @@ func (s *shard) cursor(e *entry) *cursor {
 	return newCursor(e)
 }
 
+// scanShard scans the shard itself.
+func (s *shard) scanShard(ctx context.Context, from uint64, fn func(sources.Record) error) error {
+	misses := tally{to: &s.store.counts.misses}
+	defer misses.flush()
+	return s.Shard.Scan(ctx, from, func(r sources.Record) error {
+		misses.one()
+		return fn(r)
+	})
+}
+
 // readShard reads records of the shard itself. If it can only be streamed, it reads up to the last of them.
 func (s *shard) readShard(ctx context.Context, numbers []uint64, fn func(sources.Record) error) error {
+	misses := tally{to: &s.store.counts.misses}
+	defer misses.flush()
 	if _, counted := s.Shard.Count(); counted && s.Shard.Seekable() || len(numbers) == 0 {
-		return s.Shard.Read(ctx, numbers, fn)
+		return s.Shard.Read(ctx, numbers, func(r sources.Record) error {
+			misses.one()
+			return fn(r)
+		})
 	}
 	done := errors.New("all are read")
 	err := s.Shard.Scan(ctx, numbers[0], func(r sources.Record) error {
 		if r.Number != numbers[0] {
 			return nil
 		}
+		misses.one()
 		if err := fn(r); err != nil {
 			return err
 		}

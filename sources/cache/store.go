@@ -30,6 +30,7 @@ type Store struct {
 	log  *slog.Logger
 
 	filled atomic.Uint64 // entries written by this process
+	counts counts
 	mu     sync.Mutex
 	full   time.Time // until then nothing is written, because a disk was full
 	filler *Filler   // nil: nobody fills the entries that are missing
@@ -99,6 +100,7 @@ func (s *Store) touch(path string) {
 // drop removes a damaged entry.
 func (s *Store) drop(key millrace.Digest, f File, of string, cause error) {
 	path := s.path(key)
+	s.counts.damaged.Add(1)
 	if s.filler != nil {
 		s.filler.again(key)
 	}
@@ -128,6 +130,7 @@ func (s *Store) isFull() bool {
 
 // setFull stops writing for a while.
 func (s *Store) setFull(cause error) {
+	s.counts.setTrouble(cause)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.full.IsZero() {

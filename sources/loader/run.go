@@ -41,6 +41,7 @@ func (l *Loader) Run(ctx context.Context) error {
 	if l.cfg.Cache != nil {
 		filler := l.cfg.Cache.Filler()
 		group.Go(func() error { return filler.Run(inner, l.pool.IsBusy) })
+		group.Go(func() error { return l.reportCache(inner) })
 	}
 	if l.cfg.Beat != nil {
 		group.Go(func() error { return l.cfg.Beat.Run(inner) })

@@ -47,7 +47,7 @@ func TestStatusHasItsKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, key := range []string{"running", "roles", "step", "planned", "attempt", "sources", "quarantined", "waiting",
-		"alerts", "stripes", "mixture", "masked"} {
+		"alerts", "stripes", "mixture", "masked", "cache"} {
 		if _, ok := keys[key]; !ok {
 			t.Errorf("%s is missing", key)
 		}
@@ -73,5 +73,34 @@ func TestStatusNamesTheShuffle(t *testing.T) {
 	}
 	if strings.Contains(b.String(), "code is shuffled") {
 		t.Error("a source that is shuffled as asked has a line")
+	}
+}
+
+// TestStatusAddsUpTheCaches: loaders of one host share a store, so its bytes count once.
+func TestStatusAddsUpTheCaches(t *testing.T) {
+	v := NewStatus(nil, true)
+	v.Answer(&proto.StatusReply{Roles: []*proto.RoleStatus{
+		{Name: "loader-0", Cache: &proto.CacheFigures{Store: "a:/c", Hits: 300, Misses: 50, Held: 1 << 20,
+			Limit: 4 << 20, Filled: 3, Waiting: 2}},
+		{Name: "loader-1", Cache: &proto.CacheFigures{Store: "a:/c", Misses: 50, Held: 1 << 20, Limit: 4 << 20,
+			Evicted: 7, LeftOut: 5, Trouble: "no space left on device"}},
+		{Name: "loader-2", Cache: &proto.CacheFigures{Store: "b:/c", Held: 1 << 20, Limit: 4 << 20}},
+		{Name: "sidecar-0"},
+	}})
+	var b bytes.Buffer
+	if err := v.Print(&b); err != nil {
+		t.Fatal(err)
+	}
+	want := "token cache: 75.00% of 400 records read from it, " + Size(2<<20) + " of " + Size(8<<20) +
+		" held, shards: 3 filled, 2 waiting, 7 evicted, 5 left out for lack of room; " +
+		"loader-1: no space left on device\n"
+	if !strings.Contains(b.String(), want) {
+		t.Errorf("no line %q in\n%s", want, &b)
+	}
+	none := NewStatus(nil, true)
+	none.Answer(&proto.StatusReply{})
+	b.Reset()
+	if err := none.Print(&b); err != nil || strings.Contains(b.String(), "token cache") || none.Cache != nil {
+		t.Errorf("a run without a token cache prints\n%s", &b)
 	}
 }

@@ -28,6 +28,7 @@ type Status struct {
 	Stripes     []Stripe          `json:"stripes"` // the loader of each stripe, and its standby
 	Mixture     *Mixture          `json:"mixture"` // null if unknown
 	Masked      uint64            `json:"masked"`  // segments that became unreadable after their steps were sealed
+	Cache       *Cache            `json:"cache"`   // null without a token cache, or if unknown
 }
 
 // Alert is a capability that the run lacks. Since is a time in RFC 3339, empty if unknown.
@@ -95,6 +96,7 @@ func (v *Status) Answer(r *proto.StatusReply) {
 	}
 	v.setQuarantined(r.Quarantined, r.Recent)
 	v.Masked = r.Masked
+	v.Cache = newCache(r.Roles)
 	v.Mixture = NewMixture(r.Mixture)
 	for _, a := range r.Alerts {
 		v.Alerts = append(v.Alerts, newAlert(a))
@@ -219,6 +221,9 @@ func (v *Status) Print(w io.Writer) error {
 		if err := v.printStripes(w); err != nil {
 			return err
 		}
+	}
+	if v.Cache != nil {
+		v.Cache.print(w)
 	}
 	if v.Mixture != nil {
 		v.Mixture.printChanges(w)

@@ -246,6 +246,8 @@ def memory(b: Bench) -> None:
                     time.sleep(b.warm + b.seconds)
                 threads = sum(len(os.listdir(f"/proc/{pid}/task")) for pid in run.pids())
                 rounds.append({"peak PSS MiB": peak.mib, "processes": len(run.pids()), "threads": threads})
+                if any(t.poll() is not None for t in trainers):
+                    raise SystemExit(f"a reader of {name} ended early, so its run was idle")
                 for t in trainers:
                     t.kill()
                     t.wait()

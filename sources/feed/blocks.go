@@ -52,10 +52,11 @@ func (r *blockReader) takeSeekPoints(until millrace.Ordinal) []millrace.SeekPoin
 }
 
 // addUntil adds known blocks until their spans reach a position, and reports whether it added any. If it comes to an
-// unknown block, it returns the action that reads it, or nil if the action has to wait.
+// unknown block, it returns the action that reads it, or nil if the action has to wait. It adds nothing while far looks
+// for the next block, although another reader of the source may have found it: far's text belongs to that block.
 func (r *blockReader) addUntil(position uint64) (act action, added bool, err error) {
 	order := r.src.Blocks()
-	for r.cursor.frontier < position && r.cursor.end == noEnd {
+	for r.cursor.frontier < position && r.cursor.end == noEnd && !r.extending {
 		if order.Ends(r.next) {
 			r.cursor.end = r.next.Ordinal
 			r.due.news = true
@@ -117,7 +118,7 @@ func (r *blockReader) add(b *block) {
 // scanOn lets far look for the next block of unknown size. It returns nil if the scan has to wait. Text ahead of the
 // wanted positions needs room in the budget.
 func (r *blockReader) scanOn(shard uint32) action {
-	if r.extending || !r.isFree(shard, r.next.Record, true) {
+	if !r.isFree(shard, r.next.Record, true) {
 		return nil
 	}
 	charge := min(r.src.Blocks().Limit, 8*r.src.Manifest().Shards[shard].Size+decode.SlabBytes)

@@ -8,7 +8,9 @@ import (
 
 	"millrace"
 	"millrace/sources"
+	"millrace/sources/budget"
 	"millrace/sources/feed/decode"
+	"millrace/sources/order"
 )
 
 // TestAScanKeepsNoText: a text that its user has dropped is garbage, although the scan could go on. At the shard's end
@@ -26,6 +28,33 @@ func TestAScanKeepsNoText(t *testing.T) {
 	}
 	if text, err := scan.Read(t.Context(), s, nil); text != nil || err != nil {
 		t.Errorf("after the last block: %v, %v", text, err)
+	}
+}
+
+// TestABlockFoundByAnotherReader: while the scan of a block runs, a random read finds the same block. The scan's text
+// still gets the ordinals of its own block.
+func TestABlockFoundByAnotherReader(t *testing.T) {
+	c := corpus{}
+	c.add("a.jsonl", "first", "second", "third")
+	x := fixture{shuffle: millrace.Blocks, limit: 6} // a record a block
+	s := x.open(t, c.write(t))
+	f := New(s, Position{}, order.Stripe{Of: 1}, Config{})
+	f.ahead.memory.quota = budget.New(1 << 20).Open(func() {})
+	r := f.ahead.blocks
+	defer func() { r.far.close() }()
+	scan, _, err := r.addUntil(3)
+	if scan == nil || err != nil {
+		t.Fatalf("the first block is not scanned: %v", err)
+	}
+	s.AddBlock(r.next, 0, order.BlockSize{Records: 1, Raw: 6})
+	if act, added, err := r.addUntil(3); act != nil || added || err != nil {
+		t.Errorf("during the scan: action %v, added %v, error %v; want to wait", act, added, err)
+	}
+	if err := scan.work(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := scan.settle(); err != nil || r.next.Ordinal != 1 {
+		t.Errorf("after the scan of one record: next ordinal %d, %v", r.next.Ordinal, err)
 	}
 }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import collections
 from fractions import Fraction
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
 
 import numpy as np
 
@@ -241,6 +241,13 @@ def check_complete(
     assert not seen, f"delivered, but in no document of epochs 0 … {epochs - 1}: {list(seen)[:5]}"
 
 
+def waited(s: Segment, whole: int, earlier: Iterable[int], length: int) -> bool:
+    """Whether a segment fits, and ends where a step of an earlier stage cuts or ends the document. Such pieces may have
+    waited, and neighbours that waited are joined."""
+    end = s[OFFSET] + s[LENGTH]
+    return s[LENGTH] <= length and any(end % cut == 0 or end == whole for cut in earlier)
+
+
 def check_cuts(delivered: Delivered, documents: Mapping[str, Documents], mixture: Mapping[str, Any]) -> None:
     """Checks the cuts of documents. A document longer than the step's sequence becomes whole sequences and a rest.
     `concat` cuts only at row ends. Every step but the last has a full batch of sequences. `pad` puts one segment into
@@ -259,6 +266,8 @@ def check_cuts(delivered: Delivered, documents: Mapping[str, Documents], mixture
                 continue
             if mixture.get("packing") == "bucketed":
                 assert s[LENGTH] == min(mixture["sequence_length"], whole - s[OFFSET]), f"{s} of {whole} tokens"
+                continue
+            if "stages" in mixture and waited(s, whole, {now[t]["sequence_length"] for t in range(step)}, length):
                 continue
             assert s[LENGTH] == min(length, whole - s[OFFSET]) and ("stages" in mixture or s[OFFSET] % length == 0), (
                 f"{s} of {whole} tokens"

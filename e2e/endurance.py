@@ -9,7 +9,7 @@ the run. The run passes if every rank receives its steps and no role is replaced
 also have these:
 
 - memory, descriptors and threads of the last quarter are those of the second one
-- the run directory grows by at most 200 bytes a step
+- the run directory grows by at most 700 bytes a step
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from harness import Run, processes, write_mixture  # noqa: E402
 from trainer import millrace  # noqa: E402
 from weigh import Scale  # noqa: E402
 
-STEP_BYTES = 200  # the growth of a run directory for each step, at most
+STEP_BYTES = 700  # the growth of a run directory for each step, at most: a step names some 60 sources here
 LONG = 5_000  # steps; in shorter runs neither the heaps nor the journal's logs have reached their size
 STEP, DISK = "step", "run directory, bytes"
 GROWTH = 1.05  # the last quarter beside the second one, at most

@@ -1,4 +1,4 @@
-"""The sidecar reads 16-bit ids in place, where they lie in a file. What it cannot read, the loader sends."""
+"""The sidecar reads 16-bit ids in place, where they lie in a file. The loader sends the others."""
 
 from __future__ import annotations
 

@@ -17,14 +17,17 @@ test: ## run everything that CI runs: vet, gofmt, Go, arm64 golden tests, Python
 test-race: ## run the Go tests under the race detector
 	go test -race -vet=off -p 2 -timeout 30m ./...
 
-# The environment is outside the checkout, so that another clone does not download PyTorch again.
-TORCH_VENV ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/millrace/venv-torch
+# The environment is outside the checkout, so that another clone does not download the frameworks again.
+ADAPTERS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/millrace/venv-adapters
+PYTEST_ADAPTERS = MILLRACE=$(CURDIR)/build/millrace $(ADAPTERS)/bin/python -m pytest -q -rs -p no:cacheprovider
 
-test-adapters: ## run the client's tests with PyTorch: tensors that share the memory, frameworks that plug in
-	@tools/torch.sh $(TORCH_VENV)
-	$(TORCH_VENV)/bin/python -m pytest -q -p no:cacheprovider clients/python
-	@# In a separate run, because it imports torch, and then the client returns torch tensors.
-	$(TORCH_VENV)/bin/python -m pytest -q -p no:cacheprovider examples/demo/check_torch.py
+# Each line is a run of its own: the client returns torch tensors once torch is imported.
+test-adapters: ## run the client and the examples of trainers with the current releases of the frameworks
+	@tools/adapters.sh $(ADAPTERS)
+	go build -o build/millrace ./cmd/millrace
+	$(PYTEST_ADAPTERS) clients/python
+	$(PYTEST_ADAPTERS) examples/trainers
+	$(PYTEST_ADAPTERS) examples/demo/check_torch.py
 
 # TOTALS=docs/campaigns-sim.md appends the totals. Failed seeds are kept, and `make test` replays them.
 sim: ## play SEEDS (10000) seeds of the simulation, from FROM (2000) on; TOTALS=file appends a row of totals
@@ -42,8 +45,8 @@ generate: ## regenerate proto/*.pb.go, the schema and the tables; leaves the tre
 # DEMO=torch uses the environment of test-adapters.
 demo: build ## train a small model on real files of this machine, kill a loader, resume on other ranks
 ifeq ($(DEMO),torch)
-	@tools/torch.sh $(TORCH_VENV)
-	@$(TORCH_VENV)/bin/python examples/demo/demo.py --model torch
+	@tools/adapters.sh $(ADAPTERS)
+	@$(ADAPTERS)/bin/python examples/demo/demo.py --model torch
 else
 	@tools/venv.sh .venv tools/requirements-test.txt
 	@.venv/bin/python examples/demo/demo.py $(if $(DEMO),--model $(DEMO))

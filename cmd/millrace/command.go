@@ -3,12 +3,14 @@ package main
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"runtime/debug"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"millrace/checkpoint"
+	"millrace/clients"
 	"millrace/internal/app/dryrun"
 	"millrace/internal/app/exit"
 	"millrace/internal/app/roles"
@@ -39,24 +41,34 @@ func exactArgs(n int, want string) cobra.PositionalArgs {
 	}
 }
 
-// version is set by the linker for releases.
+// version is set by the linker for wheels and images.
 var version = ""
 
-// programVersion returns the release, or the revision from which the binary was built.
+// programVersion returns the version in the form of PEP 440. The linker's value comes first. A build in a checkout of a
+// tag has the tag's version; every other build has the version of the source tree and, if Go knows it, the revision.
 func programVersion() string {
 	if version != "" {
 		return version
 	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
-		return "devel"
+		return clients.Version()
+	}
+	return builtVersion(info)
+}
+
+var releaseTag = regexp.MustCompile(`^v(\d+\.\d+\.\d+)$`)
+
+func builtVersion(info *debug.BuildInfo) string {
+	if tag := releaseTag.FindStringSubmatch(info.Main.Version); tag != nil {
+		return tag[1]
 	}
 	for _, s := range info.Settings {
 		if s.Key == "vcs.revision" && len(s.Value) >= 12 {
-			return "devel-" + s.Value[:12]
+			return clients.Version() + "+g" + s.Value[:12]
 		}
 	}
-	return "devel"
+	return clients.Version()
 }
 
 // firstProblem prints all problems of a failed opening but the last, and returns the last.

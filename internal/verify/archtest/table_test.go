@@ -65,6 +65,7 @@ var rooms = []room{
 	{"sidecar/...", list(".", "constructors", "proto", "internal/seal", shell), all},
 
 	// for every package
+	{"clients", none, none},
 	{"proto", none, all},
 	{"internal/seam", none, list("golang.org/x/sys/unix")},
 	{"internal/failpoint", none, none},

@@ -4,9 +4,10 @@ from ._batch import Batch
 from ._errors import MisuseError, RunError, StartError
 from ._loader import DataLoader, connect
 from ._segments import Segment, content_digest
+from ._version import VERSION
 
 __all__ = ["Batch", "DataLoader", "MisuseError", "RunError", "Segment", "StartError", "connect", "content_digest"]
-__version__ = "0.1.0"
+__version__ = VERSION
 
 # Tracebacks and reprs name the classes as users import them.
 for _public in (Batch, DataLoader, MisuseError, RunError, Segment, StartError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from pathlib import Path
 from typing import Any, Dict, List, Tuple
 
 import pytest
@@ -71,13 +72,39 @@ def test_inside_a_step(stage: Any, whole: Any, step: int, ranks: int, microbatch
     assert resumed.bytes() == tail(whole[ranks], step, microbatch + 1)
 
 
-def test_inside_a_step_elsewhere(stage: Any, whole: Any) -> None:
-    """A state from the middle of a step is refused under another topology, on every rank, with the reason."""
-    for ranks in (1, 4):
-        refused = resume(stage, states(whole[2], 3, 0)[0], ranks)
-        assert not any(refused.ranks)
-        for end in refused.ends:
-            assert end[1] == "StartError" and "placement" in end[2] and "step 3" in end[2], end
+@pytest.mark.parametrize("ranks", [1, 4])
+def test_inside_a_step_elsewhere(stage: Any, whole: Any, tmp_path: Path, ranks: int) -> None:
+    """Under another topology, a state from the middle of a step continues at the step's beginning, on every rank. `up`
+    and every trainer log that once."""
+    state, notice = states(whole[2], 3, 0)[0], "the state was saved inside step 3, after 1 of its microbatches"
+    logs = [tmp_path / f"{rank}.log" for rank in range(ranks)]
+    with stage.up(SHORT, ranks) as run:
+        resumed = run.train([Orders(state=state, log=str(log), states=True) for log in logs])
+        assert run.wait() == 0
+        lines = run.stderr().splitlines()
+    assert resumed.ends == ["end"] * ranks
+    assert resumed.bytes() == tail(whole[ranks], 3)
+    assert states(resumed, 3, 0) == states(whole[ranks], 3, 0)
+    assert [line.startswith(f"warning: {notice}") for line in lines if notice in line] == [True], lines
+    assert [log.read_text().count(notice) for log in logs] == [1] * ranks
+
+
+def test_inside_a_step_before_its_batch(stage: Any, whole: Any) -> None:
+    """A trainer that is interrupted after the run began and before its first batch saves the place that it loaded."""
+    import millrace
+
+    def interrupt(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    state = states(whole[1], 2, 1)[0]
+    with stage.up(SHORT, 1) as run, millrace.connect(run.sockets()[0], tensors="numpy") as loader:
+        loader.load_state_dict(state)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("millrace._stream.Stream._receive", interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                next(loader)
+        assert loader.coordinates, "the run has not begun"
+        assert {**loader.state_dict(), "attempt": 1} == state
 
 
 def test_states_are_equal_on_all_ranks(whole: Any) -> None:

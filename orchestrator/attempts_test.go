@@ -280,7 +280,9 @@ func insideStep(state []byte, microbatch int, placement string) []byte {
 	return fmt.Appendf(nil, `%s,"microbatch":%d,"placement":%q}`, state[:len(state)-1], microbatch, placement)
 }
 
-func TestMidStepStatesNeedTheSamePlacement(t *testing.T) {
+// TestMidStepStatesUnderAnotherPlacementGoBack: a state from inside a step continues there under its placement, and at
+// the beginning of the step under another. People and trainers are told.
+func TestMidStepStatesUnderAnotherPlacementGoBack(t *testing.T) {
 	w := newWorld(t, 2)
 	w.connect()
 	w.joinAll("fresh", nil)
@@ -289,18 +291,26 @@ func TestMidStepStatesNeedTheSamePlacement(t *testing.T) {
 	placement := strings.Fields(w.contents()[1][2])[1]
 	w.sidecar.take()
 	w.joinAll("state", insideStep(saved, 2, placement))
-	if got := w.sidecar.take(); !has(got, "begin rank 1 attempt 2 step 2 microbatch 2") {
+	if got := w.sidecar.take(); !has(got, "begin rank 1 attempt 2 step 2 microbatch 2") ||
+		has(got, "begin rank 1 attempt 2 step 2 microbatch 2 (") {
 		t.Fatalf("got %v", got)
 	}
+	w.lines = nil
 	w.joinAll("state", insideStep(saved, 2, strings.Repeat("0", 32)))
-	if got := w.sidecar.take(); !has(got, "refuse rank 0: the state was saved inside step 2") ||
-		!has(got, "refuse rank 1") ||
-		has(got, "begin") {
-		t.Fatalf("got %v", got)
+	got := w.sidecar.take()
+	for _, rank := range []string{"0", "1"} {
+		if !has(got, "begin rank "+rank+" attempt 3 step 2 microbatch 0 (the state was saved inside step 2, "+
+			"after 2 of its microbatches") {
+			t.Fatalf("rank %s: got %v", rank, got)
+		}
+	}
+	if n := strings.Count(strings.Join(w.lines, "\n"), "warning: the state was saved inside step 2"); n != 1 {
+		t.Errorf("people were told %d times: %q", n, w.lines)
 	}
 	w.joinAll("latest", nil)
-	if got := w.sidecar.take(); !has(got, "begin rank 0") {
-		t.Fatalf("the run does not go on after a refused start: %v", got)
+	if got := w.sidecar.take(); !has(got, "begin rank 0 attempt 3 step 2 microbatch 0") ||
+		has(got, "begin rank 0 attempt 3 step 2 microbatch 0 (") {
+		t.Fatalf("a later start: %v", got)
 	}
 }
 

@@ -41,8 +41,12 @@ func line(msg any) string {
 	case *proto.SidecarOrder:
 		switch o := m.Order.(type) {
 		case *proto.SidecarOrder_Begin:
-			return fmt.Sprintf("begin rank %d attempt %d step %d microbatch %d", o.Begin.Rank, o.Begin.Attempt,
+			begin := fmt.Sprintf("begin rank %d attempt %d step %d microbatch %d", o.Begin.Rank, o.Begin.Attempt,
 				o.Begin.Step, o.Begin.Microbatch)
+			if o.Begin.Notice != "" {
+				begin += " (" + o.Begin.Notice
+			}
+			return begin
 		case *proto.SidecarOrder_Plan:
 			return fmt.Sprintf("plan %d/%d", o.Plan.Fence.Attempt, o.Plan.Step)
 		case *proto.SidecarOrder_Refusal:

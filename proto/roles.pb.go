@@ -3446,6 +3446,7 @@ type Begin struct {
 	Step          uint64                 `protobuf:"varint,4,opt,name=step,proto3" json:"step,omitempty"`
 	Microbatch    uint32                 `protobuf:"varint,5,opt,name=microbatch,proto3" json:"microbatch,omitempty"`
 	State         []byte                 `protobuf:"bytes,6,opt,name=state,proto3" json:"state,omitempty"`
+	Notice        string                 `protobuf:"bytes,7,opt,name=notice,proto3" json:"notice,omitempty"` // for the trainer's log: why the rank begins at another place than its state's
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3520,6 +3521,13 @@ func (x *Begin) GetState() []byte {
 		return x.State
 	}
 	return nil
+}
+
+func (x *Begin) GetNotice() string {
+	if x != nil {
+		return x.Notice
+	}
+	return ""
 }
 
 type Refusal struct {
@@ -5542,7 +5550,7 @@ const file_roles_proto_rawDesc = "" +
 	"\x05Alert\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x12\x14\n" +
-	"\x05since\x18\x03 \x01(\x03R\x05since\"\x93\x01\n" +
+	"\x05since\x18\x03 \x01(\x03R\x05since\"\xab\x01\n" +
 	"\x05Begin\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\rR\x04rank\x12\x12\n" +
 	"\x04call\x18\x02 \x01(\x04R\x04call\x12\x18\n" +
@@ -5551,7 +5559,8 @@ const file_roles_proto_rawDesc = "" +
 	"\n" +
 	"microbatch\x18\x05 \x01(\rR\n" +
 	"microbatch\x12\x14\n" +
-	"\x05state\x18\x06 \x01(\fR\x05state\"I\n" +
+	"\x05state\x18\x06 \x01(\fR\x05state\x12\x16\n" +
+	"\x06notice\x18\a \x01(\tR\x06notice\"I\n" +
 	"\aRefusal\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\rR\x04rank\x12\x12\n" +
 	"\x04call\x18\x02 \x01(\x04R\x04call\x12\x16\n" +

@@ -139,6 +139,7 @@ type beginBody struct {
 	Place    beginAxes       `json:"coordinates"`
 	Source   *millrace.Rank  `json:"broadcast_source"` // null: the rank has its own tensors
 	State    json.RawMessage `json:"state"`
+	Notice   string          `json:"notice,omitempty"`
 }
 
 // beginAxes has the number of ranks along each axis, or the coordinates of one rank.
@@ -211,7 +212,7 @@ func beginMessage(rank millrace.Rank, b Begin) (message, error) {
 		state = []byte("null")
 	}
 	t := b.Topology
-	out := beginBody{World: t.Ranks, State: state, Shape: beginShape{
+	out := beginBody{World: t.Ranks, State: state, Notice: b.Notice, Shape: beginShape{
 		SequenceLength: b.Shapes[0].SequenceLength, MicroBatch: b.Shapes[0].MicroBatch,
 		Layout: string(b.Shapes[0].Layout), TokenDtype: string(b.Shapes[0].TokenDtype),
 	}, Topology: beginAxes{t.TP, t.CP, t.DP(), t.PP}, Place: beginAxes(t.Coordinates(rank))}

@@ -39,6 +39,7 @@ type Begin struct {
 	Step        millrace.Step // of the first batch
 	Microbatch  uint32        // of the first batch
 	State       []byte        // JSON: the state before Step; with the mid-step fields if Microbatch is not 0
+	Notice      string        // for the trainer's log: why the rank begins at another place than its state's
 	Topology    millrace.Topology
 	Broadcast   millrace.Broadcast
 	Shapes      []millrace.Shape // of the stages, in their order; a plan names its shape

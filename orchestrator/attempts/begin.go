@@ -54,7 +54,7 @@ func (r *Ranks) begin(ranks []int) {
 		k := &r.ranks[i]
 		j := k.join
 		k.serve(j.session, j.start.step)
-		begin(r.out, j.session, j.msg, r.s.Attempt.Attempt, j.start.step, j.start.microbatch, r.s.At(j.start.step))
+		begin(r.out, j.session, j.msg, r.s.Attempt.Attempt, &j.start, r.s.At(j.start.step))
 	}
 }
 
@@ -74,30 +74,40 @@ func (r *Ranks) Open() (began bool) {
 }
 
 // Seal observes the plan of a sealed step. It compares the placement of the first one with the placement under which a
-// mid-step state was saved. began is true if ranks have begun.
+// mid-step state was saved. Under another placement, all ranks go back to the beginning of the step. began is true if
+// ranks have begun.
 func (r *Ranks) Seal(p *pb.Plan) (began bool) {
 	j := r.midway
 	if j == nil || p.Step != j.start.step {
 		return false
 	}
 	r.midway = nil
-	at := &j.start
-	refuse := func(format string, args ...any) {
-		r.refuseAll(millrace.Errorf(millrace.ErrMismatch,
-			"the state was saved inside step %d, after %d of its microbatches, "+format,
-			append([]any{at.step, at.microbatch}, args...)...))
-	}
-	switch {
+	switch at := &j.start; {
 	case fmt.Sprintf("%x", p.Placement) != at.placement:
-		refuse("under another placement (ranks, micro_batch_size, balance or layout differ): " +
-			"resume with the same, or from a state of a step's end")
+		r.goBack()
 	case at.microbatch >= p.Microbatches:
-		refuse("and it has %d: pass what state_dict() returned, unchanged", p.Microbatches)
-	default:
-		r.begin(r.joined())
-		return true
+		r.refuseAll(millrace.Errorf(millrace.ErrMismatch, "the state was saved inside step %d, "+
+			"after %d of its microbatches, and it has %d: pass what state_dict() returned, unchanged",
+			at.step, at.microbatch, p.Microbatches))
+		return false
 	}
-	return false
+	r.begin(r.joined())
+	return true
+}
+
+// goBack moves the declared starts of all ranks from inside a step to its beginning. The ranks and `up` are told.
+func (r *Ranks) goBack() {
+	for i, k := range r.joined() {
+		at := &r.ranks[k].join.start
+		at.notice = fmt.Sprintf("the state was saved inside step %d, after %d of its microbatches, and the ranks, "+
+			"micro_batch_size, balance or layout differ now: training goes back to the beginning of step %d. "+
+			"If the gradients of these microbatches were applied, they are trained again.",
+			at.step, at.microbatch, at.step)
+		at.microbatch = 0
+		if i == 0 {
+			r.out.Say("warning: %s", at.notice)
+		}
+	}
 }
 
 // End observes that no step follows. It refuses a start inside a step that the run does not reach.

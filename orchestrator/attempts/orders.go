@@ -12,15 +12,21 @@ func refuse(out *roster.Sidecars, to roster.Session, msg *pb.Join, err error) {
 	out.Send(to, &pb.SidecarOrder{Order: &pb.SidecarOrder_Refusal{Refusal: refusal}})
 }
 
-// begin answers a join: the rank begins at a step of an attempt. state is nil if it keeps its own.
+// begin answers a join: the rank begins at its start in an attempt. state is the run's state before the step.
 func begin(
-	out *roster.Sidecars, to roster.Session, msg *pb.Join, attempt uint32, step uint64, microbatch uint32,
-	state *facts.RunState,
+	out *roster.Sidecars, to roster.Session, msg *pb.Join, attempt uint32, at *start, state *facts.RunState,
 ) {
-	b := &pb.Begin{Rank: msg.Rank, Call: msg.Call, Attempt: attempt, Step: step, Microbatch: microbatch}
-	if state != nil {
-		b.State = state.Encode()
+	b := &pb.Begin{Rank: msg.Rank, Call: msg.Call, Attempt: attempt, Step: at.step, Microbatch: at.microbatch,
+		Notice: at.notice, State: state.Encode()}
+	if at.microbatch > 0 {
+		b.State = state.EncodeInside(at.microbatch, at.placement)
 	}
+	out.Send(to, &pb.SidecarOrder{Order: &pb.SidecarOrder_Begin{Begin: b}})
+}
+
+// resume answers a rank that lost only its sidecar: it goes on at its own position and keeps its state.
+func resume(out *roster.Sidecars, to roster.Session, msg *pb.Join) {
+	b := &pb.Begin{Rank: msg.Rank, Call: msg.Call, Attempt: msg.Attempt, Step: msg.Step, Microbatch: msg.Microbatch}
 	out.Send(to, &pb.SidecarOrder{Order: &pb.SidecarOrder_Begin{Begin: b}})
 }
 

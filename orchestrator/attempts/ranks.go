@@ -87,7 +87,7 @@ func (r *Ranks) goOn(k *rank, from roster.Session, msg *pb.Join) (began bool) {
 		return false
 	}
 	k.serve(from, msg.Step)
-	begin(r.out, from, msg, r.s.Attempt.Attempt, msg.Step, msg.Microbatch, nil)
+	resume(r.out, from, msg)
 	r.CallRoll(from)
 	return true
 }

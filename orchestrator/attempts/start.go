@@ -19,6 +19,7 @@ type start struct {
 	forgets    bool            // journaled changes of the mixture for steps from there on are dropped
 	base       *facts.RunState // the run's state when `latest` was resolved
 	changes    uint64          // of the mixture that were journaled by then
+	notice     string          // for the trainer: why it begins elsewhere than it declared
 }
 
 // overrideChanges, as an override of a state, drops the changes of the mixture that were journaled for steps from the

@@ -113,7 +113,17 @@ func readOwn(text []byte, spec *planner.Spec) (*RunState, error) {
 }
 
 // Encode returns the text that a trainer saves. Equal states have equal texts.
-func (s *RunState) Encode() []byte {
+func (s *RunState) Encode() []byte { return s.text().encode() }
+
+// EncodeInside returns the text that a trainer saves inside the next step, after some of its microbatches. placement is
+// the step's placement digest, in hex.
+func (s *RunState) EncodeInside(microbatch uint32, placement string) []byte {
+	t := s.text()
+	t.Microbatch, t.Placement = microbatch, placement
+	return t.encode()
+}
+
+func (s *RunState) text() savedText {
 	return savedText{
 		Version:   savedVersion,
 		Step:      s.NextStep(),
@@ -122,7 +132,7 @@ func (s *RunState) Encode() []byte {
 		Sources:   s.packed,
 		Identity:  s.Identity,
 		Overrides: s.Overrides.toText(s.Spec),
-	}.encode()
+	}
 }
 
 // invalid returns an error that is marked as wrong usage.

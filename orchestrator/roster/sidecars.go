@@ -69,6 +69,9 @@ func (s *Sidecars) Connected() (sessions []Session, all bool) {
 	return sessions, len(sessions) == len(s.known)
 }
 
+// Say adds a line for people.
+func (s *Sidecars) Say(format string, args ...any) { s.out.Say(format, args...) }
+
 // Send sends an order under the current fence.
 func (s *Sidecars) Send(to Session, o *pb.SidecarOrder) {
 	o.Fence = s.fence()

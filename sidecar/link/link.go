@@ -240,7 +240,7 @@ func (l *Link) Join(ctx context.Context, rank millrace.Rank, start sidecar.Start
 		Attempt: millrace.Attempt(
 			b.Attempt,
 		), Term: millrace.Term(l.up.highestTerm()), Step: millrace.Step(b.Step), Microbatch: b.Microbatch,
-		State: b.State, Topology: l.cfg.Topology, Broadcast: l.cfg.Broadcast,
+		State: b.State, Notice: b.Notice, Topology: l.cfg.Topology, Broadcast: l.cfg.Broadcast,
 		Shapes: l.cfg.Shapes, PadMultiple: l.cfg.PadMultiple,
 	}, nil
 }

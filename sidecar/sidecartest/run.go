@@ -164,7 +164,7 @@ func (r *Run) resolve(start sidecar.Start) {
 			return
 		}
 	}
-	at := savedState{}
+	at, notice := savedState{}, ""
 	switch start.Kind {
 	case sidecar.StartNone:
 		if r.config.History {
@@ -185,17 +185,19 @@ func (r *Run) resolve(start sidecar.Start) {
 			return
 		}
 		if at.Microbatch > 0 && at.Placement != r.make(1, at.Step).Placement.String() {
-			r.refusal = &sidecar.StartError{Reason: fmt.Sprintf("step %d is placed otherwise now", at.Step)}
-			return
+			notice = fmt.Sprintf("training goes back to the beginning of step %d, %d microbatches", at.Step,
+				at.Microbatch)
+			at.Microbatch = 0
 		}
 	}
 	r.attempt++
 	r.config.History = true
 	state := start.State
-	if start.Kind != sidecar.StartState {
+	if start.Kind != sidecar.StartState || notice != "" {
 		state = r.state(at.Step)
 	}
 	r.begin = r.at(at.Step, at.Microbatch, state)
+	r.begin.Notice = notice
 }
 
 func (r *Run) watermark() millrace.Step {

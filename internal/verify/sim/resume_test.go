@@ -286,8 +286,8 @@ func placings() (out []placing) {
 // TestEveryStateContinues restores the state of every step on another number of ranks, with another microbatch size,
 // other loaders, and with and without prefetch. The run continues with equal content, with the bytes of an
 // uninterrupted run on that many ranks, and with equal states. Every state is restored, so equal states make all later
-// steps equal; every 25th state continues to the end of the run. A state from the middle of a step continues on the
-// same placement and is refused on another.
+// steps equal; every 25th state continues to the end of the run. A state from the middle of a step continues there on
+// the same placement, and at the step's beginning on another.
 func TestEveryStateContinues(t *testing.T) {
 	dir := t.TempDir()
 	for _, source := range []string{"books", "code", "web"} {
@@ -361,9 +361,12 @@ func (x *setting) inside(t *testing.T, state string, ahead []planned, p placing,
 		t.Fatalf("inside step %d: %s%s, begins at %+v", step, first(got.steps, ahead, step), got.refusal, got.begun)
 	}
 	p.ranks = map[int]int{1: 2, 2: 8, 8: 1}[p.ranks]
-	if got := x.resume(t, p, text, 1); got.begun != nil ||
-		!strings.Contains(got.refusal, fmt.Sprintf("inside step %d", step)) ||
-		!strings.Contains(got.refusal, "placement") {
-		t.Fatalf("inside step %d on %d ranks: %q, begins at %+v", step, p.ranks, got.refusal, got.begun)
+	bare := x.resume(t, p, given(state, 0, ""), 1)
+	got = x.resume(t, p, text, 1)
+	if got.begun == nil || got.begun.Step != step || got.begun.Microbatch != 0 ||
+		!strings.Contains(got.begun.Notice, fmt.Sprintf("inside step %d, after %d of its", step, taken)) ||
+		first(got.steps, bare.steps, step) != "" || len(got.steps) != len(bare.steps) {
+		t.Fatalf("inside step %d on %d ranks: %s%s, begins at %+v", step, p.ranks,
+			first(got.steps, bare.steps, step), got.refusal, got.begun)
 	}
 }

@@ -249,6 +249,8 @@ class Stream:
 
     def _begin(self, header: wire.Header, begin: Dict[str, Any]) -> None:
         self.axes, self._source = (begin["topology"], begin["coordinates"]), begin["broadcast_source"]
+        if begin.get("notice"):
+            log.warning("%s", begin["notice"])
         here = (header.attempt, header.step, header.microbatch)
         if self.place is None:
             self.place = Place(here, read_begin(begin["state"]))

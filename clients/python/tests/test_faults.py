@@ -284,11 +284,11 @@ def test_a_lost_release_is_sent_later(house, monkeypatch):
     house.start("--steps", "20", "--frames", "3", "--microbatches", "1")
     original, failures = Connection.release, []
 
-    def stubborn(self, datagram):
+    def stubborn(self, use):
         if len(failures) < 3:
-            failures.append(datagram)
+            failures.append(use)
             raise BlockingIOError
-        original(self, datagram)
+        original(self, use)
 
     monkeypatch.setattr(Connection, "release", stubborn)
     assert sum(1 for _ in millrace.connect(house.path())) == 20

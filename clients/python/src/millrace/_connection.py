@@ -26,11 +26,16 @@ SEND_WITHIN = 10
 MAP_POPULATE = 0x8000
 _ANCILLARY = socket.CMSG_SPACE(array.array("i").itemsize)
 _RECEIVE = socket.MSG_CMSG_CLOEXEC
-_RELEASE = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
+_AT_ONCE = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
 
 _UINT8 = np.dtype(np.uint8)
 
+# Names of this module, because every batch needs them.
+_MAGIC, _VERSION, _MORE, _RING, _RELEASE = wire.MAGIC, wire.VERSION, wire.MORE, wire.RING, wire.RELEASE
+_BODY, _pack, _read_header, _new_tuple = wire.HEADER.size, wire.HEADER.pack, wire.HEADER.unpack_from, wire.new_tuple
+
 Message = Tuple[wire.Header, bytes]
+Use = Tuple[int, int, int]  # of a frame: number of the ring, number of the frame, generation
 
 
 class Ring:
@@ -62,7 +67,7 @@ class Connection:
     def __init__(self, path: str) -> None:
         self.pid = os.getpid()
         self.ring: Optional[Ring] = None
-        self.unsent: Deque[bytes] = collections.deque()  # releases that the socket did not take
+        self.unsent: Deque[Use] = collections.deque()  # releases that the socket did not take
         self.left = False  # the sidecar has sent LEAVING
         self.deaf = False  # the sidecar takes no more messages; its earlier messages can still be read
         self._rest: Deque[Message] = collections.deque()  # unread messages of a stream that has ended, in order
@@ -70,6 +75,7 @@ class Connection:
         self._buffers = (self._buffer,)
         self._view = memoryview(self._buffer)
         self.sock = dial(path)
+        self._recvmsg_into = self.sock.recvmsg_into
         self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER)
         self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER)
         # With kernel timeouts the socket stays blocking, and a message costs one system call.
@@ -116,44 +122,45 @@ class Connection:
 
     def _took_leave(self) -> bool:
         """Read the rest of a stream that has ended. Return whether the sidecar sent LEAVING."""
+        rest: Deque[Message] = collections.deque()
         try:
-            while (message := self._receive()) is not None:
-                self._rest.append(message)
+            while (message := self.receive()) is not None:
+                rest.append(message)
                 self.left = self.left or message[0].kind == wire.LEAVING
         except Lost:
             pass
+        self._rest = rest
         return self.left
 
     def receive(self) -> Optional[Message]:
         """Return the next message, or None if none came in time."""
-        return self._rest.popleft() if self._rest else self._receive()
-
-    def _receive(self) -> Optional[Message]:
+        if self._rest:
+            return self._rest.popleft()
         whole = b""
         while True:
             try:
-                n, ancillary, _, _ = self.sock.recvmsg_into(self._buffers, _ANCILLARY, _RECEIVE)
+                n, ancillary, _, _ = self._recvmsg_into(self._buffers, _ANCILLARY, _RECEIVE)
             except BlockingIOError:
                 if whole:
                     continue
                 return None
             except OSError as e:
                 raise Lost(f"receive: {e}") from e
-            if n < wire.HEADER.size:
+            if n < _BODY:
                 raise Lost("the sidecar hung up")
-            header = wire.read_header(self._buffer)
-            body = bytes(self._view[wire.HEADER.size : n])
-            if header.magic != wire.MAGIC or header.version != wire.VERSION:
+            header: wire.Header = _new_tuple(wire.Header, _read_header(self._buffer))
+            body = bytes(self._view[_BODY:n])
+            if header.magic != _MAGIC or header.version != _VERSION:
                 raise RunError(
                     f"the sidecar speaks protocol {header.version}, this client {wire.VERSION}: "
                     "install the client of the sidecar's release"
                 )
-            if header.flags & wire.MORE or whole:
+            if header.flags & _MORE or whole:
                 whole += body
-                if header.flags & wire.MORE:
+                if header.flags & _MORE:
                     continue
                 body = whole
-            if header.kind == wire.RING:
+            if header.kind == _RING:
                 self._map(header, body, ancillary)
                 continue
             return header, body
@@ -188,19 +195,21 @@ class Connection:
     def flush(self) -> None:
         """Send the releases that the socket did not take before."""
         while self.unsent and not self.deaf:
-            release = self.unsent.popleft()
+            use = self.unsent.popleft()
             try:
-                self.release(release)
+                self.release(use)
             except BlockingIOError:
-                self.unsent.appendleft(release)
+                self.unsent.appendleft(use)
                 return
             except (BrokenPipeError, ConnectionResetError):
                 self.deaf = True
             except OSError as e:
                 raise Lost(f"send: {e}") from e
 
-    def release(self, datagram: bytes) -> None:
-        self.sock.send(datagram, _RELEASE)
+    def release(self, use: Use) -> None:
+        ring, frame, generation = use
+        datagram = _pack(_MAGIC, _VERSION, _RELEASE, 0, 0, 0, 0, 0, 0, ring, frame, generation, 0, 0)
+        self.sock.send(datagram, _AT_ONCE)
 
     def close(self) -> None:
         """End the connection, also for forked children that share the socket. Arrays stay valid."""
@@ -222,8 +231,8 @@ def give_back(
     if ending() or getpid() != connection.pid:
         return
     lease.ring.leased.pop(lease.frame, None)
-    datagram = wire.release(lease.ring.number, lease.frame, lease.generation)
+    use = lease.ring.number, lease.frame, lease.generation
     try:
-        connection.release(datagram)
+        connection.release(use)
     except OSError:
-        connection.unsent.append(datagram)
+        connection.unsent.append(use)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 import warnings
-from typing import Any, Callable, Dict, Collection, Optional, Tuple
+from typing import Any, Callable, Collection, Dict, NamedTuple, Optional, Tuple
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from ._pytrees import register_trees
 from ._state import State
 
 _TABLE = wire.BATCH_FIXED.size  # where the tensor table begins in the body
+_read_fixed, _new_tuple = wire.BATCH_FIXED.unpack_from, wire.new_tuple
 
 
 class Layout:
@@ -24,6 +25,7 @@ class Layout:
 
     def __init__(self, text: bytes) -> None:
         self.text = text
+        self.count = len(text) // wire.TENSOR.size
         # by name: shape, dtype, and offset in the frame
         self.table: Dict[str, Tuple[Tuple[int, ...], np.dtype[Any], int]] = {}
         for name, dtype, dims, _, *rest in wire.TENSOR.iter_unpack(text):
@@ -33,49 +35,43 @@ class Layout:
         self.first = next((at for _, _, at in self.table.values()), 0)  # offset of the first tensor
 
 
-class Frame:
+class Frame(NamedTuple):
     """The memory of one batch, and the content of its BATCH message. It makes tensors and metadata on demand: a trainer
     pays for the parts that it uses."""
 
-    __slots__ = ("_root", "_layout", "_from_numpy", "_header", "_body", "_state", "_source")
-
-    def __init__(
-        self, root: "np.ndarray[Any, Any]", layout: Layout, from_numpy: Optional[Callable[[Any], Any]],
-        header: wire.Header, body: bytes, state: State, source: Optional[int],
-    ) -> None:  # fmt: skip
-        self._root = root
-        self._layout = layout
-        self._from_numpy = from_numpy
-        self._header = header
-        self._body = body
-        self._state = state
-        self._source = source
+    root: "np.ndarray[Any, Any]"  # the frame's bytes
+    layout: Layout
+    from_numpy: Optional[Callable[[Any], Any]]  # makes a tensor of an array
+    header: wire.Header
+    body: bytes
+    state: State  # after the batch
+    source: Optional[int]  # the rank that broadcasts the tensors, if this rank has none
 
     def names(self) -> Collection[str]:
-        return () if self._header.flags & wire.ABSENT else self._layout.table
+        return () if self.header.flags & wire.ABSENT else self.layout.table
 
     def tensor(self, name: str) -> Any:
         """Return a view of the frame. Raises KeyError for a name that the batch does not have."""
-        if self._header.flags & wire.ABSENT:
+        if self.header.flags & wire.ABSENT:
             raise KeyError(name)
-        shape, dtype, at = self._layout.table[name]
-        array: np.ndarray[Any, Any] = np.ndarray(shape, dtype, self._root, at)
-        return array if self._from_numpy is None else self._from_numpy(array)
+        shape, dtype, at = self.layout.table[name]
+        array: np.ndarray[Any, Any] = np.ndarray(shape, dtype, self.root, at)
+        return array if self.from_numpy is None else self.from_numpy(array)
 
     def metadata(self) -> Metadata:
-        header, body = self._header, self._body
+        header, body = self.header, self.body
         _, _, lineage_at, lineage_length, *_ = wire.BATCH_FIXED.unpack_from(body)
-        loss, step_loss = wire.BATCH_LOSS.unpack_from(body, _TABLE + len(self._layout.text))
+        loss, step_loss = wire.BATCH_LOSS.unpack_from(body, _TABLE + len(self.layout.text))
         return Metadata(
             step=header.step,
             microbatch=header.microbatch,
             num_microbatches=header.microbatches,
             loss_tokens=loss,
             step_loss_tokens=step_loss,
-            shapes=self._layout.shapes,
-            broadcast_source=self._source if header.flags & wire.ABSENT else None,
-            state=self._state,
-            lineage=self._root[lineage_at : lineage_at + lineage_length],
+            shapes=self.layout.shapes,
+            broadcast_source=self.source if header.flags & wire.ABSENT else None,
+            state=self.state,
+            lineage=self.root[lineage_at : lineage_at + lineage_length],
         )
 
 
@@ -85,6 +81,7 @@ class Frames:
     def __init__(self, tensors: str) -> None:
         self.batches = self.bytes = self.copied = 0
         self._tensors = tensors
+        self._from_numpy: Optional[Callable[[Any], Any]] = None
         self._layout = Layout(b"")
         self._collect = Backoff()
         self._warned = False
@@ -94,29 +91,32 @@ class Frames:
     ) -> Tuple[Batch, State]:
         """Return a microbatch and the state after it. `before` is the state after the previous batch. `source` is the
         rank that broadcasts the tensors, if this rank has none."""
-        offset, length, _, _, state_at, state_length, placement, count, _ = wire.BATCH_FIXED.unpack_from(body)
+        offset, length, _, _, state_at, state_length, placement, count, _ = _read_fixed(body)
         root, ring = conn.lease(header, offset, length)
         layout = self._layout
-        if len(layout.text) != count * wire.TENSOR.size or not body.startswith(layout.text, _TABLE):
+        if layout.count != count or not body.startswith(layout.text, _TABLE):
             layout = self._layout = Layout(body[_TABLE : _TABLE + count * wire.TENSOR.size])
         address: Optional[int] = ring.address + offset + layout.first
         if len(ring.leased) >= ring.frames and self._is_short(ring):
             root, address = self._copy(root, ring), None
         if header.microbatch + 1 < header.microbatches:
-            state = State(before.text, (header.microbatch + 1, placement.hex()))
+            state: State = _new_tuple(State, (before.text, (header.microbatch + 1, placement.hex())))
         else:  # the last batch of a step brings the state after the step
             state = State(root[state_at : state_at + state_length].tobytes() or before.text, None)
         register_trees()
-        batch = make_batch(Frame(root, layout, self._torch(), header, body, state, source), address)
+        from_numpy = self._from_numpy
+        if from_numpy is None and self._tensors != "numpy":
+            from_numpy = self._find_torch()
+        batch = make_batch(_new_tuple(Frame, (root, layout, from_numpy, header, body, state, source)), address)
         self.batches += 1
         self.bytes += length
         return batch, state
 
-    def _torch(self) -> Optional[Callable[[Any], Any]]:
-        """Return the function that makes torch tensors of arrays; None if arrays are wanted."""
-        if self._tensors == "torch" or self._tensors == "auto" and "torch" in sys.modules:
-            return sys.modules["torch"].from_numpy  # type: ignore[no-any-return]
-        return None
+    def _find_torch(self) -> Optional[Callable[[Any], Any]]:
+        """Return the function that makes torch tensors of arrays; None while torch is not imported."""
+        if "torch" in sys.modules:
+            self._from_numpy = sys.modules["torch"].from_numpy
+        return self._from_numpy
 
     def _is_short(self, ring: Ring) -> bool:
         """Return whether the trainer holds all other frames of the ring."""
@@ -134,7 +134,7 @@ class Frames:
                 f"the trainer holds {ring.frames - 1} batches of a ring of {ring.frames}: further ones are copied. "
                 "Drop batches and views of them after use, or copy the parts that you keep.",
                 RuntimeWarning,
-                stacklevel=8,  # the trainer's loop
+                stacklevel=7,  # the trainer's loop
             )
         self.copied += 1
         copy: np.ndarray[Any, Any] = root.copy()

@@ -11,13 +11,16 @@ from . import _wire as wire
 from ._batch import Batch
 from ._connection import Connection
 from ._errors import Abandoned, Lost, OutOfStep, RunError, StartError
-from ._failpoint import hit
+from ._failpoint import armed, hit
 from ._frames import Frames
 from ._patience import Limits, Patience
 from ._state import State, read_begin
 from ._where import rank_of
 
 log = logging.getLogger("millrace")
+
+# Names of this module, because every batch needs them.
+_BATCH, _monotonic, _new_tuple = wire.BATCH, time.monotonic, wire.new_tuple
 
 AWAY = (
     FileNotFoundError, ConnectionRefusedError, ConnectionResetError, NotADirectoryError, TimeoutError, BlockingIOError,
@@ -63,6 +66,8 @@ class Stream:
         self.connections = 0
         self.waited = 0.0  # seconds
         self._limits = limits
+        self._began = 0.0  # of the present wait
+        self._patience: Optional[Patience] = None  # the same
         self._failure: Optional[RunError] = None
         self._source: Optional[int] = None  # the rank that broadcasts the tensors; None: this rank has them
         self._alerts: List[Tuple[str, str]] = []
@@ -79,27 +84,26 @@ class Stream:
             raise StopIteration
         if self._failure is not None:
             raise self._failure
-        hit("client/next/before")
-        began = time.monotonic()
-        place = self.place
-        complete = place is not None and place.last
-        patience = Patience(self.path, self._limits, self._goal, began, place is not None, complete)
+        if armed:
+            hit("client/next/before")
+        self._began = began = _monotonic()
+        self._patience = None
         while True:
             try:
-                batch = self._take(patience)
+                batch = self._take()
             except Lost as e:
                 hit("client/lost")
                 self.hang_up()
                 self._stop_if_closed()
-                patience.lost(e)
+                self._wait().lost(e)
                 continue
             except Abandoned as e:
-                if not complete:
+                if self.place is None or not self.place.last:
                     raise RunError(str(e)) from None
                 batch = None  # this rank has consumed everything, and the run is over
-            self.waited += time.monotonic() - began
-            if patience.said:
-                patience.over()
+            self.waited += _monotonic() - began
+            if self._patience is not None and self._patience.said:
+                self._patience.over()
             if batch is None:
                 self.ended = True
                 raise StopIteration
@@ -128,8 +132,18 @@ class Stream:
 
     # Receiving.
 
-    def _take(self, patience: Patience) -> Optional[Batch]:
-        conn = self.conn or self._open(patience)
+    def _wait(self) -> Patience:
+        """Return the patience of the present wait. Most waits end at once and need none."""
+        if self._patience is None:
+            place = self.place
+            self._patience = Patience(
+                self.path, self._limits, self._goal, self._began, place is not None, place is not None and place.last
+            )
+        return self._patience
+
+    def _take(self) -> Optional[Batch]:
+        """Return the next batch, None at the end of the run. Commit the step before it first."""
+        conn = self.conn or self._open()
         if conn.unsent:
             conn.flush()
         place = self.place
@@ -138,18 +152,15 @@ class Stream:
             conn.send(wire.pack(wire.COMMIT, attempt=place.next[0], step=place.uncommitted))
             self.place = Place(place.next, place.state, None, place.last)
             hit("client/commit/after")
-        return self._receive(conn, patience)
-
-    def _receive(self, conn: Connection, patience: Patience) -> Optional[Batch]:
-        """Return the next batch, None at the end of the run."""
         while True:
             message = conn.receive()
             if message is None:
-                patience.ask(conn)
+                self._wait().ask(conn)
                 continue
             header, body = message
-            if header.kind == wire.BATCH:
-                hit("client/batch/before")
+            if header.kind == _BATCH:
+                if armed:
+                    hit("client/batch/before")
                 return self._batch(conn, header, body)
             if header.kind == wire.END:
                 hit("client/end")
@@ -160,11 +171,11 @@ class Stream:
                     )  # fmt: skip
                 return None
             if header.kind == wire.STATUS:
-                patience.say(str(body, "utf-8", "replace"))
+                self._wait().say(str(body, "utf-8", "replace"))
             elif header.kind == wire.ALERTS:
                 self.tell_alerts(json.loads(body))
             elif header.kind == wire.LEAVING:
-                patience.left = conn.left = True
+                self._wait().left = conn.left = True
             elif header.kind == wire.ERROR:
                 raise self._error(header, body)
 
@@ -176,11 +187,12 @@ class Stream:
         batch, state = self.frames.read(conn, header, body, place.state, self._source)
         # From here on the batch counts as returned.
         if header.microbatch + 1 < header.microbatches:
-            self.place = Place((header.attempt, header.step, header.microbatch + 1), state)
+            self.place = _new_tuple(Place, ((header.attempt, header.step, header.microbatch + 1), state, None, False))
         else:
             last = bool(header.flags & wire.LAST)
             self.place = Place((header.attempt, header.step + 1, 0), state, uncommitted=header.step, last=last)
-        hit("client/batch/after")
+        if armed:
+            hit("client/batch/after")
         return batch
 
     def _error(self, header: wire.Header, body: bytes) -> RunError:
@@ -205,7 +217,7 @@ class Stream:
 
     # Connecting.
 
-    def _open(self, patience: Patience) -> Connection:
+    def _open(self) -> Connection:
         """Connect and declare this rank's start, or its position. Return after every rank has declared its start."""
         hit("client/connect/before")
         while True:
@@ -214,7 +226,7 @@ class Stream:
                 break
             except AWAY:
                 self._stop_if_closed()
-                patience.pause()
+                self._wait().pause()
         self.conn = conn
         hit("client/connect/after")
         start, position = self.start.hello(), (0, 0, 0)
@@ -222,26 +234,26 @@ class Stream:
             start, position = {"start": "continue"}, self.place.next
         conn.hello(rank_of(self.path), start, position)
         hit("client/hello/after")
-        header, body = self._greeting(conn, patience)
+        header, body = self._greeting(conn)
         hit("client/begin/after")
         self.connections += 1
-        patience.arrived = True
+        self._wait().arrived = True
         self._begin(header, json.loads(body))
         if self.saved is not None and self.place is not None:
             self._send_saved(conn, self.place, self.saved)
         return conn
 
-    def _greeting(self, conn: Connection, patience: Patience) -> Tuple[wire.Header, bytes]:
+    def _greeting(self, conn: Connection) -> Tuple[wire.Header, bytes]:
         while True:
             message = conn.receive()
             if message is None:
-                patience.ask(conn)
+                self._wait().ask(conn)
                 continue
             header, body = message
             if header.kind == wire.BEGIN:
                 return header, body
             if header.kind == wire.STATUS:
-                patience.say(str(body, "utf-8", "replace"))
+                self._wait().say(str(body, "utf-8", "replace"))
             elif header.kind == wire.ERROR:
                 raise self._error(header, body)
             else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple, Union
+from typing import Any, Callable, Iterable, NamedTuple, Union
 
 MAGIC, VERSION = 0x434C494D, 1
 HEADER = struct.Struct("<IHHIIQQIIIIQII")
@@ -39,11 +39,13 @@ class Header(NamedTuple):
     body: int
 
 
+new_tuple: Callable[[Any, Iterable[Any]], Any] = tuple.__new__
+"""Makes a named tuple of its fields in order. The class's own constructor does the same in twice the time."""
+
+
 def read_header(datagram: Union[bytes, bytearray]) -> Header:
-    return _new(Header, HEADER.unpack_from(datagram))
-
-
-_new = tuple.__new__  # as Header._make, without a second check of the length
+    header: Header = new_tuple(Header, HEADER.unpack_from(datagram))
+    return header
 
 
 def pack(
@@ -63,5 +65,3 @@ def pack(
     )
 
 
-def release(ring: int, frame: int, generation: int) -> bytes:
-    return HEADER.pack(MAGIC, VERSION, RELEASE, 0, 0, 0, 0, 0, 0, ring, frame, generation, 0, 0)

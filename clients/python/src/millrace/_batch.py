@@ -4,27 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import importlib
-import weakref
-from typing import Any, Callable, Collection, Dict, Iterable, Iterator, List, Mapping, Optional, Protocol, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple, Union
 
 import numpy as np
 
+from . import _masks
+from ._living import find, is_same, note, note_in_frame
 from ._metadata import Metadata, Shapes
 from ._segments import Segment, Slice
+from ._views import Held, Shown, Source, View, first_shown
 
 Tensors = Union[Mapping[str, Any], Iterable[Tuple[str, Any]]]
-
-
-class Source(Protocol):
-    """The frame of a batch, or a copy of it."""
-
-    def names(self) -> Collection[str]: ...
-
-    def tensor(self, name: str) -> Any:
-        """Return a view. Raises KeyError for another name."""
-
-    def metadata(self) -> Metadata: ...
-
 
 LOST = (
     "this Batch has no {name}: a framework has rebuilt it from a plain mapping, without its metadata. Read {name} from "
@@ -49,6 +39,8 @@ class Batch(Mapping[str, Any]):
     any view exists. With context parallelism they are this rank's slice, while `segments`, `loss_tokens` and
     `cu_seqlens` describe the whole microbatch.
 
+    With `connect(keys=…)` the batch has other names, and some shapes differ.
+
     The metadata stays with the batch in `to`, `pin_memory`, `with_tensors`, copies, pickles and `tree_map`. If a
     framework rebuilds a batch from a plain mapping, and all tensors belong to one living batch, the new batch has its
     metadata. Otherwise reading the metadata raises AttributeError."""
@@ -58,10 +50,11 @@ class Batch(Mapping[str, Any]):
 
     def __init__(self, tensors: Tensors = ()) -> None:
         self._made: Dict[str, Any] = dict(tensors)
+        origin = tensors if isinstance(tensors, Batch) else find(self._made)
+        self._known_metadata: Optional[Metadata] = None if origin is None else origin._metadata
         self._frame: Optional[Source] = None
-        self._known_metadata: Optional[Metadata] = (
-            tensors._metadata if isinstance(tensors, Batch) else _find_metadata(self._made)
-        )
+        if origin is not None and isinstance(origin._frame, View) and is_same(self._made, origin):
+            self._frame = origin._frame  # a view whose tensors were all given again is still that view
 
     @property
     def _tensors(self) -> Dict[str, Any]:
@@ -165,14 +158,54 @@ class Batch(Mapping[str, Any]):
 
     @property
     def digest(self) -> str:
-        """blake2b-128 over the tensors as they are now, as 32 hex digits."""
+        """blake2b-128 over the tensors as they are now, as 32 hex digits. With `connect(keys=…)`, over the loader's
+        tensors under the loader's names."""
+        tensors, _ = self._delivered()
         h = hashlib.blake2b(digest_size=16)
-        for name in sorted(self._tensors):
-            a = _as_numpy(self._tensors[name])
+        for name in sorted(tensors):
+            a = _as_numpy(tensors[name])
             shape = ",".join(str(n) for n in a.shape)
             h.update(b"\0".join((name.encode(), a.dtype.str.encode(), shape.encode(), b"")))
             h.update(np.ascontiguousarray(a).reshape(-1).view(np.uint8).data)
         return h.hexdigest()
+
+    def _delivered(self) -> Tuple[Dict[str, Any], Optional[Dict[str, Shown]]]:
+        """Return the tensors below the view, and the view's names; without a view the tensors and None."""
+        if not isinstance(self._frame, View):
+            return self._tensors, None
+        base = self._frame.base
+        return {name: base.tensor(name) for name in base.names()}, self._frame.shown
+
+    # Attention.
+
+    @property
+    def max_seqlen(self) -> int:
+        """Varlen layout: the longest padded segment, as a Python number that needs no wait for a device. Packed layout:
+        the length of a row."""
+        known = self._known("max_seqlen")
+        return known.shapes["tokens"][0][1] if known.max_seqlen is None else known.max_seqlen
+
+    def attention_mask(self) -> Any:
+        """Return a mask for `scaled_dot_product_attention(attn_mask=…)`: bool, [n, 1, L, L], true where a query
+        attends to a key. A token attends to itself and to the earlier tokens of its own segment. A varlen batch is one
+        row."""
+        return _masks.attention_mask(self._get)
+
+    def block_mask(self, block_size: int = 128) -> Any:
+        """Return the same mask as a torch `BlockMask` for `flex_attention(block_mask=…)`. It needs no L × L memory."""
+        return _masks.block_mask(self._get, block_size)
+
+    def flash_attention(self, names: str = "flash_attn") -> Dict[str, Any]:
+        """Return the arguments of `flash_attn_varlen_func`: cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k. The
+        bounds are int32 on the device of the tensors, and the lengths are Python numbers. Add `causal=True`.
+
+        `names`: "flash_attn", or "hf" for the FlashAttentionKwargs of Transformers. Packed tensors are to be flattened
+        to one row."""
+        return _masks.flash_attention(self._get, self.max_seqlen, names)
+
+    def _get(self, name: str) -> Any:
+        """Return a tensor of the loader under the loader's name. Raises KeyError for another name."""
+        return self._frame.base.tensor(name) if isinstance(self._frame, View) else self[name]
 
     # Batches made from this one.
 
@@ -194,97 +227,62 @@ class Batch(Mapping[str, Any]):
     def _moved(self, move: Callable[[Any], Any]) -> "Batch":
         torch = importlib.import_module("torch")
         moved: Dict[str, Any] = {}
-        for name, value in self._tensors.items():
+        tensors, shown = self._delivered()
+        for name, value in tensors.items():
             tensor = value if isinstance(value, torch.Tensor) else torch.as_tensor(value)
             moved[name] = move(tensor)
         known = self._metadata
-        return _make(moved, None if known is None else known.detach())
+        return _make(moved, None if known is None else known.detach(), shown)
 
     def __copy__(self) -> "Batch":
-        return _make(dict(self._tensors), self._metadata)
+        tensors, shown = self._delivered()
+        copy = _make(dict(tensors), self._metadata, shown)
+        copy._made = dict(self._tensors)  # a mapping that is rebuilt from either batch belongs to both
+        return copy
 
     def __deepcopy__(self, memo: Dict[int, Any]) -> "Batch":
         copy = importlib.import_module("copy")
+        tensors, shown = self._delivered()
         known = self._metadata
-        return _make(copy.deepcopy(self._tensors, memo), None if known is None else known.detach())
+        return _make(copy.deepcopy(tensors, memo), None if known is None else known.detach(), shown)
 
     def __reduce__(self) -> Any:
-        return _make, (self._tensors, self._metadata)
+        tensors, shown = self._delivered()
+        return _make, (tensors, self._metadata, shown)
 
 
-def make_batch(frame: Source, address: Optional[int]) -> Batch:
-    """Make the batch that the loader returns. `address` is that of the frame's first tensor; None for a copy."""
+def make_batch(source: Source, address: Optional[int]) -> Batch:
+    """Make the batch that the loader returns. `address` is that of a tensor in its frame; None for a copy."""
     batch = _new(Batch)
-    batch._made, batch._frame, batch._known_metadata = {}, frame, None
+    batch._made, batch._frame, batch._known_metadata = {}, source, None
     if address is None:
         _note(batch)
-        return batch
-    if len(_in_frames) >= MOST_FRAMES:
-        for old in [at for at, alive in _in_frames.items() if alive() is None]:
-            del _in_frames[old]
-    _in_frames[address] = _ref(batch)
+    else:
+        note_in_frame(batch, address)
     return batch
 
 
-def _make(tensors: Dict[str, Any], metadata: Optional[Metadata]) -> Batch:
+def _make(
+    tensors: Dict[str, Any], metadata: Optional[Metadata], shown: Optional[Dict[str, Shown]] = None
+) -> Batch:
+    """Make a batch of tensors. With `shown`, they are the tensors below a view."""
     batch = _new(Batch)
     batch._made, batch._frame, batch._known_metadata = tensors, None, metadata
+    if shown is not None and metadata is not None:
+        batch._made, batch._frame = {}, View(Held(tensors, metadata), shown)
     if metadata is not None:
         _note(batch)
     return batch
 
 
 def _note(batch: Batch) -> None:
-    """Note a batch under the address of its first tensor. One tensor is enough to find the batch."""
-    for value in batch._tensors.values():
-        address = _address(value)
-        if address is not None:
-            _alive[address] = batch
-        break
+    source = batch._frame
+    name = next(iter(batch._made), None) if source is None else first_shown(source)
+    if name is not None:
+        note(batch, batch._get(name))
 
 
 _new = Batch.__new__
-_ref = weakref.ref
-
-# Living batches with metadata, by the address of their first tensor. A living batch keeps its memory: a tensor with the
-# same address and shape has the same data. The loader's own batches use the addresses of frames again and again, so
-# that a plain dict with a few entries of dead batches serves them.
-_alive: "weakref.WeakValueDictionary[int, Batch]" = weakref.WeakValueDictionary()
-_in_frames: "Dict[int, weakref.ref[Batch]]" = {}
-MOST_FRAMES = 256  # entries, until the dead ones are removed
-
-
-def _living(address: Optional[int]) -> Optional[Batch]:
-    if address is None:
-        return None
-    alive = _in_frames.get(address)
-    return (alive() if alive is not None else None) or _alive.get(address)
-
-
-def _find_metadata(tensors: Mapping[str, Any]) -> Optional[Metadata]:
-    """Find the metadata of the one living batch that all the tensors belong to. Their names may differ."""
-    places = [(_address(value), _shape(value)) for value in tensors.values()]
-    for address, _ in places:
-        batch = _living(address)
-        if batch is not None:
-            known = {(_address(value), _shape(value)) for value in batch._tensors.values()}
-            return batch._metadata if known.issuperset(places) else None
-    return None
-
-
-def _address(tensor: Any) -> Optional[int]:
-    """Return the address of the tensor's first element; None if it has no memory or no readable address."""
-    try:
-        if isinstance(tensor, np.ndarray):
-            return int(tensor.__array_interface__["data"][0]) if tensor.size else None
-        return int(tensor.data_ptr()) or None
-    except Exception:  # a tensor without memory, or another object
-        return None
-
-
-def _shape(tensor: Any) -> Tuple[int, ...]:
-    return tuple(getattr(tensor, "shape", ()))
-
 
 def _as_numpy(tensor: Any) -> "np.ndarray[Any, Any]":
     if isinstance(tensor, np.ndarray):

@@ -15,6 +15,7 @@ from ._connection import Connection, Ring
 from ._metadata import Metadata
 from ._pytrees import register_trees
 from ._state import State
+from ._views import Names, Source, first_shown
 
 _TABLE = wire.BATCH_FIXED.size  # where the tensor table begins in the body
 _read_fixed, _new_tuple = wire.BATCH_FIXED.unpack_from, wire.new_tuple
@@ -70,17 +71,25 @@ class Frame(NamedTuple):
             step_loss_tokens=step_loss,
             shapes=self.layout.shapes,
             broadcast_source=self.source if header.flags & wire.ABSENT else None,
+            max_seqlen=self._max_seqlen(),
             state=self.state,
             lineage=self.root[lineage_at : lineage_at + lineage_length],
         )
+
+    def _max_seqlen(self) -> Optional[int]:
+        shape, dtype, at = self.layout.table.get("max_seqlen", ((), None, 0))
+        if dtype is None or self.header.flags & wire.ABSENT:
+            return None
+        return int(np.ndarray(shape, dtype, self.root, at))
 
 
 class Frames:
     """Makes batches of frames. A frame is released when its last view is gone."""
 
-    def __init__(self, tensors: str) -> None:
+    def __init__(self, tensors: str, names: Optional[Names] = None) -> None:
         self.batches = self.bytes = self.copied = 0
         self._tensors = tensors
+        self._names = names
         self._from_numpy: Optional[Callable[[Any], Any]] = None
         self._layout = Layout(b"")
         self._collect = Backoff()
@@ -107,7 +116,13 @@ class Frames:
         from_numpy = self._from_numpy
         if from_numpy is None and self._tensors != "numpy":
             from_numpy = self._find_torch()
-        batch = make_batch(_new_tuple(Frame, (root, layout, from_numpy, header, body, state, source)), address)
+        frame: Source = _new_tuple(Frame, (root, layout, from_numpy, header, body, state, source))
+        if self._names is not None:
+            frame = self._names.over(frame)
+            shown = first_shown(frame)
+            if address is not None:
+                address = ring.address + offset + layout.table[shown][2] if shown else None
+        batch = make_batch(frame, address)
         self.batches += 1
         self.bytes += length
         return batch, state

@@ -14,10 +14,12 @@ from typing import Any, Dict, Iterator, Mapping, Optional, Sequence, Tuple, Type
 from ._batch import Batch
 from ._errors import MisuseError, RunError
 from ._failpoint import hit
+from ._frames import Frames
 from ._misuse import refuse_misuse
 from ._patience import Limits, read_patience
 from ._reports import Reports
 from ._stream import Start, Stream
+from ._views import Keys, Names
 from ._where import find_socket
 
 TENSORS = ("numpy", "torch", "auto")
@@ -29,6 +31,7 @@ def connect(
     *,
     tensors: str = "auto",
     start: Optional[str] = None,
+    keys: Keys = None,
     wait: float = 5.0,
     patience: Optional[float] = None,
 ) -> "DataLoader":
@@ -39,13 +42,15 @@ def connect(
     `tensors`: "numpy", "torch" (views of the same memory), or "auto": torch if it is imported already, else NumPy.
     `start`: None, "fresh" (from step 0) or "latest" (the first step that not all ranks have committed). A loaded state
         replaces it. On a run with history, None without a state is a StartError.
+    `keys`: the names of the tensors, as models of a framework expect them: "hf", "torchtitan", "megatron", "maxtext",
+        or a mapping {new: old} of the tensors to keep. None: the loader's names.
     `wait`: seconds to wait for the first `millrace up`.
     `patience`: seconds to wait for a new `millrace up` on the same run directory after one was killed; by default
         MILLRACE_PATIENCE, or 30. While `up` lives, the loader waits without a limit. After `up` has written how the
         run ended, for example by Ctrl-C, the loader waits one second.
 
     Raises ValueError for a wrong argument and ModuleNotFoundError for `tensors="torch"` without PyTorch."""
-    return DataLoader(find_socket(path), tensors=tensors, start=start, wait=wait, patience=patience)
+    return DataLoader(find_socket(path), tensors=tensors, start=start, keys=keys, wait=wait, patience=patience)
 
 
 class DataLoader:
@@ -59,6 +64,7 @@ class DataLoader:
         *,
         tensors: str = "auto",
         start: Optional[str] = None,
+        keys: Keys = None,
         wait: float = 5.0,
         patience: Optional[float] = None,
     ) -> None:
@@ -71,7 +77,8 @@ class DataLoader:
         if tensors == "torch":
             importlib.import_module("torch")  # raises now if it is missing
         limits = Limits(wait, read_patience() if patience is None else patience)
-        self._stream = Stream(path, tensors, Start(start), limits)
+        frames = Frames(tensors, None if keys is None else Names(keys))
+        self._stream = Stream(path, frames, Start(start), limits)
         self._reports = Reports(self._stream.offer_report)
         self._lock = threading.Lock()
         self._checked = False  # whether refuse_misuse has passed

@@ -18,7 +18,7 @@ class Metadata:
 
     __slots__ = (
         "step", "microbatch", "num_microbatches", "loss_tokens", "step_loss_tokens", "shapes", "broadcast_source",
-        "state", "_lineage", "_read",
+        "max_seqlen", "state", "_lineage", "_read",
     )  # fmt: skip
 
     def __init__(
@@ -31,6 +31,7 @@ class Metadata:
         step_loss_tokens: int,
         shapes: Shapes,
         broadcast_source: Optional[int],
+        max_seqlen: Optional[int],  # None: the layout has none
         state: State,
         lineage: Any,  # bytes, or a uint8 view of the frame, which keeps the frame
     ) -> None:
@@ -41,6 +42,7 @@ class Metadata:
         self.step_loss_tokens = step_loss_tokens
         self.shapes = shapes
         self.broadcast_source = broadcast_source
+        self.max_seqlen = max_seqlen
         self.state = state
         self._lineage = lineage
         self._read: Optional[Tuple[List[Segment], List[Slice]]] = None

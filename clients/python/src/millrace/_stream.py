@@ -53,7 +53,7 @@ class Start(NamedTuple):
 class Stream:
     """The rank's side of docs/protocol.md. One thread uses it at a time."""
 
-    def __init__(self, path: str, tensors: str, start: Start, limits: Limits) -> None:
+    def __init__(self, path: str, frames: Frames, start: Start, limits: Limits) -> None:
         self.conn: Optional[Connection] = None
         self.path = path
         self.start = start
@@ -61,7 +61,7 @@ class Stream:
         self.ended = False
         self.closed = False  # another thread may set it while this one waits
         self.saved: Optional[int] = None  # the newest step with a durable checkpoint
-        self.frames = Frames(tensors)
+        self.frames = frames
         self.axes: Tuple[Dict[str, int], Dict[str, int]] = ({}, {})  # topology, coordinates
         self.connections = 0
         self.waited = 0.0  # seconds

@@ -1,0 +1,26 @@
+"""Functions that NumPy, torch and JAX have under one name."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Any
+
+import numpy as np
+
+
+def namespace(array: Any) -> Any:
+    """Return the module whose functions take the array: numpy, torch or jax.numpy."""
+    if isinstance(array, np.ndarray):
+        return np
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(array, torch.Tensor):
+        return torch
+    return importlib.import_module("jax.numpy")
+
+
+def count_up(length: int, like: Any) -> Any:
+    """Return 0, 1, … length-1 as int32, on the device of `like`."""
+    xp = namespace(like)
+    where = {"device": like.device} if xp.__name__ == "torch" else {}
+    return xp.arange(length, dtype=xp.int32, **where)

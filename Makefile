@@ -1,7 +1,7 @@
 # `make` prints the targets. A target reports each tool that it needs and cannot find.
 
 .DEFAULT_GOAL := help
-.PHONY: help build test test-race test-adapters sim lint generate demo clean
+.PHONY: help build wheel test test-race test-adapters sim lint generate demo clean
 .PHONY: chaos endurance mutants fuzz
 .PHONY: bench bench-tokenizer bench-stream bench-plan bench-failover bench-handover bench-scale bench-peers
 
@@ -10,6 +10,15 @@ help: ## print this
 
 build: ## build ./millrace
 	go build -o millrace ./cmd/millrace
+
+WHEEL_VENV ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/millrace/venv-wheel
+
+# ARCH=amd64 builds one wheel. The environment is outside the checkout, because it has a C compiler of 400 MB.
+wheel: ## build the wheels of x86-64 and arm64 into build/wheels, check them, and run the one of this machine
+	@tools/wheel.sh $(WHEEL_VENV) build/wheels $(ARCH)
+	@tools/venv.sh .venv-e2e e2e/requirements.txt
+	@MILLRACE_WHEEL=$$(ls -t build/wheels/*manylinux*_$$(uname -m).whl | head -1) \
+		.venv-e2e/bin/python -m pytest -q -p no:cacheprovider e2e/test_install.py
 
 test: ## run everything that CI runs: vet, gofmt, Go, arm64 golden tests, Python, end to end
 	@tools/test.sh

@@ -124,6 +124,17 @@ def test_a_wheel_and_its_parts_say_one_version(installed: Path, wheel: Path) -> 
         assert program.split("+")[0] == wheel.name.split("-")[1].split("+")[0]
 
 
+@pytest.mark.skipif("MILLRACE_WHEEL" not in os.environ, reason="MILLRACE_WHEEL names no wheel of `make wheel`")
+def test_a_wheel_lists_the_modules_of_its_program(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/sboms/millrace.cdx.json"))
+        bill = json.loads(archive.read(name))
+    assert (bill["bomFormat"], bill["metadata"]["component"]["version"]) == ("CycloneDX", wheel.name.split("-")[1])
+    recorded = {line.split()[0] for line in (ROOT / "go.sum").read_text().splitlines()}
+    listed = {part["name"] for part in bill["components"]}
+    assert "github.com/cockroachdb/pebble/v2" in listed and listed - recorded == {"std"}
+
+
 def test_the_pure_wheel_has_no_program(tmp_path: Path) -> None:
     names = tree(build(tmp_path / "pure"))
     assert not [name for name in names if ".data/" in name]

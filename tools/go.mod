@@ -7,7 +7,10 @@ tool (
 	google.golang.org/protobuf/cmd/protoc-gen-go
 )
 
+require github.com/CycloneDX/cyclonedx-go v0.12.0
+
 require (
+	golang.org/x/sys v0.47.0 // indirect
 	google.golang.org/grpc/cmd/protoc-gen-go-grpc v1.6.2 // indirect
 	google.golang.org/protobuf v1.36.12 // indirect
 )

@@ -8,8 +8,9 @@
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
+# NVML is loaded at run time. Its functions must therefore be bound lazily, which some linkers do not do by default.
 build: ## build ./millrace
-	go build -o millrace ./cmd/millrace
+	go build -ldflags=-extldflags=-Wl,-z,lazy -o millrace ./cmd/millrace
 
 WHEEL_VENV ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/millrace/venv-wheel
 

@@ -113,6 +113,8 @@ func (m *Machine) SidecarEvent(from roster.Session, e *pb.SidecarEvent) {
 		m.masks.observe(ev.Bad)
 	case *pb.SidecarEvent_Reported:
 		m.reports.observe(ev.Reported)
+	case *pb.SidecarEvent_Gpus:
+		m.sidecars.GPUFigures(from, ev.Gpus)
 	case *pb.SidecarEvent_Fatal:
 		m.fail(errors.New(ev.Fatal.Reason))
 	}

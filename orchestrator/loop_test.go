@@ -188,6 +188,8 @@ func (l *life) serve(start string, ranks uint32, until uint64, onPlan func(*prot
 			Event: &proto.SidecarEvent_Hello{Hello: &proto.SidecarHello{Version: testVersion(), Name: "sidecar-0"}},
 		},
 	)
+	warm := &proto.Gpu{Uuid: "GPU-1", Measured: true, Busy: 0.25, IdleData: 12, Throttled: []string{"heat"}}
+	say(&proto.SidecarEvent{Event: &proto.SidecarEvent_Gpus{Gpus: &proto.GpuFigures{Gpus: []*proto.Gpu{warm}}}})
 	for r := range ranks {
 		say(
 			&proto.SidecarEvent{

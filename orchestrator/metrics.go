@@ -25,13 +25,14 @@ type collector struct {
 	passed                                 *prometheus.Desc
 	weight, fit, reports, changes          *prometheus.Desc
 	cache                                  cacheDescs
+	gpu                                    gpuDescs
 }
 
 func newCollector(o *Orchestrator) *collector {
 	d := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc("millrace_"+name, help, labels, nil)
 	}
-	return &collector{s: NewServer(o), cache: newCacheDescs(d),
+	return &collector{s: NewServer(o), cache: newCacheDescs(d), gpu: newGPUDescs(d),
 		step:        d("step", "First step that not every rank has consumed."),
 		planned:     d("planned_steps", "Steps sealed."),
 		quarantined: d("quarantined_total", "Records quarantined."),
@@ -65,6 +66,7 @@ func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 		ch <- d
 	}
 	c.cache.describe(ch)
+	c.gpu.describe(ch)
 }
 
 // Collect implements prometheus.Collector.
@@ -112,6 +114,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		}
 	}
 	c.cache.collect(st.Roles, gauge, counter)
+	c.gpu.collect(st.Gpus, gauge, counter)
 	if f := st.Mixture.GetCalibration(); f != nil {
 		counter(c.reports, float64(f.Reports))
 		gauge(c.fit, f.R2, "in force")
@@ -190,5 +193,56 @@ func (c *cacheDescs) collect(roles []*proto.RoleStatus, gauge, counter func(*pro
 			gauge(c.held, float64(f.Held), name)
 		}
 		gauge(c.limit, float64(f.Limit), name)
+	}
+}
+
+// gpuDescs describe the GPUs of the connected ranks.
+type gpuDescs struct {
+	busy, used, memory, received, transmitted, clock, mostClock, throttled, idle *prometheus.Desc
+}
+
+func newGPUDescs(d func(name, help string, labels ...string) *prometheus.Desc) gpuDescs {
+	return gpuDescs{
+		busy:        d("gpu_busy_ratio", "Part of the time in which a kernel ran on the rank's GPU.", "rank", "gpu"),
+		used:        d("gpu_memory_used_bytes", "Memory in use on the rank's GPU.", "rank", "gpu"),
+		memory:      d("gpu_memory_bytes", "Memory of the rank's GPU.", "rank", "gpu"),
+		received:    d("gpu_pcie_received_bytes_per_second", "PCIe traffic into the rank's GPU.", "rank", "gpu"),
+		transmitted: d("gpu_pcie_transmitted_bytes_per_second", "PCIe traffic out of the rank's GPU.", "rank", "gpu"),
+		clock:       d("gpu_clock_mhz", "Clock of the GPU's multiprocessors.", "rank", "gpu"),
+		mostClock:   d("gpu_most_clock_mhz", "Highest clock of the GPU's multiprocessors.", "rank", "gpu"),
+		throttled:   d("gpu_throttled", "1 while the rank's GPU runs slower for this reason.", "rank", "gpu", "reason"),
+		idle: d("gpu_idle_seconds_total",
+			"Time in which the rank's GPU was idle while its trainer waited for data, or else (other).",
+			"rank", "gpu", "cause"),
+	}
+}
+
+func (c *gpuDescs) describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{c.busy, c.used, c.memory, c.received, c.transmitted, c.clock, c.mostClock,
+		c.throttled, c.idle} {
+		ch <- d
+	}
+}
+
+func (c *gpuDescs) collect(gpus []*proto.Gpu, gauge, counter func(*prometheus.Desc, float64, ...string)) {
+	for _, g := range gpus {
+		if g.Lacks != "" {
+			continue
+		}
+		rank := strconv.Itoa(int(g.Rank))
+		if g.Measured {
+			gauge(c.busy, g.Busy, rank, g.Uuid)
+			counter(c.idle, g.IdleData, rank, g.Uuid, "data")
+			counter(c.idle, g.IdleOther, rank, g.Uuid, "other")
+		}
+		gauge(c.used, float64(g.MemoryUsed), rank, g.Uuid)
+		gauge(c.memory, float64(g.Memory), rank, g.Uuid)
+		gauge(c.received, float64(g.Received), rank, g.Uuid)
+		gauge(c.transmitted, float64(g.Transmitted), rank, g.Uuid)
+		gauge(c.clock, float64(g.Clock), rank, g.Uuid)
+		gauge(c.mostClock, float64(g.MostClock), rank, g.Uuid)
+		for _, reason := range g.Throttled {
+			gauge(c.throttled, 1, rank, g.Uuid, reason)
+		}
 	}
 }

@@ -50,6 +50,9 @@ func TestStatusAndMetricsSayTheSame(t *testing.T) {
 	body := l.scrape()
 	for _, want := range []string{"millrace_step 5\n", "millrace_planned_steps 8\n", "millrace_term 1\n",
 		"millrace_quarantined_total 0\n",
+		"millrace_gpu_busy_ratio{gpu=\"GPU-1\",rank=\"0\"} 0.25\n",
+		"millrace_gpu_idle_seconds_total{cause=\"data\",gpu=\"GPU-1\",rank=\"0\"} 12\n",
+		"millrace_gpu_throttled{gpu=\"GPU-1\",rank=\"0\",reason=\"heat\"} 1\n",
 		"millrace_cache_hits_total{loader=\"loader-0\"} 3\n", "millrace_cache_bytes{store=\"host:/tokens\"} 7\n",
 		fmt.Sprintf("millrace_source_samples_total{source=%q} %d\n", "web", st.Sources["web"].Samples)} {
 		if !strings.Contains(body, want) {

@@ -24,6 +24,7 @@ func (m *Machine) Status() *proto.StatusReply {
 		Masked:    uint64(len(m.s.Masks)),
 		Switches:  m.roster.Switches(),
 		Protected: m.roster.Protected(),
+		Gpus:      m.sidecars.GPUs(),
 	}
 	base := m.s.PlannerState(len(m.cfg.Sources))
 	next := base

@@ -2036,6 +2036,7 @@ type SidecarEvent struct {
 	//	*SidecarEvent_Bad
 	//	*SidecarEvent_Present
 	//	*SidecarEvent_Reported
+	//	*SidecarEvent_Gpus
 	Event         isSidecarEvent_Event `protobuf_oneof:"event"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2175,6 +2176,15 @@ func (x *SidecarEvent) GetReported() *Reported {
 	return nil
 }
 
+func (x *SidecarEvent) GetGpus() *GpuFigures {
+	if x != nil {
+		if x, ok := x.Event.(*SidecarEvent_Gpus); ok {
+			return x.Gpus
+		}
+	}
+	return nil
+}
+
 type isSidecarEvent_Event interface {
 	isSidecarEvent_Event()
 }
@@ -2219,6 +2229,10 @@ type SidecarEvent_Reported struct {
 	Reported *Reported `protobuf:"bytes,11,opt,name=reported,proto3,oneof"`
 }
 
+type SidecarEvent_Gpus struct {
+	Gpus *GpuFigures `protobuf:"bytes,40,opt,name=gpus,proto3,oneof"`
+}
+
 func (*SidecarEvent_Hello) isSidecarEvent_Event() {}
 
 func (*SidecarEvent_Join) isSidecarEvent_Event() {}
@@ -2239,6 +2253,226 @@ func (*SidecarEvent_Present) isSidecarEvent_Event() {}
 
 func (*SidecarEvent_Reported) isSidecarEvent_Event() {}
 
+func (*SidecarEvent_Gpus) isSidecarEvent_Event() {}
+
+// GpuFigures replace the figures that the sidecar sent before.
+type GpuFigures struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Gpus          []*Gpu                 `protobuf:"bytes,1,rep,name=gpus,proto3" json:"gpus,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GpuFigures) Reset() {
+	*x = GpuFigures{}
+	mi := &file_roles_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GpuFigures) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GpuFigures) ProtoMessage() {}
+
+func (x *GpuFigures) ProtoReflect() protoreflect.Message {
+	mi := &file_roles_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GpuFigures.ProtoReflect.Descriptor instead.
+func (*GpuFigures) Descriptor() ([]byte, []int) {
+	return file_roles_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *GpuFigures) GetGpus() []*Gpu {
+	if x != nil {
+		return x.Gpus
+	}
+	return nil
+}
+
+// Gpu has the measurements of a rank's GPU, or the reason why its GPU is unknown.
+type Gpu struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Rank          uint32                 `protobuf:"varint,1,opt,name=rank,proto3" json:"rank,omitempty"`
+	Lacks         string                 `protobuf:"bytes,2,opt,name=lacks,proto3" json:"lacks,omitempty"`  // why the GPU is unknown; the fields below are then empty
+	Index         uint32                 `protobuf:"varint,3,opt,name=index,proto3" json:"index,omitempty"` // of the host, as nvidia-smi counts
+	Uuid          string                 `protobuf:"bytes,4,opt,name=uuid,proto3" json:"uuid,omitempty"`
+	Name          string                 `protobuf:"bytes,5,opt,name=name,proto3" json:"name,omitempty"`
+	Near          string                 `protobuf:"bytes,6,opt,name=near,proto3" json:"near,omitempty"`                                // the CPUs near the GPU that the sidecar may use, such as 0-15,32
+	Measured      bool                   `protobuf:"varint,7,opt,name=measured,proto3" json:"measured,omitempty"`                       // busy is known
+	Busy          float64                `protobuf:"fixed64,8,opt,name=busy,proto3" json:"busy,omitempty"`                              // part of the time in which a kernel ran
+	MemoryUsed    uint64                 `protobuf:"varint,9,opt,name=memory_used,json=memoryUsed,proto3" json:"memory_used,omitempty"` // bytes
+	Memory        uint64                 `protobuf:"varint,10,opt,name=memory,proto3" json:"memory,omitempty"`                          // bytes
+	Received      uint64                 `protobuf:"varint,11,opt,name=received,proto3" json:"received,omitempty"`                      // bytes a second over PCIe, into the GPU
+	Transmitted   uint64                 `protobuf:"varint,12,opt,name=transmitted,proto3" json:"transmitted,omitempty"`
+	Clock         uint32                 `protobuf:"varint,13,opt,name=clock,proto3" json:"clock,omitempty"` // MHz
+	MostClock     uint32                 `protobuf:"varint,14,opt,name=most_clock,json=mostClock,proto3" json:"most_clock,omitempty"`
+	Throttled     []string               `protobuf:"bytes,15,rep,name=throttled,proto3" json:"throttled,omitempty"`
+	IdleData      float64                `protobuf:"fixed64,16,opt,name=idle_data,json=idleData,proto3" json:"idle_data,omitempty"`    // seconds in which the GPU was idle while the trainer waited for data
+	IdleOther     float64                `protobuf:"fixed64,17,opt,name=idle_other,json=idleOther,proto3" json:"idle_other,omitempty"` // other seconds in which it was idle
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Gpu) Reset() {
+	*x = Gpu{}
+	mi := &file_roles_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Gpu) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Gpu) ProtoMessage() {}
+
+func (x *Gpu) ProtoReflect() protoreflect.Message {
+	mi := &file_roles_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Gpu.ProtoReflect.Descriptor instead.
+func (*Gpu) Descriptor() ([]byte, []int) {
+	return file_roles_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *Gpu) GetRank() uint32 {
+	if x != nil {
+		return x.Rank
+	}
+	return 0
+}
+
+func (x *Gpu) GetLacks() string {
+	if x != nil {
+		return x.Lacks
+	}
+	return ""
+}
+
+func (x *Gpu) GetIndex() uint32 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *Gpu) GetUuid() string {
+	if x != nil {
+		return x.Uuid
+	}
+	return ""
+}
+
+func (x *Gpu) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Gpu) GetNear() string {
+	if x != nil {
+		return x.Near
+	}
+	return ""
+}
+
+func (x *Gpu) GetMeasured() bool {
+	if x != nil {
+		return x.Measured
+	}
+	return false
+}
+
+func (x *Gpu) GetBusy() float64 {
+	if x != nil {
+		return x.Busy
+	}
+	return 0
+}
+
+func (x *Gpu) GetMemoryUsed() uint64 {
+	if x != nil {
+		return x.MemoryUsed
+	}
+	return 0
+}
+
+func (x *Gpu) GetMemory() uint64 {
+	if x != nil {
+		return x.Memory
+	}
+	return 0
+}
+
+func (x *Gpu) GetReceived() uint64 {
+	if x != nil {
+		return x.Received
+	}
+	return 0
+}
+
+func (x *Gpu) GetTransmitted() uint64 {
+	if x != nil {
+		return x.Transmitted
+	}
+	return 0
+}
+
+func (x *Gpu) GetClock() uint32 {
+	if x != nil {
+		return x.Clock
+	}
+	return 0
+}
+
+func (x *Gpu) GetMostClock() uint32 {
+	if x != nil {
+		return x.MostClock
+	}
+	return 0
+}
+
+func (x *Gpu) GetThrottled() []string {
+	if x != nil {
+		return x.Throttled
+	}
+	return nil
+}
+
+func (x *Gpu) GetIdleData() float64 {
+	if x != nil {
+		return x.IdleData
+	}
+	return 0
+}
+
+func (x *Gpu) GetIdleOther() float64 {
+	if x != nil {
+		return x.IdleOther
+	}
+	return 0
+}
+
 // SidecarHello opens a sidecar's stream. ranks has the position of each rank of the host, for a new orchestrator.
 // born is the start time of the process in nanoseconds since its host booted.
 type SidecarHello struct {
@@ -2254,7 +2488,7 @@ type SidecarHello struct {
 
 func (x *SidecarHello) Reset() {
 	*x = SidecarHello{}
-	mi := &file_roles_proto_msgTypes[24]
+	mi := &file_roles_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2266,7 +2500,7 @@ func (x *SidecarHello) String() string {
 func (*SidecarHello) ProtoMessage() {}
 
 func (x *SidecarHello) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[24]
+	mi := &file_roles_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2279,7 +2513,7 @@ func (x *SidecarHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SidecarHello.ProtoReflect.Descriptor instead.
 func (*SidecarHello) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{24}
+	return file_roles_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *SidecarHello) GetName() string {
@@ -2329,7 +2563,7 @@ type RankPosition struct {
 
 func (x *RankPosition) Reset() {
 	*x = RankPosition{}
-	mi := &file_roles_proto_msgTypes[25]
+	mi := &file_roles_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2341,7 +2575,7 @@ func (x *RankPosition) String() string {
 func (*RankPosition) ProtoMessage() {}
 
 func (x *RankPosition) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[25]
+	mi := &file_roles_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2354,7 +2588,7 @@ func (x *RankPosition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankPosition.ProtoReflect.Descriptor instead.
 func (*RankPosition) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{25}
+	return file_roles_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *RankPosition) GetRank() uint32 {
@@ -2402,7 +2636,7 @@ type Join struct {
 
 func (x *Join) Reset() {
 	*x = Join{}
-	mi := &file_roles_proto_msgTypes[26]
+	mi := &file_roles_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2414,7 +2648,7 @@ func (x *Join) String() string {
 func (*Join) ProtoMessage() {}
 
 func (x *Join) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[26]
+	mi := &file_roles_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2427,7 +2661,7 @@ func (x *Join) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Join.ProtoReflect.Descriptor instead.
 func (*Join) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{26}
+	return file_roles_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Join) GetRank() uint32 {
@@ -2500,7 +2734,7 @@ type Switched struct {
 
 func (x *Switched) Reset() {
 	*x = Switched{}
-	mi := &file_roles_proto_msgTypes[27]
+	mi := &file_roles_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2512,7 +2746,7 @@ func (x *Switched) String() string {
 func (*Switched) ProtoMessage() {}
 
 func (x *Switched) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[27]
+	mi := &file_roles_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2525,7 +2759,7 @@ func (x *Switched) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Switched.ProtoReflect.Descriptor instead.
 func (*Switched) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{27}
+	return file_roles_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Switched) GetSource() string {
@@ -2578,7 +2812,7 @@ type Bad struct {
 
 func (x *Bad) Reset() {
 	*x = Bad{}
-	mi := &file_roles_proto_msgTypes[28]
+	mi := &file_roles_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2590,7 +2824,7 @@ func (x *Bad) String() string {
 func (*Bad) ProtoMessage() {}
 
 func (x *Bad) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[28]
+	mi := &file_roles_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2603,7 +2837,7 @@ func (x *Bad) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Bad.ProtoReflect.Descriptor instead.
 func (*Bad) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{28}
+	return file_roles_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Bad) GetStep() uint64 {
@@ -2660,7 +2894,7 @@ type Commit struct {
 
 func (x *Commit) Reset() {
 	*x = Commit{}
-	mi := &file_roles_proto_msgTypes[29]
+	mi := &file_roles_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2672,7 +2906,7 @@ func (x *Commit) String() string {
 func (*Commit) ProtoMessage() {}
 
 func (x *Commit) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[29]
+	mi := &file_roles_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2685,7 +2919,7 @@ func (x *Commit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Commit.ProtoReflect.Descriptor instead.
 func (*Commit) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{29}
+	return file_roles_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Commit) GetRank() uint32 {
@@ -2719,7 +2953,7 @@ type Left struct {
 
 func (x *Left) Reset() {
 	*x = Left{}
-	mi := &file_roles_proto_msgTypes[30]
+	mi := &file_roles_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2731,7 +2965,7 @@ func (x *Left) String() string {
 func (*Left) ProtoMessage() {}
 
 func (x *Left) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[30]
+	mi := &file_roles_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2744,7 +2978,7 @@ func (x *Left) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Left.ProtoReflect.Descriptor instead.
 func (*Left) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{30}
+	return file_roles_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Left) GetRank() uint32 {
@@ -2769,7 +3003,7 @@ type Reported struct {
 
 func (x *Reported) Reset() {
 	*x = Reported{}
-	mi := &file_roles_proto_msgTypes[31]
+	mi := &file_roles_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2781,7 +3015,7 @@ func (x *Reported) String() string {
 func (*Reported) ProtoMessage() {}
 
 func (x *Reported) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[31]
+	mi := &file_roles_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2794,7 +3028,7 @@ func (x *Reported) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reported.ProtoReflect.Descriptor instead.
 func (*Reported) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{31}
+	return file_roles_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Reported) GetRank() uint32 {
@@ -2850,7 +3084,7 @@ type SourceLoss struct {
 
 func (x *SourceLoss) Reset() {
 	*x = SourceLoss{}
-	mi := &file_roles_proto_msgTypes[32]
+	mi := &file_roles_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2862,7 +3096,7 @@ func (x *SourceLoss) String() string {
 func (*SourceLoss) ProtoMessage() {}
 
 func (x *SourceLoss) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[32]
+	mi := &file_roles_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2875,7 +3109,7 @@ func (x *SourceLoss) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceLoss.ProtoReflect.Descriptor instead.
 func (*SourceLoss) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{32}
+	return file_roles_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *SourceLoss) GetSource() string {
@@ -2910,7 +3144,7 @@ type Present struct {
 
 func (x *Present) Reset() {
 	*x = Present{}
-	mi := &file_roles_proto_msgTypes[33]
+	mi := &file_roles_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2922,7 +3156,7 @@ func (x *Present) String() string {
 func (*Present) ProtoMessage() {}
 
 func (x *Present) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[33]
+	mi := &file_roles_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2935,7 +3169,7 @@ func (x *Present) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Present.ProtoReflect.Descriptor instead.
 func (*Present) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{33}
+	return file_roles_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Present) GetCall() uint64 {
@@ -2977,7 +3211,7 @@ type SidecarOrder struct {
 
 func (x *SidecarOrder) Reset() {
 	*x = SidecarOrder{}
-	mi := &file_roles_proto_msgTypes[34]
+	mi := &file_roles_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2989,7 +3223,7 @@ func (x *SidecarOrder) String() string {
 func (*SidecarOrder) ProtoMessage() {}
 
 func (x *SidecarOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[34]
+	mi := &file_roles_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3002,7 +3236,7 @@ func (x *SidecarOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SidecarOrder.ProtoReflect.Descriptor instead.
 func (*SidecarOrder) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{34}
+	return file_roles_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *SidecarOrder) GetFence() *Fence {
@@ -3230,7 +3464,7 @@ type Committed struct {
 
 func (x *Committed) Reset() {
 	*x = Committed{}
-	mi := &file_roles_proto_msgTypes[35]
+	mi := &file_roles_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3242,7 +3476,7 @@ func (x *Committed) String() string {
 func (*Committed) ProtoMessage() {}
 
 func (x *Committed) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[35]
+	mi := &file_roles_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3255,7 +3489,7 @@ func (x *Committed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Committed.ProtoReflect.Descriptor instead.
 func (*Committed) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{35}
+	return file_roles_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Committed) GetRank() uint32 {
@@ -3290,7 +3524,7 @@ type Welcome struct {
 
 func (x *Welcome) Reset() {
 	*x = Welcome{}
-	mi := &file_roles_proto_msgTypes[36]
+	mi := &file_roles_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3302,7 +3536,7 @@ func (x *Welcome) String() string {
 func (*Welcome) ProtoMessage() {}
 
 func (x *Welcome) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[36]
+	mi := &file_roles_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3315,7 +3549,7 @@ func (x *Welcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Welcome.ProtoReflect.Descriptor instead.
 func (*Welcome) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{36}
+	return file_roles_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Welcome) GetManifests() []*Manifest {
@@ -3342,7 +3576,7 @@ type Alerts struct {
 
 func (x *Alerts) Reset() {
 	*x = Alerts{}
-	mi := &file_roles_proto_msgTypes[37]
+	mi := &file_roles_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3354,7 +3588,7 @@ func (x *Alerts) String() string {
 func (*Alerts) ProtoMessage() {}
 
 func (x *Alerts) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[37]
+	mi := &file_roles_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3367,7 +3601,7 @@ func (x *Alerts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Alerts.ProtoReflect.Descriptor instead.
 func (*Alerts) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{37}
+	return file_roles_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Alerts) GetAlerts() []*Alert {
@@ -3389,7 +3623,7 @@ type Alert struct {
 
 func (x *Alert) Reset() {
 	*x = Alert{}
-	mi := &file_roles_proto_msgTypes[38]
+	mi := &file_roles_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3401,7 +3635,7 @@ func (x *Alert) String() string {
 func (*Alert) ProtoMessage() {}
 
 func (x *Alert) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[38]
+	mi := &file_roles_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3414,7 +3648,7 @@ func (x *Alert) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Alert.ProtoReflect.Descriptor instead.
 func (*Alert) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{38}
+	return file_roles_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Alert) GetKind() string {
@@ -3453,7 +3687,7 @@ type Begin struct {
 
 func (x *Begin) Reset() {
 	*x = Begin{}
-	mi := &file_roles_proto_msgTypes[39]
+	mi := &file_roles_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3465,7 +3699,7 @@ func (x *Begin) String() string {
 func (*Begin) ProtoMessage() {}
 
 func (x *Begin) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[39]
+	mi := &file_roles_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3478,7 +3712,7 @@ func (x *Begin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Begin.ProtoReflect.Descriptor instead.
 func (*Begin) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{39}
+	return file_roles_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Begin) GetRank() uint32 {
@@ -3541,7 +3775,7 @@ type Refusal struct {
 
 func (x *Refusal) Reset() {
 	*x = Refusal{}
-	mi := &file_roles_proto_msgTypes[40]
+	mi := &file_roles_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3553,7 +3787,7 @@ func (x *Refusal) String() string {
 func (*Refusal) ProtoMessage() {}
 
 func (x *Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[40]
+	mi := &file_roles_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3566,7 +3800,7 @@ func (x *Refusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
 func (*Refusal) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{40}
+	return file_roles_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Refusal) GetRank() uint32 {
@@ -3603,7 +3837,7 @@ type Loaders struct {
 
 func (x *Loaders) Reset() {
 	*x = Loaders{}
-	mi := &file_roles_proto_msgTypes[41]
+	mi := &file_roles_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3615,7 +3849,7 @@ func (x *Loaders) String() string {
 func (*Loaders) ProtoMessage() {}
 
 func (x *Loaders) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[41]
+	mi := &file_roles_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3628,7 +3862,7 @@ func (x *Loaders) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Loaders.ProtoReflect.Descriptor instead.
 func (*Loaders) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{41}
+	return file_roles_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Loaders) GetStripes() []*LoaderStripe {
@@ -3663,7 +3897,7 @@ type LoaderStripe struct {
 
 func (x *LoaderStripe) Reset() {
 	*x = LoaderStripe{}
-	mi := &file_roles_proto_msgTypes[42]
+	mi := &file_roles_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3675,7 +3909,7 @@ func (x *LoaderStripe) String() string {
 func (*LoaderStripe) ProtoMessage() {}
 
 func (x *LoaderStripe) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[42]
+	mi := &file_roles_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3688,7 +3922,7 @@ func (x *LoaderStripe) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoaderStripe.ProtoReflect.Descriptor instead.
 func (*LoaderStripe) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{42}
+	return file_roles_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *LoaderStripe) GetSource() string {
@@ -3759,7 +3993,7 @@ type Standby struct {
 
 func (x *Standby) Reset() {
 	*x = Standby{}
-	mi := &file_roles_proto_msgTypes[43]
+	mi := &file_roles_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3771,7 +4005,7 @@ func (x *Standby) String() string {
 func (*Standby) ProtoMessage() {}
 
 func (x *Standby) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[43]
+	mi := &file_roles_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3784,7 +4018,7 @@ func (x *Standby) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Standby.ProtoReflect.Descriptor instead.
 func (*Standby) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{43}
+	return file_roles_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Standby) GetTerm() uint64 {
@@ -3825,7 +4059,7 @@ type RollCall struct {
 
 func (x *RollCall) Reset() {
 	*x = RollCall{}
-	mi := &file_roles_proto_msgTypes[44]
+	mi := &file_roles_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3837,7 +4071,7 @@ func (x *RollCall) String() string {
 func (*RollCall) ProtoMessage() {}
 
 func (x *RollCall) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[44]
+	mi := &file_roles_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3850,7 +4084,7 @@ func (x *RollCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RollCall.ProtoReflect.Descriptor instead.
 func (*RollCall) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{44}
+	return file_roles_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *RollCall) GetCall() uint64 {
@@ -3870,7 +4104,7 @@ type Waiting struct {
 
 func (x *Waiting) Reset() {
 	*x = Waiting{}
-	mi := &file_roles_proto_msgTypes[45]
+	mi := &file_roles_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3882,7 +4116,7 @@ func (x *Waiting) String() string {
 func (*Waiting) ProtoMessage() {}
 
 func (x *Waiting) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[45]
+	mi := &file_roles_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3895,7 +4129,7 @@ func (x *Waiting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiting.ProtoReflect.Descriptor instead.
 func (*Waiting) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{45}
+	return file_roles_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Waiting) GetText() string {
@@ -3928,7 +4162,7 @@ type MixRequest struct {
 
 func (x *MixRequest) Reset() {
 	*x = MixRequest{}
-	mi := &file_roles_proto_msgTypes[46]
+	mi := &file_roles_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3940,7 +4174,7 @@ func (x *MixRequest) String() string {
 func (*MixRequest) ProtoMessage() {}
 
 func (x *MixRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[46]
+	mi := &file_roles_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3953,7 +4187,7 @@ func (x *MixRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MixRequest.ProtoReflect.Descriptor instead.
 func (*MixRequest) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{46}
+	return file_roles_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *MixRequest) GetHasFrom() bool {
@@ -4105,7 +4339,7 @@ type SetWeights struct {
 
 func (x *SetWeights) Reset() {
 	*x = SetWeights{}
-	mi := &file_roles_proto_msgTypes[47]
+	mi := &file_roles_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4117,7 +4351,7 @@ func (x *SetWeights) String() string {
 func (*SetWeights) ProtoMessage() {}
 
 func (x *SetWeights) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[47]
+	mi := &file_roles_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4130,7 +4364,7 @@ func (x *SetWeights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetWeights.ProtoReflect.Descriptor instead.
 func (*SetWeights) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{47}
+	return file_roles_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *SetWeights) GetWeights() []*SourceWeight {
@@ -4164,7 +4398,7 @@ type SourceWeight struct {
 
 func (x *SourceWeight) Reset() {
 	*x = SourceWeight{}
-	mi := &file_roles_proto_msgTypes[48]
+	mi := &file_roles_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4176,7 +4410,7 @@ func (x *SourceWeight) String() string {
 func (*SourceWeight) ProtoMessage() {}
 
 func (x *SourceWeight) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[48]
+	mi := &file_roles_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4189,7 +4423,7 @@ func (x *SourceWeight) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceWeight.ProtoReflect.Descriptor instead.
 func (*SourceWeight) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{48}
+	return file_roles_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *SourceWeight) GetSource() string {
@@ -4215,7 +4449,7 @@ type SetSchedule struct {
 
 func (x *SetSchedule) Reset() {
 	*x = SetSchedule{}
-	mi := &file_roles_proto_msgTypes[49]
+	mi := &file_roles_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4227,7 +4461,7 @@ func (x *SetSchedule) String() string {
 func (*SetSchedule) ProtoMessage() {}
 
 func (x *SetSchedule) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[49]
+	mi := &file_roles_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4240,7 +4474,7 @@ func (x *SetSchedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetSchedule.ProtoReflect.Descriptor instead.
 func (*SetSchedule) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{49}
+	return file_roles_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *SetSchedule) GetMilestones() []*WeightsAt {
@@ -4263,7 +4497,7 @@ type WeightsAt struct {
 
 func (x *WeightsAt) Reset() {
 	*x = WeightsAt{}
-	mi := &file_roles_proto_msgTypes[50]
+	mi := &file_roles_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4275,7 +4509,7 @@ func (x *WeightsAt) String() string {
 func (*WeightsAt) ProtoMessage() {}
 
 func (x *WeightsAt) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[50]
+	mi := &file_roles_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4288,7 +4522,7 @@ func (x *WeightsAt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WeightsAt.ProtoReflect.Descriptor instead.
 func (*WeightsAt) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{50}
+	return file_roles_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *WeightsAt) GetFrom() uint64 {
@@ -4336,7 +4570,7 @@ type AddSource struct {
 
 func (x *AddSource) Reset() {
 	*x = AddSource{}
-	mi := &file_roles_proto_msgTypes[51]
+	mi := &file_roles_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4348,7 +4582,7 @@ func (x *AddSource) String() string {
 func (*AddSource) ProtoMessage() {}
 
 func (x *AddSource) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[51]
+	mi := &file_roles_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4361,7 +4595,7 @@ func (x *AddSource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddSource.ProtoReflect.Descriptor instead.
 func (*AddSource) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{51}
+	return file_roles_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *AddSource) GetSource() string {
@@ -4387,7 +4621,7 @@ type MixReply struct {
 
 func (x *MixReply) Reset() {
 	*x = MixReply{}
-	mi := &file_roles_proto_msgTypes[52]
+	mi := &file_roles_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4399,7 +4633,7 @@ func (x *MixReply) String() string {
 func (*MixReply) ProtoMessage() {}
 
 func (x *MixReply) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[52]
+	mi := &file_roles_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4412,7 +4646,7 @@ func (x *MixReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MixReply.ProtoReflect.Descriptor instead.
 func (*MixReply) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{52}
+	return file_roles_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *MixReply) GetChange() *MixChange {
@@ -4437,7 +4671,7 @@ type MixChange struct {
 
 func (x *MixChange) Reset() {
 	*x = MixChange{}
-	mi := &file_roles_proto_msgTypes[53]
+	mi := &file_roles_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4449,7 +4683,7 @@ func (x *MixChange) String() string {
 func (*MixChange) ProtoMessage() {}
 
 func (x *MixChange) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[53]
+	mi := &file_roles_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4462,7 +4696,7 @@ func (x *MixChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MixChange.ProtoReflect.Descriptor instead.
 func (*MixChange) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{53}
+	return file_roles_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *MixChange) GetAtStep() uint64 {
@@ -4522,7 +4756,7 @@ type MixtureStatus struct {
 
 func (x *MixtureStatus) Reset() {
 	*x = MixtureStatus{}
-	mi := &file_roles_proto_msgTypes[54]
+	mi := &file_roles_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4534,7 +4768,7 @@ func (x *MixtureStatus) String() string {
 func (*MixtureStatus) ProtoMessage() {}
 
 func (x *MixtureStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[54]
+	mi := &file_roles_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4547,7 +4781,7 @@ func (x *MixtureStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MixtureStatus.ProtoReflect.Descriptor instead.
 func (*MixtureStatus) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{54}
+	return file_roles_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *MixtureStatus) GetWeights() []*SourceWeight {
@@ -4606,7 +4840,7 @@ type Calibration struct {
 
 func (x *Calibration) Reset() {
 	*x = Calibration{}
-	mi := &file_roles_proto_msgTypes[55]
+	mi := &file_roles_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4618,7 +4852,7 @@ func (x *Calibration) String() string {
 func (*Calibration) ProtoMessage() {}
 
 func (x *Calibration) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[55]
+	mi := &file_roles_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4631,7 +4865,7 @@ func (x *Calibration) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Calibration.ProtoReflect.Descriptor instead.
 func (*Calibration) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{55}
+	return file_roles_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Calibration) GetReports() uint64 {
@@ -4670,7 +4904,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_roles_proto_msgTypes[56]
+	mi := &file_roles_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4682,7 +4916,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[56]
+	mi := &file_roles_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4695,7 +4929,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{56}
+	return file_roles_proto_rawDescGZIP(), []int{58}
 }
 
 type StatusReply struct {
@@ -4716,13 +4950,14 @@ type StatusReply struct {
 	Protected     int64                    `protobuf:"varint,14,opt,name=protected,proto3" json:"protected,omitempty"` // unix milliseconds: since then every stripe has a ready standby; 0: not now
 	Stripes       []*LoaderStripe          `protobuf:"bytes,15,rep,name=stripes,proto3" json:"stripes,omitempty"`
 	Mixture       *MixtureStatus           `protobuf:"bytes,16,opt,name=mixture,proto3" json:"mixture,omitempty"`
+	Gpus          []*Gpu                   `protobuf:"bytes,40,rep,name=gpus,proto3" json:"gpus,omitempty"` // of the connected ranks, by rank; empty without a driver
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StatusReply) Reset() {
 	*x = StatusReply{}
-	mi := &file_roles_proto_msgTypes[57]
+	mi := &file_roles_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4734,7 +4969,7 @@ func (x *StatusReply) String() string {
 func (*StatusReply) ProtoMessage() {}
 
 func (x *StatusReply) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[57]
+	mi := &file_roles_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4747,7 +4982,7 @@ func (x *StatusReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusReply.ProtoReflect.Descriptor instead.
 func (*StatusReply) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{57}
+	return file_roles_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *StatusReply) GetFence() *Fence {
@@ -4862,6 +5097,13 @@ func (x *StatusReply) GetMixture() *MixtureStatus {
 	return nil
 }
 
+func (x *StatusReply) GetGpus() []*Gpu {
+	if x != nil {
+		return x.Gpus
+	}
+	return nil
+}
+
 type SourceStatus struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Tokens        uint64                 `protobuf:"varint,1,opt,name=tokens,proto3" json:"tokens,omitempty"`
@@ -4882,7 +5124,7 @@ type SourceStatus struct {
 
 func (x *SourceStatus) Reset() {
 	*x = SourceStatus{}
-	mi := &file_roles_proto_msgTypes[58]
+	mi := &file_roles_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4894,7 +5136,7 @@ func (x *SourceStatus) String() string {
 func (*SourceStatus) ProtoMessage() {}
 
 func (x *SourceStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[58]
+	mi := &file_roles_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4907,7 +5149,7 @@ func (x *SourceStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceStatus.ProtoReflect.Descriptor instead.
 func (*SourceStatus) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{58}
+	return file_roles_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *SourceStatus) GetTokens() uint64 {
@@ -5009,7 +5251,7 @@ type RoleStatus struct {
 
 func (x *RoleStatus) Reset() {
 	*x = RoleStatus{}
-	mi := &file_roles_proto_msgTypes[59]
+	mi := &file_roles_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5021,7 +5263,7 @@ func (x *RoleStatus) String() string {
 func (*RoleStatus) ProtoMessage() {}
 
 func (x *RoleStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[59]
+	mi := &file_roles_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5034,7 +5276,7 @@ func (x *RoleStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoleStatus.ProtoReflect.Descriptor instead.
 func (*RoleStatus) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{59}
+	return file_roles_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *RoleStatus) GetRole() string {
@@ -5092,7 +5334,7 @@ type LedgerRequest struct {
 
 func (x *LedgerRequest) Reset() {
 	*x = LedgerRequest{}
-	mi := &file_roles_proto_msgTypes[60]
+	mi := &file_roles_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5104,7 +5346,7 @@ func (x *LedgerRequest) String() string {
 func (*LedgerRequest) ProtoMessage() {}
 
 func (x *LedgerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[60]
+	mi := &file_roles_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5117,7 +5359,7 @@ func (x *LedgerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LedgerRequest.ProtoReflect.Descriptor instead.
 func (*LedgerRequest) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{60}
+	return file_roles_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *LedgerRequest) GetByStep() bool {
@@ -5169,7 +5411,7 @@ type LedgerReply struct {
 
 func (x *LedgerReply) Reset() {
 	*x = LedgerReply{}
-	mi := &file_roles_proto_msgTypes[61]
+	mi := &file_roles_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5181,7 +5423,7 @@ func (x *LedgerReply) String() string {
 func (*LedgerReply) ProtoMessage() {}
 
 func (x *LedgerReply) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[61]
+	mi := &file_roles_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5194,7 +5436,7 @@ func (x *LedgerReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LedgerReply.ProtoReflect.Descriptor instead.
 func (*LedgerReply) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{61}
+	return file_roles_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *LedgerReply) GetAttempt() uint32 {
@@ -5448,7 +5690,7 @@ const file_roles_proto_rawDesc = "" +
 	"\x04part\x18\x01 \x01(\rR\x04part\x12\x12\n" +
 	"\x04code\x18\x02 \x01(\rR\x04code\x12\x12\n" +
 	"\x04text\x18\x03 \x01(\tR\x04text\x121\n" +
-	"\asamples\x18\x04 \x03(\v2\x17.millrace.v1.QuarantineR\asamples\"\x8f\x04\n" +
+	"\asamples\x18\x04 \x03(\v2\x17.millrace.v1.QuarantineR\asamples\"\xbe\x04\n" +
 	"\fSidecarEvent\x12(\n" +
 	"\x05fence\x18\x01 \x01(\v2\x12.millrace.v1.FenceR\x05fence\x121\n" +
 	"\x05hello\x18\x02 \x01(\v2\x19.millrace.v1.SidecarHelloH\x00R\x05hello\x12'\n" +
@@ -5461,8 +5703,34 @@ const file_roles_proto_rawDesc = "" +
 	"\x03bad\x18\t \x01(\v2\x10.millrace.v1.BadH\x00R\x03bad\x120\n" +
 	"\apresent\x18\n" +
 	" \x01(\v2\x14.millrace.v1.PresentH\x00R\apresent\x123\n" +
-	"\breported\x18\v \x01(\v2\x15.millrace.v1.ReportedH\x00R\breportedB\a\n" +
-	"\x05event\"\xa9\x01\n" +
+	"\breported\x18\v \x01(\v2\x15.millrace.v1.ReportedH\x00R\breported\x12-\n" +
+	"\x04gpus\x18( \x01(\v2\x17.millrace.v1.GpuFiguresH\x00R\x04gpusB\a\n" +
+	"\x05event\"2\n" +
+	"\n" +
+	"GpuFigures\x12$\n" +
+	"\x04gpus\x18\x01 \x03(\v2\x10.millrace.v1.GpuR\x04gpus\"\xb7\x03\n" +
+	"\x03Gpu\x12\x12\n" +
+	"\x04rank\x18\x01 \x01(\rR\x04rank\x12\x14\n" +
+	"\x05lacks\x18\x02 \x01(\tR\x05lacks\x12\x14\n" +
+	"\x05index\x18\x03 \x01(\rR\x05index\x12\x12\n" +
+	"\x04uuid\x18\x04 \x01(\tR\x04uuid\x12\x12\n" +
+	"\x04name\x18\x05 \x01(\tR\x04name\x12\x12\n" +
+	"\x04near\x18\x06 \x01(\tR\x04near\x12\x1a\n" +
+	"\bmeasured\x18\a \x01(\bR\bmeasured\x12\x12\n" +
+	"\x04busy\x18\b \x01(\x01R\x04busy\x12\x1f\n" +
+	"\vmemory_used\x18\t \x01(\x04R\n" +
+	"memoryUsed\x12\x16\n" +
+	"\x06memory\x18\n" +
+	" \x01(\x04R\x06memory\x12\x1a\n" +
+	"\breceived\x18\v \x01(\x04R\breceived\x12 \n" +
+	"\vtransmitted\x18\f \x01(\x04R\vtransmitted\x12\x14\n" +
+	"\x05clock\x18\r \x01(\rR\x05clock\x12\x1d\n" +
+	"\n" +
+	"most_clock\x18\x0e \x01(\rR\tmostClock\x12\x1c\n" +
+	"\tthrottled\x18\x0f \x03(\tR\tthrottled\x12\x1b\n" +
+	"\tidle_data\x18\x10 \x01(\x01R\bidleData\x12\x1d\n" +
+	"\n" +
+	"idle_other\x18\x11 \x01(\x01R\tidleOther\"\xa9\x01\n" +
 	"\fSidecarHello\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
 	"\x03pid\x18\x02 \x01(\x03R\x03pid\x12/\n" +
@@ -5644,7 +5912,7 @@ const file_roles_proto_rawDesc = "" +
 	"\x02r2\x18\x02 \x01(\x01R\x02r2\x12'\n" +
 	"\x04best\x18\x03 \x01(\v2\x13.millrace.v1.CostedR\x04best\x12\x17\n" +
 	"\abest_r2\x18\x04 \x01(\x01R\x06bestR2\"\x0f\n" +
-	"\rStatusRequest\"\xaa\x05\n" +
+	"\rStatusRequest\"\xd0\x05\n" +
 	"\vStatusReply\x12(\n" +
 	"\x05fence\x18\x01 \x01(\v2\x12.millrace.v1.FenceR\x05fence\x12\x12\n" +
 	"\x04step\x18\x02 \x01(\x04R\x04step\x12\x18\n" +
@@ -5662,7 +5930,8 @@ const file_roles_proto_rawDesc = "" +
 	"\bswitches\x18\r \x01(\x04R\bswitches\x12\x1c\n" +
 	"\tprotected\x18\x0e \x01(\x03R\tprotected\x123\n" +
 	"\astripes\x18\x0f \x03(\v2\x19.millrace.v1.LoaderStripeR\astripes\x124\n" +
-	"\amixture\x18\x10 \x01(\v2\x1a.millrace.v1.MixtureStatusR\amixture\x1aU\n" +
+	"\amixture\x18\x10 \x01(\v2\x1a.millrace.v1.MixtureStatusR\amixture\x12$\n" +
+	"\x04gpus\x18( \x03(\v2\x10.millrace.v1.GpuR\x04gpus\x1aU\n" +
 	"\fSourcesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12/\n" +
 	"\x05value\x18\x02 \x01(\v2\x19.millrace.v1.SourceStatusR\x05value:\x028\x01\"\xc1\x02\n" +
@@ -5729,7 +5998,7 @@ func file_roles_proto_rawDescGZIP() []byte {
 	return file_roles_proto_rawDescData
 }
 
-var file_roles_proto_msgTypes = make([]protoimpl.MessageInfo, 63)
+var file_roles_proto_msgTypes = make([]protoimpl.MessageInfo, 65)
 var file_roles_proto_goTypes = []any{
 	(*LoaderEvent)(nil),   // 0: millrace.v1.LoaderEvent
 	(*Offered)(nil),       // 1: millrace.v1.Offered
@@ -5755,64 +6024,66 @@ var file_roles_proto_goTypes = []any{
 	(*PlacedRows)(nil),    // 21: millrace.v1.PlacedRows
 	(*PartFailed)(nil),    // 22: millrace.v1.PartFailed
 	(*SidecarEvent)(nil),  // 23: millrace.v1.SidecarEvent
-	(*SidecarHello)(nil),  // 24: millrace.v1.SidecarHello
-	(*RankPosition)(nil),  // 25: millrace.v1.RankPosition
-	(*Join)(nil),          // 26: millrace.v1.Join
-	(*Switched)(nil),      // 27: millrace.v1.Switched
-	(*Bad)(nil),           // 28: millrace.v1.Bad
-	(*Commit)(nil),        // 29: millrace.v1.Commit
-	(*Left)(nil),          // 30: millrace.v1.Left
-	(*Reported)(nil),      // 31: millrace.v1.Reported
-	(*SourceLoss)(nil),    // 32: millrace.v1.SourceLoss
-	(*Present)(nil),       // 33: millrace.v1.Present
-	(*SidecarOrder)(nil),  // 34: millrace.v1.SidecarOrder
-	(*Committed)(nil),     // 35: millrace.v1.Committed
-	(*Welcome)(nil),       // 36: millrace.v1.Welcome
-	(*Alerts)(nil),        // 37: millrace.v1.Alerts
-	(*Alert)(nil),         // 38: millrace.v1.Alert
-	(*Begin)(nil),         // 39: millrace.v1.Begin
-	(*Refusal)(nil),       // 40: millrace.v1.Refusal
-	(*Loaders)(nil),       // 41: millrace.v1.Loaders
-	(*LoaderStripe)(nil),  // 42: millrace.v1.LoaderStripe
-	(*Standby)(nil),       // 43: millrace.v1.Standby
-	(*RollCall)(nil),      // 44: millrace.v1.RollCall
-	(*Waiting)(nil),       // 45: millrace.v1.Waiting
-	(*MixRequest)(nil),    // 46: millrace.v1.MixRequest
-	(*SetWeights)(nil),    // 47: millrace.v1.SetWeights
-	(*SourceWeight)(nil),  // 48: millrace.v1.SourceWeight
-	(*SetSchedule)(nil),   // 49: millrace.v1.SetSchedule
-	(*WeightsAt)(nil),     // 50: millrace.v1.WeightsAt
-	(*AddSource)(nil),     // 51: millrace.v1.AddSource
-	(*MixReply)(nil),      // 52: millrace.v1.MixReply
-	(*MixChange)(nil),     // 53: millrace.v1.MixChange
-	(*MixtureStatus)(nil), // 54: millrace.v1.MixtureStatus
-	(*Calibration)(nil),   // 55: millrace.v1.Calibration
-	(*StatusRequest)(nil), // 56: millrace.v1.StatusRequest
-	(*StatusReply)(nil),   // 57: millrace.v1.StatusReply
-	(*SourceStatus)(nil),  // 58: millrace.v1.SourceStatus
-	(*RoleStatus)(nil),    // 59: millrace.v1.RoleStatus
-	(*LedgerRequest)(nil), // 60: millrace.v1.LedgerRequest
-	(*LedgerReply)(nil),   // 61: millrace.v1.LedgerReply
-	nil,                   // 62: millrace.v1.StatusReply.SourcesEntry
-	(*Fence)(nil),         // 63: millrace.v1.Fence
-	(*Manifest)(nil),      // 64: millrace.v1.Manifest
-	(*Quarantine)(nil),    // 65: millrace.v1.Quarantine
-	(*SeekPoint)(nil),     // 66: millrace.v1.SeekPoint
-	(*Saved)(nil),         // 67: millrace.v1.Saved
-	(*Plan)(nil),          // 68: millrace.v1.Plan
-	(*Ended)(nil),         // 69: millrace.v1.Ended
-	(*Masked)(nil),        // 70: millrace.v1.Masked
-	(*Mask)(nil),          // 71: millrace.v1.Mask
-	(*Skipped)(nil),       // 72: millrace.v1.Skipped
-	(*Costed)(nil),        // 73: millrace.v1.Costed
-	(*Assignments)(nil),   // 74: millrace.v1.Assignments
-	(*OrdinalRange)(nil),  // 75: millrace.v1.OrdinalRange
+	(*GpuFigures)(nil),    // 24: millrace.v1.GpuFigures
+	(*Gpu)(nil),           // 25: millrace.v1.Gpu
+	(*SidecarHello)(nil),  // 26: millrace.v1.SidecarHello
+	(*RankPosition)(nil),  // 27: millrace.v1.RankPosition
+	(*Join)(nil),          // 28: millrace.v1.Join
+	(*Switched)(nil),      // 29: millrace.v1.Switched
+	(*Bad)(nil),           // 30: millrace.v1.Bad
+	(*Commit)(nil),        // 31: millrace.v1.Commit
+	(*Left)(nil),          // 32: millrace.v1.Left
+	(*Reported)(nil),      // 33: millrace.v1.Reported
+	(*SourceLoss)(nil),    // 34: millrace.v1.SourceLoss
+	(*Present)(nil),       // 35: millrace.v1.Present
+	(*SidecarOrder)(nil),  // 36: millrace.v1.SidecarOrder
+	(*Committed)(nil),     // 37: millrace.v1.Committed
+	(*Welcome)(nil),       // 38: millrace.v1.Welcome
+	(*Alerts)(nil),        // 39: millrace.v1.Alerts
+	(*Alert)(nil),         // 40: millrace.v1.Alert
+	(*Begin)(nil),         // 41: millrace.v1.Begin
+	(*Refusal)(nil),       // 42: millrace.v1.Refusal
+	(*Loaders)(nil),       // 43: millrace.v1.Loaders
+	(*LoaderStripe)(nil),  // 44: millrace.v1.LoaderStripe
+	(*Standby)(nil),       // 45: millrace.v1.Standby
+	(*RollCall)(nil),      // 46: millrace.v1.RollCall
+	(*Waiting)(nil),       // 47: millrace.v1.Waiting
+	(*MixRequest)(nil),    // 48: millrace.v1.MixRequest
+	(*SetWeights)(nil),    // 49: millrace.v1.SetWeights
+	(*SourceWeight)(nil),  // 50: millrace.v1.SourceWeight
+	(*SetSchedule)(nil),   // 51: millrace.v1.SetSchedule
+	(*WeightsAt)(nil),     // 52: millrace.v1.WeightsAt
+	(*AddSource)(nil),     // 53: millrace.v1.AddSource
+	(*MixReply)(nil),      // 54: millrace.v1.MixReply
+	(*MixChange)(nil),     // 55: millrace.v1.MixChange
+	(*MixtureStatus)(nil), // 56: millrace.v1.MixtureStatus
+	(*Calibration)(nil),   // 57: millrace.v1.Calibration
+	(*StatusRequest)(nil), // 58: millrace.v1.StatusRequest
+	(*StatusReply)(nil),   // 59: millrace.v1.StatusReply
+	(*SourceStatus)(nil),  // 60: millrace.v1.SourceStatus
+	(*RoleStatus)(nil),    // 61: millrace.v1.RoleStatus
+	(*LedgerRequest)(nil), // 62: millrace.v1.LedgerRequest
+	(*LedgerReply)(nil),   // 63: millrace.v1.LedgerReply
+	nil,                   // 64: millrace.v1.StatusReply.SourcesEntry
+	(*Fence)(nil),         // 65: millrace.v1.Fence
+	(*Manifest)(nil),      // 66: millrace.v1.Manifest
+	(*Quarantine)(nil),    // 67: millrace.v1.Quarantine
+	(*SeekPoint)(nil),     // 68: millrace.v1.SeekPoint
+	(*Saved)(nil),         // 69: millrace.v1.Saved
+	(*Plan)(nil),          // 70: millrace.v1.Plan
+	(*Ended)(nil),         // 71: millrace.v1.Ended
+	(*Masked)(nil),        // 72: millrace.v1.Masked
+	(*Mask)(nil),          // 73: millrace.v1.Mask
+	(*Skipped)(nil),       // 74: millrace.v1.Skipped
+	(*Costed)(nil),        // 75: millrace.v1.Costed
+	(*Assignments)(nil),   // 76: millrace.v1.Assignments
+	(*OrdinalRange)(nil),  // 77: millrace.v1.OrdinalRange
 }
 var file_roles_proto_depIdxs = []int32{
-	63, // 0: millrace.v1.LoaderEvent.fence:type_name -> millrace.v1.Fence
+	65, // 0: millrace.v1.LoaderEvent.fence:type_name -> millrace.v1.Fence
 	2,  // 1: millrace.v1.LoaderEvent.hello:type_name -> millrace.v1.LoaderHello
 	4,  // 2: millrace.v1.LoaderEvent.opening:type_name -> millrace.v1.Opening
-	64, // 3: millrace.v1.LoaderEvent.manifest:type_name -> millrace.v1.Manifest
+	66, // 3: millrace.v1.LoaderEvent.manifest:type_name -> millrace.v1.Manifest
 	10, // 4: millrace.v1.LoaderEvent.fatal:type_name -> millrace.v1.Fatal
 	6,  // 5: millrace.v1.LoaderEvent.leaving:type_name -> millrace.v1.Leaving
 	7,  // 6: millrace.v1.LoaderEvent.trouble:type_name -> millrace.v1.Trouble
@@ -5821,99 +6092,102 @@ var file_roles_proto_depIdxs = []int32{
 	9,  // 9: millrace.v1.LoaderEvent.cache:type_name -> millrace.v1.CacheFigures
 	5,  // 10: millrace.v1.Offered.stripes:type_name -> millrace.v1.Offers
 	3,  // 11: millrace.v1.LoaderHello.version:type_name -> millrace.v1.Version
-	65, // 12: millrace.v1.Offers.rejects:type_name -> millrace.v1.Quarantine
-	66, // 13: millrace.v1.Offers.seek_points:type_name -> millrace.v1.SeekPoint
-	63, // 14: millrace.v1.LoaderOrder.fence:type_name -> millrace.v1.Fence
+	67, // 12: millrace.v1.Offers.rejects:type_name -> millrace.v1.Quarantine
+	68, // 13: millrace.v1.Offers.seek_points:type_name -> millrace.v1.SeekPoint
+	65, // 14: millrace.v1.LoaderOrder.fence:type_name -> millrace.v1.Fence
 	12, // 15: millrace.v1.LoaderOrder.open:type_name -> millrace.v1.OpenSource
 	13, // 16: millrace.v1.LoaderOrder.read:type_name -> millrace.v1.ReadFrom
 	17, // 17: millrace.v1.LoaderOrder.bye:type_name -> millrace.v1.Bye
 	14, // 18: millrace.v1.LoaderOrder.promote:type_name -> millrace.v1.Promote
 	15, // 19: millrace.v1.LoaderOrder.drop:type_name -> millrace.v1.Drop
 	16, // 20: millrace.v1.LoaderOrder.reading:type_name -> millrace.v1.Reading
-	66, // 21: millrace.v1.ReadFrom.seek_point:type_name -> millrace.v1.SeekPoint
-	66, // 22: millrace.v1.Reading.seek_point:type_name -> millrace.v1.SeekPoint
-	63, // 23: millrace.v1.FetchRequest.fence:type_name -> millrace.v1.Fence
+	68, // 21: millrace.v1.ReadFrom.seek_point:type_name -> millrace.v1.SeekPoint
+	68, // 22: millrace.v1.Reading.seek_point:type_name -> millrace.v1.SeekPoint
+	65, // 23: millrace.v1.FetchRequest.fence:type_name -> millrace.v1.Fence
 	19, // 24: millrace.v1.FetchRequest.part:type_name -> millrace.v1.FetchPart
 	22, // 25: millrace.v1.FetchReply.failed:type_name -> millrace.v1.PartFailed
 	21, // 26: millrace.v1.FetchReply.placed:type_name -> millrace.v1.PlacedRows
-	65, // 27: millrace.v1.PartFailed.samples:type_name -> millrace.v1.Quarantine
-	63, // 28: millrace.v1.SidecarEvent.fence:type_name -> millrace.v1.Fence
-	24, // 29: millrace.v1.SidecarEvent.hello:type_name -> millrace.v1.SidecarHello
-	26, // 30: millrace.v1.SidecarEvent.join:type_name -> millrace.v1.Join
-	29, // 31: millrace.v1.SidecarEvent.commit:type_name -> millrace.v1.Commit
-	67, // 32: millrace.v1.SidecarEvent.saved:type_name -> millrace.v1.Saved
-	30, // 33: millrace.v1.SidecarEvent.left:type_name -> millrace.v1.Left
+	67, // 27: millrace.v1.PartFailed.samples:type_name -> millrace.v1.Quarantine
+	65, // 28: millrace.v1.SidecarEvent.fence:type_name -> millrace.v1.Fence
+	26, // 29: millrace.v1.SidecarEvent.hello:type_name -> millrace.v1.SidecarHello
+	28, // 30: millrace.v1.SidecarEvent.join:type_name -> millrace.v1.Join
+	31, // 31: millrace.v1.SidecarEvent.commit:type_name -> millrace.v1.Commit
+	69, // 32: millrace.v1.SidecarEvent.saved:type_name -> millrace.v1.Saved
+	32, // 33: millrace.v1.SidecarEvent.left:type_name -> millrace.v1.Left
 	10, // 34: millrace.v1.SidecarEvent.fatal:type_name -> millrace.v1.Fatal
-	27, // 35: millrace.v1.SidecarEvent.switched:type_name -> millrace.v1.Switched
-	28, // 36: millrace.v1.SidecarEvent.bad:type_name -> millrace.v1.Bad
-	33, // 37: millrace.v1.SidecarEvent.present:type_name -> millrace.v1.Present
-	31, // 38: millrace.v1.SidecarEvent.reported:type_name -> millrace.v1.Reported
-	25, // 39: millrace.v1.SidecarHello.ranks:type_name -> millrace.v1.RankPosition
-	3,  // 40: millrace.v1.SidecarHello.version:type_name -> millrace.v1.Version
-	65, // 41: millrace.v1.Bad.sample:type_name -> millrace.v1.Quarantine
-	32, // 42: millrace.v1.Reported.losses:type_name -> millrace.v1.SourceLoss
-	63, // 43: millrace.v1.SidecarOrder.fence:type_name -> millrace.v1.Fence
-	36, // 44: millrace.v1.SidecarOrder.welcome:type_name -> millrace.v1.Welcome
-	39, // 45: millrace.v1.SidecarOrder.begin:type_name -> millrace.v1.Begin
-	40, // 46: millrace.v1.SidecarOrder.refusal:type_name -> millrace.v1.Refusal
-	68, // 47: millrace.v1.SidecarOrder.plan:type_name -> millrace.v1.Plan
-	69, // 48: millrace.v1.SidecarOrder.ended:type_name -> millrace.v1.Ended
-	10, // 49: millrace.v1.SidecarOrder.failed:type_name -> millrace.v1.Fatal
-	41, // 50: millrace.v1.SidecarOrder.loaders:type_name -> millrace.v1.Loaders
-	45, // 51: millrace.v1.SidecarOrder.waiting:type_name -> millrace.v1.Waiting
-	17, // 52: millrace.v1.SidecarOrder.bye:type_name -> millrace.v1.Bye
-	35, // 53: millrace.v1.SidecarOrder.committed:type_name -> millrace.v1.Committed
-	70, // 54: millrace.v1.SidecarOrder.masked:type_name -> millrace.v1.Masked
-	37, // 55: millrace.v1.SidecarOrder.alerts:type_name -> millrace.v1.Alerts
-	44, // 56: millrace.v1.SidecarOrder.roll_call:type_name -> millrace.v1.RollCall
-	64, // 57: millrace.v1.Welcome.manifests:type_name -> millrace.v1.Manifest
-	71, // 58: millrace.v1.Welcome.masks:type_name -> millrace.v1.Mask
-	38, // 59: millrace.v1.Alerts.alerts:type_name -> millrace.v1.Alert
-	42, // 60: millrace.v1.Loaders.stripes:type_name -> millrace.v1.LoaderStripe
-	43, // 61: millrace.v1.LoaderStripe.standby:type_name -> millrace.v1.Standby
-	47, // 62: millrace.v1.MixRequest.set:type_name -> millrace.v1.SetWeights
-	49, // 63: millrace.v1.MixRequest.schedule:type_name -> millrace.v1.SetSchedule
-	72, // 64: millrace.v1.MixRequest.skip:type_name -> millrace.v1.Skipped
-	51, // 65: millrace.v1.MixRequest.add:type_name -> millrace.v1.AddSource
-	73, // 66: millrace.v1.MixRequest.costs:type_name -> millrace.v1.Costed
-	48, // 67: millrace.v1.SetWeights.weights:type_name -> millrace.v1.SourceWeight
-	50, // 68: millrace.v1.SetSchedule.milestones:type_name -> millrace.v1.WeightsAt
-	48, // 69: millrace.v1.WeightsAt.weights:type_name -> millrace.v1.SourceWeight
-	53, // 70: millrace.v1.MixReply.change:type_name -> millrace.v1.MixChange
-	48, // 71: millrace.v1.MixtureStatus.weights:type_name -> millrace.v1.SourceWeight
-	53, // 72: millrace.v1.MixtureStatus.changes:type_name -> millrace.v1.MixChange
-	73, // 73: millrace.v1.MixtureStatus.costs:type_name -> millrace.v1.Costed
-	55, // 74: millrace.v1.MixtureStatus.calibration:type_name -> millrace.v1.Calibration
-	73, // 75: millrace.v1.Calibration.best:type_name -> millrace.v1.Costed
-	63, // 76: millrace.v1.StatusReply.fence:type_name -> millrace.v1.Fence
-	62, // 77: millrace.v1.StatusReply.sources:type_name -> millrace.v1.StatusReply.SourcesEntry
-	65, // 78: millrace.v1.StatusReply.recent:type_name -> millrace.v1.Quarantine
-	59, // 79: millrace.v1.StatusReply.roles:type_name -> millrace.v1.RoleStatus
-	38, // 80: millrace.v1.StatusReply.alerts:type_name -> millrace.v1.Alert
-	42, // 81: millrace.v1.StatusReply.stripes:type_name -> millrace.v1.LoaderStripe
-	54, // 82: millrace.v1.StatusReply.mixture:type_name -> millrace.v1.MixtureStatus
-	9,  // 83: millrace.v1.RoleStatus.cache:type_name -> millrace.v1.CacheFigures
-	74, // 84: millrace.v1.LedgerReply.segments:type_name -> millrace.v1.Assignments
-	75, // 85: millrace.v1.LedgerReply.ranges:type_name -> millrace.v1.OrdinalRange
-	53, // 86: millrace.v1.LedgerReply.changes:type_name -> millrace.v1.MixChange
-	58, // 87: millrace.v1.StatusReply.SourcesEntry.value:type_name -> millrace.v1.SourceStatus
-	0,  // 88: millrace.v1.Orchestrator.Load:input_type -> millrace.v1.LoaderEvent
-	23, // 89: millrace.v1.Orchestrator.Serve:input_type -> millrace.v1.SidecarEvent
-	56, // 90: millrace.v1.Orchestrator.Status:input_type -> millrace.v1.StatusRequest
-	60, // 91: millrace.v1.Orchestrator.Ledger:input_type -> millrace.v1.LedgerRequest
-	46, // 92: millrace.v1.Orchestrator.Mix:input_type -> millrace.v1.MixRequest
-	18, // 93: millrace.v1.Loader.Fetch:input_type -> millrace.v1.FetchRequest
-	11, // 94: millrace.v1.Orchestrator.Load:output_type -> millrace.v1.LoaderOrder
-	34, // 95: millrace.v1.Orchestrator.Serve:output_type -> millrace.v1.SidecarOrder
-	57, // 96: millrace.v1.Orchestrator.Status:output_type -> millrace.v1.StatusReply
-	61, // 97: millrace.v1.Orchestrator.Ledger:output_type -> millrace.v1.LedgerReply
-	52, // 98: millrace.v1.Orchestrator.Mix:output_type -> millrace.v1.MixReply
-	20, // 99: millrace.v1.Loader.Fetch:output_type -> millrace.v1.FetchReply
-	94, // [94:100] is the sub-list for method output_type
-	88, // [88:94] is the sub-list for method input_type
-	88, // [88:88] is the sub-list for extension type_name
-	88, // [88:88] is the sub-list for extension extendee
-	0,  // [0:88] is the sub-list for field type_name
+	29, // 35: millrace.v1.SidecarEvent.switched:type_name -> millrace.v1.Switched
+	30, // 36: millrace.v1.SidecarEvent.bad:type_name -> millrace.v1.Bad
+	35, // 37: millrace.v1.SidecarEvent.present:type_name -> millrace.v1.Present
+	33, // 38: millrace.v1.SidecarEvent.reported:type_name -> millrace.v1.Reported
+	24, // 39: millrace.v1.SidecarEvent.gpus:type_name -> millrace.v1.GpuFigures
+	25, // 40: millrace.v1.GpuFigures.gpus:type_name -> millrace.v1.Gpu
+	27, // 41: millrace.v1.SidecarHello.ranks:type_name -> millrace.v1.RankPosition
+	3,  // 42: millrace.v1.SidecarHello.version:type_name -> millrace.v1.Version
+	67, // 43: millrace.v1.Bad.sample:type_name -> millrace.v1.Quarantine
+	34, // 44: millrace.v1.Reported.losses:type_name -> millrace.v1.SourceLoss
+	65, // 45: millrace.v1.SidecarOrder.fence:type_name -> millrace.v1.Fence
+	38, // 46: millrace.v1.SidecarOrder.welcome:type_name -> millrace.v1.Welcome
+	41, // 47: millrace.v1.SidecarOrder.begin:type_name -> millrace.v1.Begin
+	42, // 48: millrace.v1.SidecarOrder.refusal:type_name -> millrace.v1.Refusal
+	70, // 49: millrace.v1.SidecarOrder.plan:type_name -> millrace.v1.Plan
+	71, // 50: millrace.v1.SidecarOrder.ended:type_name -> millrace.v1.Ended
+	10, // 51: millrace.v1.SidecarOrder.failed:type_name -> millrace.v1.Fatal
+	43, // 52: millrace.v1.SidecarOrder.loaders:type_name -> millrace.v1.Loaders
+	47, // 53: millrace.v1.SidecarOrder.waiting:type_name -> millrace.v1.Waiting
+	17, // 54: millrace.v1.SidecarOrder.bye:type_name -> millrace.v1.Bye
+	37, // 55: millrace.v1.SidecarOrder.committed:type_name -> millrace.v1.Committed
+	72, // 56: millrace.v1.SidecarOrder.masked:type_name -> millrace.v1.Masked
+	39, // 57: millrace.v1.SidecarOrder.alerts:type_name -> millrace.v1.Alerts
+	46, // 58: millrace.v1.SidecarOrder.roll_call:type_name -> millrace.v1.RollCall
+	66, // 59: millrace.v1.Welcome.manifests:type_name -> millrace.v1.Manifest
+	73, // 60: millrace.v1.Welcome.masks:type_name -> millrace.v1.Mask
+	40, // 61: millrace.v1.Alerts.alerts:type_name -> millrace.v1.Alert
+	44, // 62: millrace.v1.Loaders.stripes:type_name -> millrace.v1.LoaderStripe
+	45, // 63: millrace.v1.LoaderStripe.standby:type_name -> millrace.v1.Standby
+	49, // 64: millrace.v1.MixRequest.set:type_name -> millrace.v1.SetWeights
+	51, // 65: millrace.v1.MixRequest.schedule:type_name -> millrace.v1.SetSchedule
+	74, // 66: millrace.v1.MixRequest.skip:type_name -> millrace.v1.Skipped
+	53, // 67: millrace.v1.MixRequest.add:type_name -> millrace.v1.AddSource
+	75, // 68: millrace.v1.MixRequest.costs:type_name -> millrace.v1.Costed
+	50, // 69: millrace.v1.SetWeights.weights:type_name -> millrace.v1.SourceWeight
+	52, // 70: millrace.v1.SetSchedule.milestones:type_name -> millrace.v1.WeightsAt
+	50, // 71: millrace.v1.WeightsAt.weights:type_name -> millrace.v1.SourceWeight
+	55, // 72: millrace.v1.MixReply.change:type_name -> millrace.v1.MixChange
+	50, // 73: millrace.v1.MixtureStatus.weights:type_name -> millrace.v1.SourceWeight
+	55, // 74: millrace.v1.MixtureStatus.changes:type_name -> millrace.v1.MixChange
+	75, // 75: millrace.v1.MixtureStatus.costs:type_name -> millrace.v1.Costed
+	57, // 76: millrace.v1.MixtureStatus.calibration:type_name -> millrace.v1.Calibration
+	75, // 77: millrace.v1.Calibration.best:type_name -> millrace.v1.Costed
+	65, // 78: millrace.v1.StatusReply.fence:type_name -> millrace.v1.Fence
+	64, // 79: millrace.v1.StatusReply.sources:type_name -> millrace.v1.StatusReply.SourcesEntry
+	67, // 80: millrace.v1.StatusReply.recent:type_name -> millrace.v1.Quarantine
+	61, // 81: millrace.v1.StatusReply.roles:type_name -> millrace.v1.RoleStatus
+	40, // 82: millrace.v1.StatusReply.alerts:type_name -> millrace.v1.Alert
+	44, // 83: millrace.v1.StatusReply.stripes:type_name -> millrace.v1.LoaderStripe
+	56, // 84: millrace.v1.StatusReply.mixture:type_name -> millrace.v1.MixtureStatus
+	25, // 85: millrace.v1.StatusReply.gpus:type_name -> millrace.v1.Gpu
+	9,  // 86: millrace.v1.RoleStatus.cache:type_name -> millrace.v1.CacheFigures
+	76, // 87: millrace.v1.LedgerReply.segments:type_name -> millrace.v1.Assignments
+	77, // 88: millrace.v1.LedgerReply.ranges:type_name -> millrace.v1.OrdinalRange
+	55, // 89: millrace.v1.LedgerReply.changes:type_name -> millrace.v1.MixChange
+	60, // 90: millrace.v1.StatusReply.SourcesEntry.value:type_name -> millrace.v1.SourceStatus
+	0,  // 91: millrace.v1.Orchestrator.Load:input_type -> millrace.v1.LoaderEvent
+	23, // 92: millrace.v1.Orchestrator.Serve:input_type -> millrace.v1.SidecarEvent
+	58, // 93: millrace.v1.Orchestrator.Status:input_type -> millrace.v1.StatusRequest
+	62, // 94: millrace.v1.Orchestrator.Ledger:input_type -> millrace.v1.LedgerRequest
+	48, // 95: millrace.v1.Orchestrator.Mix:input_type -> millrace.v1.MixRequest
+	18, // 96: millrace.v1.Loader.Fetch:input_type -> millrace.v1.FetchRequest
+	11, // 97: millrace.v1.Orchestrator.Load:output_type -> millrace.v1.LoaderOrder
+	36, // 98: millrace.v1.Orchestrator.Serve:output_type -> millrace.v1.SidecarOrder
+	59, // 99: millrace.v1.Orchestrator.Status:output_type -> millrace.v1.StatusReply
+	63, // 100: millrace.v1.Orchestrator.Ledger:output_type -> millrace.v1.LedgerReply
+	54, // 101: millrace.v1.Orchestrator.Mix:output_type -> millrace.v1.MixReply
+	20, // 102: millrace.v1.Loader.Fetch:output_type -> millrace.v1.FetchReply
+	97, // [97:103] is the sub-list for method output_type
+	91, // [91:97] is the sub-list for method input_type
+	91, // [91:91] is the sub-list for extension type_name
+	91, // [91:91] is the sub-list for extension extendee
+	0,  // [0:91] is the sub-list for field type_name
 }
 
 func init() { file_roles_proto_init() }
@@ -5952,8 +6226,9 @@ func file_roles_proto_init() {
 		(*SidecarEvent_Bad)(nil),
 		(*SidecarEvent_Present)(nil),
 		(*SidecarEvent_Reported)(nil),
+		(*SidecarEvent_Gpus)(nil),
 	}
-	file_roles_proto_msgTypes[34].OneofWrappers = []any{
+	file_roles_proto_msgTypes[36].OneofWrappers = []any{
 		(*SidecarOrder_Welcome)(nil),
 		(*SidecarOrder_Begin)(nil),
 		(*SidecarOrder_Refusal)(nil),
@@ -5968,7 +6243,7 @@ func file_roles_proto_init() {
 		(*SidecarOrder_Alerts)(nil),
 		(*SidecarOrder_RollCall)(nil),
 	}
-	file_roles_proto_msgTypes[46].OneofWrappers = []any{
+	file_roles_proto_msgTypes[48].OneofWrappers = []any{
 		(*MixRequest_Set)(nil),
 		(*MixRequest_Schedule)(nil),
 		(*MixRequest_Skip)(nil),
@@ -5983,7 +6258,7 @@ func file_roles_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_roles_proto_rawDesc), len(file_roles_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   63,
+			NumMessages:   65,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

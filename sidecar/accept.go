@@ -79,6 +79,10 @@ func (d *door) serve(ctx context.Context, at *claim, c *net.UnixConn) {
 		return
 	}
 	defer at.release()
+	if w := d.config.Watch; w != nil {
+		w.Arrived(at.rank, at.number, start.Seat)
+		defer w.Left(at.rank)
+	}
 	watch.Go(func() error {
 		if p.wait() {
 			at.noteLeaving(session)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"time"
 
 	"millrace"
 )
@@ -21,6 +22,7 @@ type Config struct {
 	UIDs     []uint32     // users whose processes may connect; empty: the user of this process
 	Ready    func()       // called once when every socket accepts; may be nil
 	Observe  func(Event)  // called for every event, from many goroutines; may be nil
+	Watch    Watcher      // of the trainers' GPUs; may be nil
 	Log      *slog.Logger // nil: slog.Default()
 }
 
@@ -49,6 +51,23 @@ func (c Config) validate() error {
 		return errors.New("make sidecar: one frame is not enough, the trainer holds one while the next is built")
 	}
 	return nil
+}
+
+// Watcher follows the connected trainers, to watch their GPUs. Its calls return at once.
+type Watcher interface {
+	// Arrived reports that a trainer has the claim of a rank. number is that of its socket.
+	Arrived(rank millrace.Rank, number int, at Seat)
+	// Waited reports the time that the trainer has waited for batches since it made its loader.
+	Waited(rank millrace.Rank, total time.Duration)
+	// Left reports that the trainer is gone.
+	Left(rank millrace.Rank)
+}
+
+// Seat is the place of a trainer among the GPUs of its host, as its client knows it.
+type Seat struct {
+	Visible   *string `json:"visible"`    // CUDA_VISIBLE_DEVICES; nil: unset
+	LocalRank *int    `json:"local_rank"` // LOCAL_RANK; nil: unset
+	Device    *int    `json:"device"`     // the current device among the visible ones; nil: CUDA is not in use yet
 }
 
 // EventKind is the name of an event at a rank's socket, as the event log has it.

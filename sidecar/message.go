@@ -70,7 +70,7 @@ type header struct {
 	microbatches uint32
 	ring         uint32
 	frame        uint32
-	generation   uint64
+	generation   uint64 // COMMIT, WAIT: microseconds that the trainer has waited
 	rank         uint32 // HELLO: the number in the socket's name; BEGIN, BATCH: the rank of the world; ERROR: the kind
 	body         uint32 // bytes that follow in this datagram
 }
@@ -129,6 +129,7 @@ type helloBody struct {
 	Start    StartKind       `json:"start"`
 	State    json.RawMessage `json:"state,omitempty"`
 	Override []string        `json:"override,omitempty"`
+	GPU      Seat            `json:"gpu,omitzero"`
 }
 
 // beginBody is BEGIN's JSON.
@@ -191,7 +192,7 @@ func parseHello(h header, body []byte) (Start, error) {
 	if err := json.Unmarshal(body, &b); err != nil {
 		return Start{}, fmt.Errorf("read HELLO: %w", err)
 	}
-	s := Start{Kind: b.Start, State: b.State, Override: b.Override}
+	s := Start{Kind: b.Start, State: b.State, Override: b.Override, Seat: b.GPU}
 	switch s.Kind {
 	case StartNone, StartFresh, StartLatest:
 	case StartState:

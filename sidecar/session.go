@@ -3,6 +3,7 @@ package sidecar
 import (
 	"context"
 	"errors"
+	"math"
 	"net"
 	"sync/atomic"
 	"time"
@@ -278,12 +279,20 @@ func (s *session) read() {
 			continue
 		}
 		if h.kind != msgReport {
+			s.noteWaited(h)
 			s.post(received{h})
 		} else if r, err := parseReport(h, body); err != nil {
 			s.post(malformed{err})
 		} else {
 			s.post(measured{r})
 		}
+	}
+}
+
+// noteWaited passes on the trainer's waits. Clients before this field send 0.
+func (s *session) noteWaited(h header) {
+	if w := s.config.Watch; w != nil && h.generation > 0 && (h.kind == msgCommit || h.kind == msgWait) {
+		s.config.Watch.Waited(s.rank, time.Duration(min(h.generation, math.MaxInt64/1000))*time.Microsecond)
 	}
 }
 

@@ -26,6 +26,7 @@ type Start struct {
 	Kind     StartKind
 	State    []byte   // JSON, of any rank; for StartState
 	Override []string // identity names that may differ from the state's
+	Seat     Seat     // of the trainer's GPU; no batch depends on it
 	// For StartContinue: the next batch of the trainer.
 	Attempt    millrace.Attempt
 	Step       millrace.Step

@@ -24,6 +24,7 @@ type sidecar struct {
 	welcomed bool
 	sent     uint64 // plans below this step of the attempt were sent
 	attempt  uint32
+	gpus     []*pb.Gpu // newest figures
 }
 
 // NewSidecars returns an empty set, whose orders go to out. fence returns the fence that orders carry now.
@@ -111,6 +112,23 @@ func (s *Sidecars) SendPlans(attempt uint32, watermark, next uint64, plan func(s
 			s.Send(sc.session, &pb.SidecarOrder{Order: &pb.SidecarOrder_Plan{Plan: plan(sc.sent)}})
 		}
 	}
+}
+
+// GPUFigures observes the figures of the GPUs of a sidecar's ranks.
+func (s *Sidecars) GPUFigures(session Session, f *pb.GpuFigures) {
+	for _, sc := range s.byName {
+		if sc.session == session {
+			sc.gpus = f.Gpus
+		}
+	}
+}
+
+// GPUs returns the newest figures of all ranks' GPUs.
+func (s *Sidecars) GPUs() (out []*pb.Gpu) {
+	for _, sc := range s.sorted() {
+		out = append(out, sc.gpus...)
+	}
+	return out
 }
 
 // Roles describes the sidecars, by name.

@@ -274,6 +274,11 @@ func (l *Link) Reported(rank millrace.Rank, r sidecar.Report) {
 	l.up.send(&proto.SidecarEvent{Event: &proto.SidecarEvent_Reported{Reported: out}})
 }
 
+// ReportGPUs sends the figures of the GPUs of this host's ranks. The event may be lost.
+func (l *Link) ReportGPUs(f *proto.GpuFigures) {
+	l.up.send(&proto.SidecarEvent{Event: &proto.SidecarEvent_Gpus{Gpus: f}})
+}
+
 // Left implements sidecar.Upstream.
 func (l *Link) Left(rank millrace.Rank) { l.progress.leave(rank) }
 

@@ -29,6 +29,7 @@ type Status struct {
 	Mixture     *Mixture          `json:"mixture"` // null if unknown
 	Masked      uint64            `json:"masked"`  // segments that became unreadable after their steps were sealed
 	Cache       *Cache            `json:"cache"`   // null without a token cache, or if unknown
+	GPUs        []GPU             `json:"gpus"`    // of the connected ranks; empty without a driver
 }
 
 // Alert is a capability that the run lacks. Since is a time in RFC 3339, empty if unknown.
@@ -69,7 +70,8 @@ func NewStatus(roles []supervisor.Role, running bool) *Status {
 		roles = nil
 	}
 	return &Status{Running: running, Roles: append([]supervisor.Role{}, roles...), Sources: map[string]Source{},
-		Quarantined: Quarantined{Recent: []millrace.Quarantine{}}, Alerts: []Alert{}, Stripes: []Stripe{}}
+		Quarantined: Quarantined{Recent: []millrace.Quarantine{}}, Alerts: []Alert{}, Stripes: []Stripe{},
+		GPUs: []GPU{}}
 }
 
 // Unanswered notes why the orchestrator did not answer.
@@ -107,6 +109,9 @@ func (v *Status) Answer(r *proto.StatusReply) {
 			Stripe{Source: p.Source, Stripe: p.Stripe, Loader: p.Name, Term: millrace.Term(p.Term),
 				Shadow: p.GetStandby().GetName(), ShadowTerm: millrace.Term(p.GetStandby().GetTerm())},
 		)
+	}
+	for _, g := range r.Gpus {
+		v.GPUs = append(v.GPUs, newGPU(g))
 	}
 	Acting(v.Roles, r)
 	v.addRoleAlerts()
@@ -221,6 +226,9 @@ func (v *Status) Print(w io.Writer) error {
 		if err := v.printStripes(w); err != nil {
 			return err
 		}
+	}
+	if err := v.printGPUs(w); err != nil {
+		return err
 	}
 	if v.Cache != nil {
 		v.Cache.print(w)

@@ -16,6 +16,7 @@ import (
 	"millrace/internal/seam"
 	"millrace/proto"
 	"millrace/sidecar"
+	"millrace/sidecar/gpu"
 	"millrace/sidecar/link"
 	"millrace/sources"
 	"millrace/sources/identity"
@@ -77,6 +78,9 @@ func (r *role) serve(ctx context.Context, first int) error {
 	for i := range ranks {
 		ranks[i] = millrace.Rank(first + i)
 	}
+	monitor := gpu.New(gpu.Config{Open: gpu.Open, Clock: seam.System{}, Log: r.log, Report: func(f []gpu.Figures) {
+		up.ReportGPUs(gpuFigures(f))
+	}})
 	server, err := sidecar.New(
 		sidecar.Config{
 			Dir:      r.RunDir,
@@ -87,6 +91,7 @@ func (r *role) serve(ctx context.Context, first int) error {
 			Reserve:  memory / 8, // half of the arenas
 			Ready:    r.ready,
 			Observe:  r.observe,
+			Watch:    monitor,
 			Log:      r.log,
 		},
 	)
@@ -98,6 +103,7 @@ func (r *role) serve(ctx context.Context, first int) error {
 	linked, unlink := context.WithCancel(context.WithoutCancel(ctx))
 	defer unlink()
 	group.Go(func() error { return up.Run(linked) })
+	group.Go(func() error { monitor.Run(linked); return nil })
 	group.Go(func() error {
 		defer unlink()
 		return server.Run(r.reasoned(gctx))
@@ -114,6 +120,21 @@ func (f placedFiles) Read(ctx context.Context, rows *proto.PlacedRows, into func
 		Device: rows.Device, Inode: rows.Inode, Size: rows.Size, Modified: rows.Modified, Changed: rows.Changed,
 	}
 	return f.Reader.Read(ctx, rows.Path, id, rows.Offset, into)
+}
+
+// gpuFigures returns the figures of ranks' GPUs as a message.
+func gpuFigures(figures []gpu.Figures) *proto.GpuFigures {
+	out := &proto.GpuFigures{}
+	for _, f := range figures {
+		out.Gpus = append(out.Gpus, &proto.Gpu{
+			Rank: uint32(f.Rank), Lacks: f.Lacks, Index: uint32(f.Device.Index), Uuid: f.Device.UUID,
+			Name: f.Device.Name, Near: f.Near, Measured: f.Sample.Measured, Busy: f.Sample.Busy,
+			MemoryUsed: f.Sample.MemoryUsed, Memory: f.Sample.Memory, Received: f.Sample.Received,
+			Transmitted: f.Sample.Transmitted, Clock: f.Sample.Clock, MostClock: f.Sample.MostClock,
+			Throttled: f.Sample.Throttled, IdleData: f.IdleData, IdleOther: f.IdleOther,
+		})
+	}
+	return out
 }
 
 // reasoned returns a context that ends with ctx. If the run failed or was stopped, its cause has the reason for the

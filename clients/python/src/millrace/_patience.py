@@ -30,8 +30,8 @@ class Limits(NamedTuple):
 
 class Patience:
     """One wait since `began`, on the monotonic clock. `goal()` names its goal. `arrived`: the run was there before.
-    `complete`: this rank has its last batch. Most waits end at once, so that a new Patience sets as little as
-    possible."""
+    `complete`: this rank has its last batch. `waited`: seconds of all waits before. Most waits end at once, so that a
+    new Patience sets as little as possible."""
 
     left = False  # the sidecar has sent LEAVING: another one comes
     _ask, _pause = ASK_FIRST, PAUSE_FIRST
@@ -40,11 +40,18 @@ class Patience:
     said = False  # the beginning of the wait was logged
 
     def __init__(
-        self, path: str, limits: Limits, goal: Callable[[], str], began: float, arrived: bool, complete: bool
+        self,
+        path: str,
+        limits: Limits,
+        goal: Callable[[], str],
+        began: float,
+        arrived: bool,
+        complete: bool,
+        waited: float = 0.0,
     ) -> None:
         self.arrived = arrived
         self._path, self._limits, self._goal, self._complete = path, limits, goal, complete
-        self._began, self._say = began, SAY_FIRST
+        self._began, self._say, self._waited = began, SAY_FIRST, waited
 
     def lost(self, why: Lost) -> None:
         """Note that a connection broke. After the first loss, return at once; after each later one, pause first."""
@@ -61,7 +68,7 @@ class Patience:
         """Send delayed releases. If a log message is due, ask the sidecar for the reason of the wait."""
         conn.flush()
         if self._is_due():
-            conn.send(wire.pack(wire.WAIT))
+            conn.send(wire.pack(wire.WAIT, generation=int((self._waited + time.monotonic() - self._began) * 1e6)))
 
     def say(self, status: str) -> None:
         self.said = True

@@ -14,6 +14,7 @@ from ._errors import Abandoned, Lost, OutOfStep, RunError, StartError
 from ._failpoint import armed, hit
 from ._frames import Frames
 from ._patience import Limits, Patience
+from ._seat import seat
 from ._state import State, read_begin
 from ._where import rank_of
 
@@ -136,8 +137,9 @@ class Stream:
         """Return the patience of the present wait. Most waits end at once and need none."""
         if self._patience is None:
             place = self.place
+            last = place is not None and place.last
             self._patience = Patience(
-                self.path, self._limits, self._goal, self._began, place is not None, place is not None and place.last
+                self.path, self._limits, self._goal, self._began, place is not None, last, self.waited
             )
         return self._patience
 
@@ -149,7 +151,8 @@ class Stream:
         place = self.place
         if place is not None and place.uncommitted is not None:
             hit("client/commit/before")
-            conn.send(wire.pack(wire.COMMIT, attempt=place.next[0], step=place.uncommitted))
+            waited = int(self.waited * 1e6)
+            conn.send(wire.pack(wire.COMMIT, attempt=place.next[0], step=place.uncommitted, generation=waited))
             self.place = Place(place.next, place.state, None, place.last)
             hit("client/commit/after")
         while True:
@@ -232,7 +235,7 @@ class Stream:
         start, position = self.start.hello(), (0, 0, 0)
         if self.place is not None:
             start, position = {"start": "continue"}, self.place.next
-        conn.hello(rank_of(self.path), start, position)
+        conn.hello(rank_of(self.path), dict(start, gpu=seat()), position)
         hit("client/hello/after")
         header, body = self._greeting(conn)
         hit("client/begin/after")

@@ -103,7 +103,7 @@ def house(binary: Path, tmp_path: Path) -> Iterator[House]:
 @pytest.fixture(autouse=True)
 def torch_is_not_imported(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Give the tests NumPy arrays, although pytest imports torch when it collects other files."""
-    if request.module.__name__ not in ("test_frameworks", "test_losses"):
+    if request.module.__name__ not in ("test_devices", "test_frameworks", "test_losses"):
         monkeypatch.delitem(sys.modules, "torch", raising=False)
 
 

@@ -237,7 +237,7 @@ def test_interrupt(house):
     house.start(*SHAPE)
     want = digests(house)
     house.stop()
-    house.start(*SHAPE, "--plan-delay", "5ms")
+    house.start(*SHAPE, "--plan-delay", "20ms")
 
     def handler(number, frame):
         # The place at which next() waits. Elsewhere in next() an exception may strike between returning a batch and

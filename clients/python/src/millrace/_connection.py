@@ -132,14 +132,14 @@ class Connection:
         self._rest = rest
         return self.left
 
-    def receive(self) -> Optional[Message]:
-        """Return the next message, or None if none came in time."""
+    def receive(self, wait: bool = True) -> Optional[Message]:
+        """Return the next message, or None if none came in time. Without `wait`, return at once."""
         if self._rest:
             return self._rest.popleft()
-        whole = b""
+        whole, flags = b"", _RECEIVE if wait else _RECEIVE | socket.MSG_DONTWAIT
         while True:
             try:
-                n, ancillary, _, _ = self._recvmsg_into(self._buffers, _ANCILLARY, _RECEIVE)
+                n, ancillary, _, _ = self._recvmsg_into(self._buffers, _ANCILLARY, flags)
             except BlockingIOError:
                 if whole:
                     continue
@@ -158,12 +158,17 @@ class Connection:
             if header.flags & _MORE or whole:
                 whole += body
                 if header.flags & _MORE:
+                    flags = _RECEIVE  # the rest follows at once
                     continue
                 body = whole
             if header.kind == _RING:
                 self._map(header, body, ancillary)
                 continue
             return header, body
+
+    def unread(self, message: Message) -> None:
+        """Give a message back: `receive` returns it next."""
+        self._rest.appendleft(message)
 
     def _map(self, header: wire.Header, body: bytes, ancillary: Any) -> None:
         fds = array.array("i")

@@ -5,13 +5,15 @@ from __future__ import annotations
 import gc
 import sys
 import warnings
-from typing import Any, Callable, Collection, Dict, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Collection, NamedTuple, Optional, Tuple, Union
 
 import numpy as np
 
 from . import _wire as wire
 from ._batch import Batch, make_batch
 from ._connection import Connection, Ring
+from ._copies import Copies, Copy
+from ._layout import Layout
 from ._metadata import Metadata
 from ._pytrees import register_trees
 from ._state import State
@@ -19,21 +21,6 @@ from ._views import Names, Source, first_shown
 
 _TABLE = wire.BATCH_FIXED.size  # where the tensor table begins in the body
 _read_fixed, _new_tuple = wire.BATCH_FIXED.unpack_from, wire.new_tuple
-
-
-class Layout:
-    """The tensors of a batch: a parsed tensor table. The steps of a stage have equal tables."""
-
-    def __init__(self, text: bytes) -> None:
-        self.text = text
-        self.count = len(text) // wire.TENSOR.size
-        # by name: shape, dtype, and offset in the frame
-        self.table: Dict[str, Tuple[Tuple[int, ...], np.dtype[Any], int]] = {}
-        for name, dtype, dims, _, *rest in wire.TENSOR.iter_unpack(text):
-            kind = np.dtype(dtype.rstrip(b"\0").decode())
-            self.table[name.rstrip(b"\0").decode()] = (tuple(rest[:dims]), kind, rest[4])
-        self.shapes = {name: (shape, dtype) for name, (shape, dtype, _) in self.table.items()}
-        self.first = next((at for _, _, at in self.table.values()), 0)  # offset of the first tensor
 
 
 class Frame(NamedTuple):
@@ -47,6 +34,12 @@ class Frame(NamedTuple):
     body: bytes
     state: State  # after the batch
     source: Optional[int]  # the rank that broadcasts the tensors, if this rank has none
+
+    def span(self) -> "np.ndarray[Any, Any]":
+        """Return the bytes of all tensors as one array."""
+        end = self.layout.end if self.names() else self.layout.begin
+        span: np.ndarray[Any, Any] = self.root[self.layout.begin : end]
+        return span
 
     def names(self) -> Collection[str]:
         return () if self.header.flags & wire.ABSENT else self.layout.table
@@ -86,10 +79,12 @@ class Frame(NamedTuple):
 class Frames:
     """Makes batches of frames. A frame is released when its last view is gone."""
 
-    def __init__(self, tensors: str, names: Optional[Names] = None) -> None:
+    def __init__(self, tensors: str, names: Optional[Names] = None, copies: Optional[Copies] = None) -> None:
+        """With `copies`, every batch is copied to a device, and `read` returns its copy."""
         self.batches = self.bytes = self.copied = 0
         self._tensors = tensors
         self._names = names
+        self.copies = copies
         self._from_numpy: Optional[Callable[[Any], Any]] = None
         self._layout = Layout(b"")
         self._collect = Backoff()
@@ -97,9 +92,9 @@ class Frames:
 
     def read(
         self, conn: Connection, header: wire.Header, body: bytes, before: State, source: Optional[int]
-    ) -> Tuple[Batch, State]:
-        """Return a microbatch and the state after it. `before` is the state after the previous batch. `source` is the
-        rank that broadcasts the tensors, if this rank has none."""
+    ) -> Tuple[Union[Batch, Copy], State]:
+        """Return a microbatch, or its copy on the way, and the state after it. `before` is the state after the previous
+        batch. `source` is the rank that broadcasts the tensors, if this rank has none."""
         offset, length, _, _, state_at, state_length, placement, count, _ = _read_fixed(body)
         root, ring = conn.lease(header, offset, length)
         layout = self._layout
@@ -116,16 +111,24 @@ class Frames:
         from_numpy = self._from_numpy
         if from_numpy is None and self._tensors != "numpy":
             from_numpy = self._find_torch()
-        frame: Source = _new_tuple(Frame, (root, layout, from_numpy, header, body, state, source))
-        if self._names is not None:
-            frame = self._names.over(frame)
-            shown = first_shown(frame)
-            if address is not None:
-                address = ring.address + offset + layout.table[shown][2] if shown else None
-        batch = make_batch(frame, address)
+        frame: Frame = _new_tuple(Frame, (root, layout, from_numpy, header, body, state, source))
         self.batches += 1
         self.bytes += length
-        return batch, state
+        if self.copies is not None:
+            return self.copies.start(frame, ring), state
+        if self._names is None:
+            return make_batch(frame, address), state
+        view = self._names.over(frame)
+        shown = first_shown(view)
+        if address is not None:
+            address = ring.address + offset + layout.table[shown][2] if shown else None
+        return make_batch(view, address), state
+
+    def finish(self, copy: Copy) -> Batch:
+        """Return the batch of a copy on the device."""
+        assert self.copies is not None  # it has started the copy
+        moved: Source = self.copies.finish(copy)
+        return make_batch(moved if self._names is None else self._names.over(moved), None)
 
     def _find_torch(self) -> Optional[Callable[[Any], Any]]:
         """Return the function that makes torch tensors of arrays; None while torch is not imported."""
@@ -149,7 +152,7 @@ class Frames:
                 f"the trainer holds {ring.frames - 1} batches of a ring of {ring.frames}: further ones are copied. "
                 "Drop batches and views of them after use, or copy the parts that you keep.",
                 RuntimeWarning,
-                stacklevel=7,  # the trainer's loop
+                stacklevel=8,  # the trainer's loop
             )
         self.copied += 1
         copy: np.ndarray[Any, Any] = root.copy()

@@ -12,6 +12,8 @@ from types import TracebackType
 from typing import Any, Dict, Iterator, Mapping, Optional, Sequence, Tuple, Type
 
 from ._batch import Batch
+from ._copies import Copies
+from ._devices import find_device
 from ._errors import MisuseError, RunError
 from ._failpoint import hit
 from ._frames import Frames
@@ -32,6 +34,8 @@ def connect(
     tensors: str = "auto",
     start: Optional[str] = None,
     keys: Keys = None,
+    device: Any = None,
+    prefetch: int = 0,
     wait: float = 5.0,
     patience: Optional[float] = None,
 ) -> "DataLoader":
@@ -44,13 +48,21 @@ def connect(
         replaces it. On a run with history, None without a state is a StartError.
     `keys`: the names of the tensors, as models of a framework expect them: "hf", "torchtitan", "megatron", "maxtext",
         or a mapping {new: old} of the tensors to keep. None: the loader's names.
+    `device`: a torch device, "cpu", "cuda" or "cuda:<n>", to which each batch is copied beside the trainer's work. Its
+        tensors are torch tensors of their own memory, and the frame is released when the copy has ended. None: tensors
+        are views of shared memory.
+    `prefetch`: with `device`, the most batches to copy ahead of the trainer. The position, the state and the commits
+        follow the batches that `next()` has returned.
     `wait`: seconds to wait for the first `millrace up`.
     `patience`: seconds to wait for a new `millrace up` on the same run directory after one was killed; by default
         MILLRACE_PATIENCE, or 30. While `up` lives, the loader waits without a limit. After `up` has written how the
         run ended, for example by Ctrl-C, the loader waits one second.
 
     Raises ValueError for a wrong argument and ModuleNotFoundError for `tensors="torch"` without PyTorch."""
-    return DataLoader(find_socket(path), tensors=tensors, start=start, keys=keys, wait=wait, patience=patience)
+    return DataLoader(
+        find_socket(path), tensors=tensors, start=start, keys=keys, device=device, prefetch=prefetch, wait=wait,
+        patience=patience,
+    )  # fmt: skip
 
 
 class DataLoader:
@@ -65,6 +77,8 @@ class DataLoader:
         tensors: str = "auto",
         start: Optional[str] = None,
         keys: Keys = None,
+        device: Any = None,
+        prefetch: int = 0,
         wait: float = 5.0,
         patience: Optional[float] = None,
     ) -> None:
@@ -74,10 +88,15 @@ class DataLoader:
             raise ValueError(f"tensors={tensors!r}: want one of {', '.join(map(repr, TENSORS))}")
         if start not in STARTS:
             raise ValueError(f"start={start!r}: want None, 'fresh' or 'latest'")
+        if device is not None and tensors not in ("torch", "auto"):
+            raise ValueError(f"device={device!r} gives torch tensors, and tensors={tensors!r} asks for others")
+        if prefetch < 0 or prefetch > 0 and device is None:
+            raise ValueError(f"prefetch={prefetch!r}: want a number from 0 on, and a device= to copy batches to")
         if tensors == "torch":
             importlib.import_module("torch")  # raises now if it is missing
         limits = Limits(wait, read_patience() if patience is None else patience)
-        frames = Frames(tensors, None if keys is None else Names(keys))
+        copies = None if device is None else Copies(find_device(device), prefetch)
+        frames = Frames(tensors, None if keys is None else Names(keys), copies)
         self._stream = Stream(path, frames, Start(start), limits)
         self._reports = Reports(self._stream.offer_report)
         self._lock = threading.Lock()

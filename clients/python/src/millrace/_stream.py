@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import collections
 import json
 import logging
 import time
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Deque, Dict, List, NamedTuple, Optional, Tuple
 
 from . import _wire as wire
 from ._batch import Batch
 from ._connection import Connection
+from ._copies import Copies
 from ._errors import Abandoned, Lost, OutOfStep, RunError, StartError
 from ._failpoint import armed, hit
 from ._frames import Frames
@@ -63,6 +65,7 @@ class Stream:
         self.closed = False  # another thread may set it while this one waits
         self.saved: Optional[int] = None  # the newest step with a durable checkpoint
         self.frames = frames
+        self._ahead: Deque[Tuple[Any, Place]] = collections.deque()  # copies that were not returned, and positions
         self.axes: Tuple[Dict[str, int], Dict[str, int]] = ({}, {})  # topology, coordinates
         self.connections = 0
         self.waited = 0.0  # seconds
@@ -128,6 +131,9 @@ class Stream:
 
     def hang_up(self) -> None:
         conn, self.conn = self.conn, None
+        self._ahead.clear()
+        if self.frames.copies is not None:
+            self.frames.copies.settle()
         if conn is not None:
             conn.close()
 
@@ -155,6 +161,57 @@ class Stream:
             conn.send(wire.pack(wire.COMMIT, attempt=place.next[0], step=place.uncommitted, generation=waited))
             self.place = Place(place.next, place.state, None, place.last)
             hit("client/commit/after")
+        if self.frames.copies is not None:
+            return self._take_copy(conn, self.frames.copies)
+        taken = self._receive(conn)
+        if taken is None:
+            return None
+        batch, self.place = taken
+        if armed:
+            hit("client/batch/after")
+        return batch
+
+    def _take_copy(self, conn: Connection, copies: Copies) -> Optional[Batch]:
+        """Return the next batch on its device, and start copies of the batches behind it that the sidecar has pushed.
+
+        The position follows the batch that is returned. After a loss, copies that were not returned are dropped with
+        the connection: the next one continues behind the returned batch."""
+        ahead = self._ahead
+        copies.release()
+        if not ahead:
+            if conn.ring is not None:
+                copies.wait_for_room(conn.ring)
+            taken = self._receive(conn)
+            if taken is None:
+                return None
+            ahead.append(taken)
+        while len(ahead) <= copies.prefetch and conn.ring is not None and copies.make_room(conn.ring):
+            taken = self._receive_pushed(conn)
+            if taken is None:
+                break
+            ahead.append(taken)
+        copy, place = ahead[0]
+        batch = self.frames.finish(copy)
+        ahead.popleft()
+        self.place = place
+        hit("client/batch/after")
+        return batch
+
+    def _receive_pushed(self, conn: Connection) -> Optional[Tuple[Any, Place]]:
+        """Return the next batch if the sidecar has pushed it. Leave all other messages, and the loss of the connection,
+        to the call that finds no batch ahead."""
+        try:
+            message = conn.receive(wait=False)
+            if message is not None and message[0].kind == _BATCH:
+                return self._batch(conn, *message)
+        except Lost:
+            return None
+        if message is not None:
+            conn.unread(message)
+        return None
+
+    def _receive(self, conn: Connection) -> Optional[Tuple[Any, Place]]:
+        """Return the next batch, or its copy on the way, and the position after it; None at the end of the run."""
         while True:
             message = conn.receive()
             if message is None:
@@ -162,8 +219,6 @@ class Stream:
                 continue
             header, body = message
             if header.kind == _BATCH:
-                if armed:
-                    hit("client/batch/before")
                 return self._batch(conn, header, body)
             if header.kind == wire.END:
                 hit("client/end")
@@ -182,21 +237,20 @@ class Stream:
             elif header.kind == wire.ERROR:
                 raise self._error(header, body)
 
-    def _batch(self, conn: Connection, header: wire.Header, body: bytes) -> Batch:
-        place = self.place
+    def _batch(self, conn: Connection, header: wire.Header, body: bytes) -> Tuple[Any, Place]:
+        if armed:
+            hit("client/batch/before")
+        place = self._ahead[-1][1] if self._ahead else self.place
         if place is None or place.next != (header.attempt, header.step, header.microbatch):
             expected = None if place is None else place.next
             raise OutOfStep(f"batch {header.attempt}/{header.step}/{header.microbatch} came, {expected} was next")
         batch, state = self.frames.read(conn, header, body, place.state, self._source)
-        # From here on the batch counts as returned.
         if header.microbatch + 1 < header.microbatches:
-            self.place = _new_tuple(Place, ((header.attempt, header.step, header.microbatch + 1), state, None, False))
+            place = _new_tuple(Place, ((header.attempt, header.step, header.microbatch + 1), state, None, False))
         else:
             last = bool(header.flags & wire.LAST)
-            self.place = Place((header.attempt, header.step + 1, 0), state, uncommitted=header.step, last=last)
-        if armed:
-            hit("client/batch/after")
-        return batch
+            place = Place((header.attempt, header.step + 1, 0), state, uncommitted=header.step, last=last)
+        return batch, place
 
     def _error(self, header: wire.Header, body: bytes) -> RunError:
         reason = str(body, "utf-8", "replace")

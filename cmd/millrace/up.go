@@ -46,6 +46,9 @@ every rank has taken all batches. Ctrl-C or SIGTERM stops cleanly.
 DIR keeps the run's journal. The next up on the same directory continues the run, also after a kill. In a directory with
 history, each trainer declares its start: a saved state, "latest" or "fresh".
 
+If MIXTURE is -, up reads the mixture file from standard input. Its relative paths are relative to the working
+directory.
+
 Every role is a separate process, and up restarts a process that dies. A shadow takes over for a lost loader at once
 (reliability.shadows in the mixture file). When a disk is full, the run waits. up prints "warning: …" when a capability
 goes missing and "over: …" when it is back; millrace status lists the missing ones.`,
@@ -93,6 +96,11 @@ func (u *up) run(c *cobra.Command) error {
 	// A stop during the reading of the mixture is also clean.
 	ctx, quiet := signal.NotifyContext(c.Context(), syscall.SIGINT, syscall.SIGTERM)
 	defer quiet()
+	ctx, leave, err := supervisor.WithParent(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	cfg, err := config.Load(u.mixture)
 	if err != nil {
 		return err

@@ -14,23 +14,32 @@ import (
 	"millrace/internal/app/config/tree"
 )
 
-// Load reads and validates the mixture file at path. Relative paths in it are relative to the file's directory. An
-// error wraps millrace.ErrInvalid; mistakes in the file are [tree.Errors].
+// Load reads and validates the mixture file at path. Relative paths in it are relative to the file's directory. The
+// path "-" is standard input; then relative paths are relative to the working directory. An error wraps
+// millrace.ErrInvalid; mistakes in the file are [tree.Errors].
 func Load(path string) (*Config, error) {
-	base, err := filepath.Abs(filepath.Dir(path))
-	if err != nil {
-		return nil, millrace.Errorf(millrace.ErrInvalid, "read mixture file: %w", err)
+	if path == "-" {
+		return load("standard input", os.Stdin, ".")
 	}
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, millrace.Errorf(millrace.ErrInvalid, "read mixture file: %w", err)
 	}
 	defer f.Close()
+	return load(path, f, filepath.Dir(path))
+}
+
+// load reads and validates a mixture file. Name is for messages.
+func load(name string, f io.Reader, directory string) (*Config, error) {
+	base, err := filepath.Abs(directory)
+	if err != nil {
+		return nil, millrace.Errorf(millrace.ErrInvalid, "read mixture file: %w", err)
+	}
 	content, err := io.ReadAll(io.LimitReader(f, tree.MaxFile+1))
 	if err != nil {
 		return nil, millrace.Errorf(millrace.ErrInvalid, "read mixture file: %w", err)
 	}
-	return Parse(path, content, base)
+	return Parse(name, content, base)
 }
 
 // Parse validates the content of a mixture file. Name is for messages. Relative paths are relative to base, an absolute

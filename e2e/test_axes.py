@@ -125,6 +125,18 @@ def test_broadcast(stage: Any) -> None:
                 assert b.digest == whole.slots()[step, rank, micro].digest
 
 
+def test_shared_memory(stage: Any) -> None:
+    """With `shared_memory`, the ranks of a group map one copy. Every rank receives the same bytes as without."""
+    topology = (2, 2, 2, 2)
+    whole, _ = run(stage, "varlen", topology)
+    for axes in (["tp"], ["pp"], ["tp", "pp"]):
+        delivered, mixture = run(stage, "varlen", topology, shared_memory=axes)
+        check_batches(delivered, stage.documents(mixture), mixture)
+        assert {at: b.digest for at, b in delivered.slots().items()} == {
+            at: b.digest for at, b in whole.slots().items()
+        }
+
+
 # A chain of resumes: dp, cp, tp, pp, and the last step before the trainers leave.
 CHAIN = [((2, 2, 1, 1), 1), ((1, 2, 2, 1), 3), ((1, 1, 2, 2), 4), ((4, 1, 1, 1), 6), ((1, 4, 1, 1), None)]
 

@@ -145,8 +145,11 @@ func (c *client) mapRing(m msg, oob []byte) {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	memory, err := unix.Mmap(fds[0], 0, int(binary.LittleEndian.Uint64(m.body)), unix.PROT_READ|unix.PROT_WRITE,
-		unix.MAP_SHARED)
+	access := unix.PROT_READ | unix.PROT_WRITE
+	if binary.LittleEndian.Uint32(m.body[20:]) == 1 {
+		access = unix.PROT_READ
+	}
+	memory, err := unix.Mmap(fds[0], 0, int(binary.LittleEndian.Uint64(m.body)), access, unix.MAP_SHARED)
 	if err != nil {
 		c.t.Fatal(err)
 	}

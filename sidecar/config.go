@@ -19,6 +19,7 @@ type Config struct {
 	Ahead    int          // steps fetched before they are needed; 0: 2
 	Reserve  int64        // bytes of tokens; within them, more steps are fetched once those are here
 	RingSize int64        // limit of one rank's ring in bytes; 0: no limit
+	Shared   Shared       // axes whose ranks map one copy of their batches
 	UIDs     []uint32     // users whose processes may connect; empty: the user of this process
 	Ready    func()       // called once when every socket accepts; may be nil
 	Observe  func(Event)  // called for every event, from many goroutines; may be nil
@@ -27,6 +28,25 @@ type Config struct {
 }
 
 const defaultAhead = 2
+
+// Shared names the axes along which the ranks of a host that need the same bytes map one copy, which they can only
+// read.
+type Shared struct {
+	TP bool
+	PP bool
+}
+
+// group returns the first rank of the world whose batches have the bytes of a rank's batches: its group's number.
+func (s Shared) group(t millrace.Topology, rank millrace.Rank) millrace.Rank {
+	at := t.Coordinates(rank)
+	if s.TP {
+		at.TP = 0
+	}
+	if s.PP {
+		at.PP = 0
+	}
+	return t.Rank(at)
+}
 
 func (c Config) withDefaults() Config {
 	if c.Ahead == 0 {

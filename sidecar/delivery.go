@@ -15,6 +15,8 @@ type delivery struct {
 	phase phase
 	start StartKind
 	begin Begin
+	// The client can map memory that it can only read.
+	readOnly bool
 	// The next batch to push. All batches below it were pushed on this connection.
 	step       millrace.Step
 	microbatch uint32
@@ -75,7 +77,7 @@ func (d *delivery) on(e event) []action {
 	}
 	switch e := e.(type) {
 	case helloed:
-		d.phase, d.start = joining, e.start.Kind
+		d.phase, d.start, d.readOnly = joining, e.start.Kind, e.start.ReadOnly
 		return []action{join(e)}
 	case begun:
 		return d.begun(e.begin)

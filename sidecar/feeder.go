@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"millrace"
+	"millrace/constructors"
 	"millrace/internal/seal"
 	"millrace/sidecar/ring"
 )
@@ -23,7 +24,7 @@ type feeder struct {
 	share   share
 	begin   Begin
 	steps   *steps
-	pool    *ring.Pool
+	memory  memory
 	doing   *atomic.Pointer[string] // the current wait, for STATUS
 	observe func(Event)
 	out     func(event) // hands an event to the connection's loop
@@ -117,24 +118,67 @@ func (f *feeder) fill(ctx context.Context, e *entry, m uint32) (filled, error) {
 	b.state = span{align(b.lineage.offset + b.lineage.bytes), int64(len(state))}
 	b.bytes = b.state.offset + b.state.bytes
 	f.say("a free frame for step %d: the trainer holds all frames", plan.Step)
-	room := most + spare + 2*(b.bytes-size)
-	if b.frame, err = f.pool.Acquire(ctx, b.bytes, room); err != nil {
-		return filled{}, err
+	at := ring.At{Step: uint64(plan.Step), Microbatch: m}
+	var done func(error) error
+	if b.frame, done, err = f.memory.acquire(ctx, at, b.bytes, most+spare+2*(b.bytes-size)); err != nil || done == nil {
+		return b, err
 	}
 	f.observe(Event{Kind: Filling, Slot: b.slot, Generation: b.frame.Generation})
-	dst := b.frame.Bytes
+	err = f.build(e, b, collator, size, state)
+	return b, errors.Join(err, done(err))
+}
+
+// build writes a microbatch into its frame. size is the size of its tensors in bytes.
+func (f *feeder) build(e *entry, b filled, collator *constructors.Collator, size int64, state []byte) error {
+	dst, m := b.frame.Bytes, b.slot.Microbatch
 	if f.share.whole {
 		tokens, err := e.payload.Tokens(f.share.part, m)
 		if err != nil {
-			return filled{}, err
+			return err
 		}
-		if err := collator.Build(dst[:size], tensors, part, tokens, e.payload.Masked(f.share.part, m)); err != nil {
-			return filled{}, fmt.Errorf("build %s: %w", b.slot, err)
+		part, masked := e.plan.Part(f.share.part, m), e.payload.Masked(f.share.part, m)
+		if err := collator.Build(dst[:size], b.tensors, part, tokens, masked); err != nil {
+			return fmt.Errorf("build %s: %w", b.slot, err)
 		}
 	}
 	copy(dst[b.lineage.offset:], f.blob)
 	copy(dst[b.state.offset:], state)
-	return b, nil
+	return nil
+}
+
+// memory has the frames of one connection: those of its group, and its own for batches that the group has passed and
+// for ranks without a group.
+type memory struct {
+	own    *ring.Pool
+	member *ring.Member // nil: no group
+}
+
+// acquire returns a frame for a batch. The caller builds the batch in it and then calls done. If done is nil, another
+// rank of the group has built it.
+func (m memory) acquire(ctx context.Context, at ring.At, need, room int64) (
+	f ring.Frame, done func(error) error, err error,
+) {
+	if m.member != nil {
+		f, mine, err := m.member.Take(ctx, at, need, room)
+		switch {
+		case err == nil && !mine:
+			return f, nil, nil
+		case err == nil:
+			return f, func(built error) error { return m.member.Built(at, built) }, nil
+		case !errors.Is(err, ring.ErrPassed):
+			return f, nil, err
+		}
+	}
+	f, err = m.own.Acquire(ctx, need, room)
+	return f, func(error) error { return nil }, err
+}
+
+// release takes back a frame that the trainer has released.
+func (m memory) release(r release) error {
+	if m.member != nil && ring.IsShared(r.ring) {
+		return m.member.Release(r.ring, r.frame, r.generation)
+	}
+	return m.own.Release(r.ring, r.frame, r.generation)
 }
 
 func (f *feeder) say(format string, step millrace.Step) {

@@ -46,6 +46,8 @@ const (
 	flagMore   uint32 = 1 << 0 // the body continues in the next datagram
 	flagLast   uint32 = 1 << 1 // BATCH: the run's last microbatch of this rank
 	flagAbsent uint32 = 1 << 2 // BATCH: another rank broadcasts the described tensors
+
+	ringReadOnly uint32 = 1 // RING: the client can only read the memory
 )
 
 // errorKind selects the error that the client raises.
@@ -130,6 +132,7 @@ type helloBody struct {
 	State    json.RawMessage `json:"state,omitempty"`
 	Override []string        `json:"override,omitempty"`
 	GPU      Seat            `json:"gpu,omitzero"`
+	ReadOnly bool            `json:"read_only,omitempty"`
 }
 
 // beginBody is BEGIN's JSON.
@@ -192,7 +195,7 @@ func parseHello(h header, body []byte) (Start, error) {
 	if err := json.Unmarshal(body, &b); err != nil {
 		return Start{}, fmt.Errorf("read HELLO: %w", err)
 	}
-	s := Start{Kind: b.Start, State: b.State, Override: b.Override, Seat: b.GPU}
+	s := Start{Kind: b.Start, State: b.State, Override: b.Override, Seat: b.GPU, ReadOnly: b.ReadOnly}
 	switch s.Kind {
 	case StartNone, StartFresh, StartLatest:
 	case StartState:
@@ -250,6 +253,10 @@ func ringMessage(r *ring.Ring) message {
 	body := binary.LittleEndian.AppendUint64(nil, uint64(r.Size()))
 	body = binary.LittleEndian.AppendUint64(body, uint64(r.Stride()))
 	body = binary.LittleEndian.AppendUint32(body, r.Len())
-	body = binary.LittleEndian.AppendUint32(body, 0)
+	access := uint32(0)
+	if r.Shared() {
+		access = ringReadOnly
+	}
+	body = binary.LittleEndian.AppendUint32(body, access)
 	return message{header: header{kind: msgRing, ring: r.Number()}, body: body, ring: r}
 }

@@ -555,3 +555,62 @@ func TestSocketPaths(t *testing.T) {
 		}
 	})
 }
+
+// TestGroupsMapOneCopy: the ranks of a tensor-parallel group get every batch in the same memory. A rank that comes back
+// behind the others gets the batches that they have passed in memory of its own, and then the common ones.
+func TestGroupsMapOneCopy(t *testing.T) {
+	c := small
+	c.World, c.TP = 2, 2
+	h := open(t, c, func(c *sidecar.Config) { c.Shared.TP = true })
+	readOnly := map[string]any{"read_only": true}
+	trainers := []*client{dial(t, h.path(0)), dial(t, h.path(1))}
+	for _, tr := range trainers {
+		tr.hello("fresh", readOnly)
+	}
+	for _, tr := range trainers {
+		tr.want(begin)
+	}
+	take := func(tr *client) msg {
+		b := tr.want(batchMsg)
+		compare(t, h.run, tr, b, 0)
+		return b
+	}
+	for range c.Microbatches {
+		a, b := take(trainers[0]), take(trainers[1])
+		one, other := inode(t, trainers[0].fds[a.ring]), inode(t, trainers[1].fds[b.ring])
+		if a.ring != b.ring || a.frame != b.frame || one != other {
+			t.Errorf("step %d: frames %d of ring %d and %d of ring %d", a.step, a.frame, a.ring, b.frame, b.ring)
+		}
+		trainers[0].release(a)
+		trainers[1].release(b)
+	}
+	trainers[1].close()
+	first := trainers[0]
+	for range 2 * c.Microbatches { // without its peer, the first rank goes on
+		first.release(take(first))
+	}
+	back := dial(t, h.path(1))
+	back.hello("continue", readOnly)
+	back.want(begin)
+	rings := map[uint32]bool{}
+	for range c.Steps * c.Microbatches {
+		b := take(back)
+		rings[b.ring>>31] = true
+		back.release(b)
+		if b.microbatch == b.microbatches-1 {
+			back.commit(b.step)
+		}
+	}
+	if len(rings) != 2 {
+		t.Error("the rank that came back got all batches in one kind of memory")
+	}
+}
+
+func inode(t *testing.T, fd int) uint64 {
+	t.Helper()
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		t.Fatal(err)
+	}
+	return st.Ino
+}

@@ -178,9 +178,10 @@ func (s *session) startJoin(ctx context.Context, start Start) {
 // startFeeder starts to fill frames from the first batch of b on.
 func (s *session) startFeeder(ctx context.Context, b Begin) {
 	s.notice(Event{Kind: Began, Slot: millrace.Slot{Attempt: b.Attempt, Step: b.Step, Microbatch: b.Microbatch}})
-	s.shared = s.attempts.share(s.rank, b)
+	s.shared = s.attempts.share(s.rank, b, s.order.readOnly)
 	f := &feeder{
-		rank: s.rank, share: b.share(s.rank), begin: b, steps: s.shared.steps, pool: s.pool, doing: &s.doing,
+		rank: s.rank, share: b.share(s.rank), begin: b, steps: s.shared.steps,
+		memory: memory{s.pool, s.shared.member}, doing: &s.doing,
 		observe: s.notice, out: s.post, giveUp: s.giveUp,
 	}
 	s.g.Go(func() error { f.fillAll(ctx); return nil })
@@ -213,14 +214,17 @@ func (s *session) pushBatch(b filled) error {
 		s.told = b.frame.Ring
 	}
 	s.notice(Event{Kind: Pushed, Slot: b.slot, Generation: b.frame.Generation})
-	s.pool.Lend(b.frame)
+	if !b.frame.Ring.Shared() {
+		s.pool.Lend(b.frame)
+	}
 	return s.sendOut(m)
 }
 
 // takeBack frees a frame that the trainer has released.
 func (s *session) takeBack(r release) {
 	slot := millrace.Slot{Attempt: s.order.begin.Attempt}
-	if err := s.pool.Release(r.ring, r.frame, r.generation); err != nil {
+	err := memory{s.pool, s.shared.member}.release(r)
+	if err != nil {
 		s.notice(Event{Kind: Stale, Slot: slot, Generation: r.generation, Reason: err.Error()})
 		return
 	}

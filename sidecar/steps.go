@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 
 	"millrace"
 	"millrace/constructors"
 	"millrace/internal/seal"
+	"millrace/sidecar/ring"
 )
 
 // steps holds one attempt's steps for all ranks of the host. It fetches each plan and its tokens once, ahead of need,
@@ -19,10 +21,12 @@ type steps struct {
 	ranks    []millrace.Rank // data-parallel ranks whose samples the host needs
 	attempt  millrace.Attempt
 	shapes   *constructors.Set
-	room     int64         // bytes of the largest frame
-	ahead    millrace.Step // steps that are fetched before they are needed
-	reserve  int64         // bytes of tokens; within them, further steps are fetched
+	room     int64                         // bytes of the largest frame
+	ahead    millrace.Step                 // steps that are fetched before they are needed
+	reserve  int64                         // bytes of tokens; within them, further steps are fetched
+	groups   map[millrace.Rank]*ring.Group // of ranks that need the same bytes; immutable
 
+	log    *slog.Logger
 	ctx    context.Context
 	cancel context.CancelFunc
 	loads  sync.WaitGroup
@@ -58,9 +62,31 @@ func newSteps(ctx context.Context, c Config, b Begin) *steps {
 	shapes := constructors.NewSet(b.Shapes, b.PadMultiple)
 	return &steps{
 		upstream: c.Upstream, fetcher: c.Fetcher, ranks: b.fed(c.Ranks), attempt: b.Attempt, shapes: shapes,
-		room: shapes.MaxBytes(), ahead: millrace.Step(c.Ahead), reserve: c.Reserve, ctx: ctx, cancel: cancel,
+		room: shapes.MaxBytes(), ahead: millrace.Step(c.Ahead), reserve: c.Reserve, groups: newGroups(c, b),
+		log: c.Log, ctx: ctx, cancel: cancel,
 		entries: map[millrace.Step]*entry{}, places: map[millrace.Rank]millrace.Step{},
 	}
+}
+
+// newGroups returns a group for every two or more ranks of the host that need the same bytes along the shared axes.
+func newGroups(c Config, b Begin) map[millrace.Rank]*ring.Group {
+	sizes := map[millrace.Rank]int64{}
+	for _, rank := range c.Ranks {
+		if b.share(rank).whole {
+			sizes[c.Shared.group(b.Topology, rank)]++
+		}
+	}
+	extra := uint32(0)
+	if c.Shared.PP {
+		extra = uint32(b.Topology.PP - 1) // the first stage takes so many microbatches before the last one
+	}
+	groups := map[millrace.Rank]*ring.Group{}
+	for number, size := range sizes {
+		if size > 1 {
+			groups[number] = ring.NewGroup(c.Frames, extra, size*c.RingSize)
+		}
+	}
+	return groups
 }
 
 // take returns a step for the rank and blocks until the step is fetched. The caller ends the use with give. take also
@@ -158,6 +184,11 @@ func (s *steps) close() {
 	for step, e := range s.entries {
 		delete(s.entries, step)
 		letGo([]*entry{e})
+	}
+	for _, g := range s.groups {
+		if err := g.Close(); err != nil {
+			s.log.Error("give back the shared memory of a group of ranks", "error", err)
+		}
 	}
 }
 
@@ -270,14 +301,15 @@ func newAttempts(ctx context.Context, c Config) *attempts {
 
 // sharing is one rank's use of its attempt's steps.
 type sharing struct {
-	of    *attempts
-	steps *steps
-	rank  millrace.Rank
+	of     *attempts
+	steps  *steps
+	rank   millrace.Rank
+	member *ring.Member // of the group of its rank; nil: the rank has memory of its own alone
 }
 
-// share returns a rank's use of its attempt's steps, which all ranks of the host share. The caller ends the use with
-// end.
-func (a *attempts) share(rank millrace.Rank, b Begin) sharing {
+// share returns a rank's use of its attempt's steps, which all ranks of the host share. readOnly: its client can map
+// memory that it can only read. The caller ends the use with end.
+func (a *attempts) share(rank millrace.Rank, b Begin, readOnly bool) sharing {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	s := a.steps[b.Attempt]
@@ -286,13 +318,22 @@ func (a *attempts) share(rank millrace.Rank, b Begin) sharing {
 		a.steps[b.Attempt] = s
 	}
 	s.enter(rank, b.Step)
-	return sharing{a, s, rank}
+	out := sharing{of: a, steps: s, rank: rank}
+	if g := s.groups[a.config.Shared.group(b.Topology, rank)]; g != nil && readOnly && b.share(rank).whole {
+		out.member = g.Join(ring.At{Step: uint64(b.Step), Microbatch: b.Microbatch})
+	}
+	return out
 }
 
 // end ends the use. The last use of an attempt closes its steps.
 func (s sharing) end() {
 	if s.steps == nil {
 		return // the rank never began
+	}
+	if s.member != nil {
+		if err := s.member.Leave(); err != nil {
+			s.steps.log.Error("give back the frames of a rank", "rank", s.rank, "error", err)
+		}
 	}
 	s.of.mu.Lock()
 	isLast := s.steps.forget(s.rank)

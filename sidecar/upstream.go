@@ -27,6 +27,7 @@ type Start struct {
 	State    []byte   // JSON, of any rank; for StartState
 	Override []string // identity names that may differ from the state's
 	Seat     Seat     // of the trainer's GPU; no batch depends on it
+	ReadOnly bool     // the client can map memory that it can only read
 	// For StartContinue: the next batch of the trainer.
 	Attempt    millrace.Attempt
 	Step       millrace.Step

@@ -20,13 +20,24 @@ type Memory struct {
 	label string
 }
 
-// seals protect the size of a memfd, and the seals themselves.
-const seals = unix.F_SEAL_GROW | unix.F_SEAL_SHRINK | unix.F_SEAL_SEAL
+// seals protect the size of a memfd, and the seals themselves. readOnly refuses further writable mappings: the mapping
+// of the owner stays writable (Linux 5.1).
+const (
+	seals    = unix.F_SEAL_GROW | unix.F_SEAL_SHRINK | unix.F_SEAL_SEAL
+	readOnly = unix.F_SEAL_FUTURE_WRITE
+)
 
 const prefix = "millrace-"
 
 // Create makes, seals and maps a memfd. The caller owns it. kind is a part of its name in /proc.
-func Create(kind string, bytes int64) (*Memory, error) {
+func Create(kind string, bytes int64) (*Memory, error) { return createSealed(kind, bytes, seals) }
+
+// CreateReadOnly is as Create, but every other process can only read the memory.
+func CreateReadOnly(kind string, bytes int64) (*Memory, error) {
+	return createSealed(kind, bytes, seals|readOnly)
+}
+
+func createSealed(kind string, bytes int64, seals int) (*Memory, error) {
 	var random [12]byte
 	if _, err := rand.Read(random[:]); err != nil {
 		return nil, fmt.Errorf("name memfd: %w", err)
@@ -39,10 +50,10 @@ func Create(kind string, bytes int64) (*Memory, error) {
 	m := &Memory{file: os.NewFile(uintptr(fd), label), label: label}
 	if err = unix.Ftruncate(fd, bytes); err != nil {
 		err = fmt.Errorf("size memfd: %w", err)
-	} else if _, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals); err != nil {
-		err = fmt.Errorf("seal memfd: %w", err)
-	} else {
-		err = m.mapAll(fd)
+	} else if err = m.mapAll(fd); err == nil { // before the seals, which may refuse a writable mapping
+		if _, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals); err != nil {
+			err = fmt.Errorf("seal memfd: %w", err)
+		}
 	}
 	if err != nil {
 		return nil, errors.Join(err, m.Close())

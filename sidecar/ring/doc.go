@@ -16,4 +16,7 @@
 //  4. A batch that does not fit gets a new, larger ring. The pool gives an old ring's memory back when the ring's last
 //     frame is free.
 //  5. Each connection has its own memory, so that a forked child of a dead trainer cannot write into a served batch.
+//
+// A [Group] has one pool for several ranks that need the same bytes. Its rings are sealed so that trainers can only
+// read them, which takes the place of the fifth invariant.
 package ring

@@ -48,6 +48,8 @@ type shelf struct {
 type Pool struct {
 	frames uint32 // of each ring; 0 chooses by size
 	limit  int64  // bytes of one ring; 0 is none
+	extra  uint32 // frames beyond the number that the size chooses
+	shared bool   // the rings belong to a group
 
 	mu      sync.Mutex
 	shelves map[uint32]*shelf // the newest ring, and older ones with frames that are not free
@@ -108,7 +110,7 @@ func (p *Pool) try(need, room int64) (Frame, chan struct{}, error) {
 func (p *Pool) grow(bytes int64) error {
 	frames := p.frames
 	if frames == 0 {
-		frames = Frames(bytes)
+		frames = Frames(bytes) + p.extra
 		for frames > least && p.limit > 0 && Stride(bytes)*int64(frames) > p.limit {
 			frames--
 		}
@@ -117,7 +119,7 @@ func (p *Pool) grow(bytes int64) error {
 		return fmt.Errorf("%w: %d frames of %d bytes are %d bytes, limits.sidecar_memory leaves %d for a rank: "+
 			"raise it or lower micro_batch_size or sequence_length", ErrLimit, frames, Stride(bytes), size, p.limit)
 	}
-	r, err := newRing(p.rings, frames, bytes)
+	r, err := newRing(p.rings, frames, bytes, p.shared)
 	if err != nil {
 		return err
 	}

@@ -21,6 +21,7 @@ type Ring struct {
 	number uint32
 	frames uint32
 	stride int64
+	shared bool // several connections map it, and only read it
 	memory *memfd.Memory
 }
 
@@ -46,10 +47,19 @@ func roundUp(n, unit int64) int64 { return (n + unit - 1) / unit * unit }
 // ErrMemory marks an error if the system gives this process no shared memory. Another process may get it.
 var ErrMemory = errors.New("no shared memory")
 
+// sharedNumbers is the bit in the numbers of shared rings. A connection has rings of its own too.
+const sharedNumbers = 1 << 31
+
+// IsShared reports whether a number is that of a shared ring.
+func IsShared(number uint32) bool { return number&sharedNumbers != 0 }
+
 // newRing makes and touches the memory of a ring.
-func newRing(number, frames uint32, bytes int64) (*Ring, error) {
-	stride := Stride(bytes)
-	memory, err := memfd.Create("ring", stride*int64(frames))
+func newRing(number, frames uint32, bytes int64, shared bool) (*Ring, error) {
+	stride, create := Stride(bytes), memfd.Create
+	if shared {
+		number, create = number|sharedNumbers, memfd.CreateReadOnly
+	}
+	memory, err := create("ring", stride*int64(frames))
 	if err == nil {
 		if err = memory.Populate(); err != nil {
 			err = errors.Join(err, memory.Close())
@@ -58,11 +68,14 @@ func newRing(number, frames uint32, bytes int64) (*Ring, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make ring of %d frames of %d bytes: %w: %w", frames, stride, ErrMemory, err)
 	}
-	return &Ring{number: number, frames: frames, stride: stride, memory: memory}, nil
+	return &Ring{number: number, frames: frames, stride: stride, shared: shared, memory: memory}, nil
 }
 
-// Number counts a pool's rings from 0.
+// Number counts a pool's rings from 0. The numbers of shared rings count from 1<<31.
 func (r *Ring) Number() uint32 { return r.number }
+
+// Shared reports whether the ring belongs to a group. Its trainers can only read it.
+func (r *Ring) Shared() bool { return r.shared }
 
 // Len returns the number of frames.
 func (r *Ring) Len() uint32 { return r.frames }

@@ -233,7 +233,7 @@ func (v *validator) checkSpread() {
 	}
 }
 
-// checkAxes checks the padding for context parallelism, and the axes of broadcast.
+// checkAxes checks the padding for context parallelism, and the axes of broadcast and shared_memory.
 func (v *validator) checkAxes() {
 	c := v.c
 	if v.Sound("parallelism", "pad_multiple", "sequence_length") && c.Parallelism.CP > 1 &&
@@ -251,8 +251,14 @@ func (v *validator) checkAxes() {
 			"write `layout: varlen`, or leave cp_local out: with packed rows, every rank gets a part of every document",
 		)
 	}
-	for i, axis := range c.Broadcast {
-		path := fmt.Sprintf("broadcast[%d]", i)
+	v.checkSameBytes("broadcast", c.Broadcast)
+	v.checkSameBytes("shared_memory", c.SharedMemory)
+}
+
+// checkSameBytes checks a list of axes whose ranks need the same bytes.
+func (v *validator) checkSameBytes(key string, axes []Axis) {
+	for i, axis := range axes {
+		path := fmt.Sprintf("%s[%d]", key, i)
 		switch {
 		case axis == "cp":
 			v.wrong(
@@ -260,8 +266,8 @@ func (v *validator) checkAxes() {
 				"write axes whose ranks need the same bytes: tp, pp",
 			)
 		case axis != AxisTP && axis != AxisPP:
-			v.wrong(path, "`broadcast` has no axis "+tree.Quote(string(axis)), "write tp, pp, or both")
-		case slices.Contains(c.Broadcast[:i], axis):
+			v.wrong(path, tree.Quote(key)+" has no axis "+tree.Quote(string(axis)), "write tp, pp, or both")
+		case slices.Contains(axes[:i], axis):
 			v.wrong(path, tree.Quote(string(axis))+" is listed twice", "write it once")
 		}
 	}

@@ -97,6 +97,10 @@ type Config struct {
 	// rank gets tensors. pp: only the first and the last pipeline stage get tensors. The other ranks get shapes. Left
 	// out: every rank gets its whole batch.
 	Broadcast []Axis `yaml:"broadcast" jsonschema:"enum=tp,enum=pp"`
+	// SharedMemory names the axes along which the ranks of a host that need the same bytes map one copy of each batch.
+	// Trainers can only read it: a trainer that writes to a tensor is killed by SIGSEGV. Left out: every rank maps its
+	// own copy.
+	SharedMemory []Axis `yaml:"shared_memory" jsonschema:"enum=tp,enum=pp"`
 	// Stop is the end of the run. Left out: the run goes on until the trainer stops.
 	Stop *Stop `yaml:"stop"`
 	// LastStep is the treatment of a last step that is not full. pad: it is filled with padding. short: microbatches

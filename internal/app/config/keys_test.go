@@ -24,6 +24,7 @@ var edits = map[string]string{
 	"adaptive.warmup":    "adaptive: {policy: odm} => adaptive: {policy: odm, warmup: 7}",
 	"balance":            "=> balance: none",
 	"broadcast[]":        "broadcast: [tp] => broadcast: [pp]",
+	"shared_memory[]":    "shared_memory: [tp] => shared_memory: [pp]",
 	"bucket_rows":        "packing: bucketed => packing: bucketed; bucket_rows: constant",
 	"cap_slack":          "layout: varlen => layout: varlen; cap_slack: 1.5",
 	"cache.dir":          "cache: {tokens: 1GiB, dir: /x} => cache: {tokens: 1GiB, dir: /y}",

@@ -3,10 +3,12 @@ package roles
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 
 	"millrace"
+	"millrace/internal/app/config"
 	"millrace/internal/app/rundir"
 	"millrace/internal/app/setup"
 	"millrace/internal/app/supervisor"
@@ -88,11 +90,15 @@ func (r *role) serve(ctx context.Context, first int) error {
 			Upstream: up,
 			Fetcher:  up,
 			RingSize: perRank,
-			Reserve:  memory / 8, // half of the arenas
-			Ready:    r.ready,
-			Observe:  r.observe,
-			Watch:    monitor,
-			Log:      r.log,
+			Shared: sidecar.Shared{
+				TP: slices.Contains(r.cfg.SharedMemory, config.AxisTP),
+				PP: slices.Contains(r.cfg.SharedMemory, config.AxisPP),
+			},
+			Reserve: memory / 8, // half of the arenas
+			Ready:   r.ready,
+			Observe: r.observe,
+			Watch:   monitor,
+			Log:     r.log,
 		},
 	)
 	if err != nil {

@@ -10,6 +10,7 @@ import os
 import socket
 import struct
 import sys
+import warnings
 import weakref
 from typing import Any, Callable, Deque, Dict, Optional, Tuple
 
@@ -41,10 +42,14 @@ Use = Tuple[int, int, int]  # of a frame: number of the ring, number of the fram
 class Ring:
     """A mapped memfd of the sidecar. Arrays over it keep the mapping, even if the sidecar dies."""
 
-    def __init__(self, number: int, fd: int, size: int, frames: int) -> None:
+    def __init__(self, number: int, fd: int, size: int, frames: int, access: int) -> None:
         self.number = number
         self.frames = frames
-        self.memory = mmap.mmap(fd, size, flags=mmap.MAP_SHARED | MAP_POPULATE)
+        protection = mmap.PROT_READ | mmap.PROT_WRITE
+        if access & wire.RING_READ_ONLY:
+            protection = mmap.PROT_READ
+            warnings.filterwarnings("ignore", message="The given NumPy array is not writable")  # of torch.from_numpy
+        self.memory = mmap.mmap(fd, size, flags=mmap.MAP_SHARED | MAP_POPULATE, prot=protection)
         self.address = int(np.frombuffer(self.memory, np.uint8, 1).__array_interface__["data"][0])
         self.leased: Dict[int, Lease] = {}  # by frame
 
@@ -83,7 +88,7 @@ class Connection:
         self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", SEND_WITHIN, 0))
 
     def hello(self, rank: int, start: Dict[str, Any], position: Tuple[int, int, int]) -> None:
-        body = json.dumps(start, separators=(",", ":")).encode()
+        body = json.dumps({**start, "read_only": True}, separators=(",", ":")).encode()
         attempt, step, microbatch = position
         while True:
             part, body = body[: wire.MAX_BODY], body[wire.MAX_BODY :]
@@ -178,10 +183,10 @@ class Connection:
         if len(fds) != 1:
             raise Lost("a ring came without its memory")
         try:
-            size, _, frames, _ = wire.RING_BODY.unpack(body)
+            size, _, frames, access = wire.RING_BODY.unpack(body)
             hit("client/ring/before")
             # Arrays over an older ring keep that ring's mapping.
-            self.ring = Ring(header.ring, fds[0], size, frames)
+            self.ring = Ring(header.ring, fds[0], size, frames, access)
         finally:
             os.close(fds[0])
 

@@ -38,7 +38,8 @@ var keyRules = []Rule{
 	},
 	{
 		Keys: []string{
-			"loaders", "reliability", "limits.loader_memory", "limits.sidecar_memory", "limits.open_files",
+			"loaders", "reliability", "shared_memory", "limits.loader_memory", "limits.sidecar_memory",
+			"limits.open_files",
 			"limits.runway_seconds", "index_dir",
 			"cache", "verify",
 		},

@@ -251,19 +251,28 @@ def planned(binary: Path, mixture: Path) -> Dict[int, str]:
     return {step["step"]: step["content_digest"] for step in map(json.loads, out.splitlines())}
 
 
-def uninterrupted(binary: Path, mixture: Path, at: Path) -> List[float]:
-    """Trains on one rank in this process without interruption. Returns the loss of each step."""
+def uninterrupted(
+    binary: Path,
+    mixture: Path,
+    at: Path,
+    make: Optional[Callable[[], Any]] = None,
+    logits: Optional[Callable[[Any, Any], Any]] = None,
+) -> List[float]:
+    """Trains on one rank in this process without interruption. Returns the loss of each step.
+
+    `make` makes the model, by default that of model.py, and `logits(model, batch)` calls it."""
     import millrace
     from model import loss_sum, make_model, make_optimizer
 
-    model = make_model()
+    model = (make or make_model)()
     optimizer = make_optimizer(model)
     losses: Dict[int, float] = collections.defaultdict(float)
     with Up(binary, mixture, at / "uninterrupted", 1) as up:
         with millrace.connect(str(up.directory), tensors="torch", start="fresh") as loader:
             for batch in loader:
-                logits = model(batch["tokens"], batch["position_ids"], batch["segment_ids"])
-                loss = loss_sum(logits, batch["labels"]) / batch.step_loss_tokens
+                tensors = (batch["tokens"], batch["position_ids"], batch["segment_ids"])
+                out = logits(model, batch) if logits else model(*tensors)
+                loss = loss_sum(out, batch["labels"]) / batch.step_loss_tokens
                 loss.backward()
                 losses[batch.step] += loss.item()
                 if batch.microbatch == batch.num_microbatches - 1:

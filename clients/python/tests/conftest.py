@@ -21,6 +21,7 @@ REPOSITORY = HERE.parent.parent.parent
 sys.path.insert(0, str(HERE.parent / "src"))
 
 DEADLINE = 60.0
+WITH_TORCH = ("test_devices", "test_frameworks", "test_hf", "test_lightning", "test_losses")
 
 
 @pytest.fixture(scope="session")
@@ -103,7 +104,7 @@ def house(binary: Path, tmp_path: Path) -> Iterator[House]:
 @pytest.fixture(autouse=True)
 def torch_is_not_imported(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Give the tests NumPy arrays, although pytest imports torch when it collects other files."""
-    if request.module.__name__ not in ("test_devices", "test_frameworks", "test_losses"):
+    if request.module.__name__ not in WITH_TORCH:
         monkeypatch.delitem(sys.modules, "torch", raising=False)
 
 

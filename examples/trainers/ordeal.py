@@ -106,6 +106,7 @@ class Life:
 
 # The life ends in the middle of a step after the first checkpoint, then at a moment soon after the second.
 LIVES = (Life(2, die_at="6.1"), Life(1, kill_after=8), Life(4))
+SHORT = (Life(2, die_at="6.1"), Life(1))
 
 
 class Ordeal:

@@ -170,6 +170,23 @@ if installed("torch"):
             next(iter(torch.utils.data.DataLoader(Late(house.path()), batch_size=None, num_workers=2)))
 
 
+    def test_distributed_checkpoint(house, tmp_path):
+        """The loader is a Stateful of DCP: a new loader, which has no state yet, gets the saved one."""
+        import torch.distributed.checkpoint as dcp
+
+        house.start(*SHAPE)
+        loader = millrace.connect(house.path())
+        for saved_after in (ORDER[0], ORDER[3]):  # inside a step, and at a step's end
+            while place(batch := next(loader)) != saved_after:
+                pass
+            dcp.save({"loader": loader}, checkpoint_id=tmp_path / "checkpoint")
+            again = millrace.connect(house.path())
+            dcp.load({"loader": again}, checkpoint_id=tmp_path / "checkpoint")
+            assert again.state_dict() == batch.state_dict() == loader.state_dict()
+            loader.close()
+            loader = again
+
+
 if installed("optree"):
     import optree
 

@@ -20,6 +20,7 @@ from ._frames import Frames
 from ._misuse import refuse_misuse
 from ._patience import Limits, read_patience
 from ._reports import Reports
+from ._state import in_one_string, is_for_dcp, read_state
 from ._stream import Start, Stream
 from ._views import Keys, Names
 from ._where import find_socket
@@ -146,15 +147,19 @@ class DataLoader:
         ranks.
 
         Before the first batch it is the loaded state, or a note of the declared start. If a framework fetches batches
-        ahead of training, save `batch.state_dict()` of the last batch that was trained on instead."""
+        ahead of training, save `batch.state_dict()` of the last batch that was trained on instead.
+
+        torch.distributed.checkpoint gets the state as one string, because it loads only the keys that a state has
+        before it is loaded. `load_state_dict` takes both forms."""
         hit("client/state/before")
         stream = self._open_stream()
         if stream.place is not None:
-            return stream.place.state.to_dict()
-        if stream.start.state is not None:
-            copy: Dict[str, Any] = json.loads(json.dumps(stream.start.state))
-            return copy
-        return {"start": stream.start.kind or "fresh"}
+            state = stream.place.state.to_dict()
+        elif stream.start.state is not None:
+            state = json.loads(json.dumps(stream.start.state))
+        else:
+            state = {"start": stream.start.kind or "fresh"}
+        return in_one_string(state) if is_for_dcp(sys._getframe(1)) else state
 
     def load_state_dict(self, state: Dict[str, Any], override: Sequence[str] = ()) -> None:
         """Start from a state of any rank, saved under any topology. Every rank must load the same state.
@@ -164,7 +169,7 @@ class DataLoader:
         raises StartError."""
         if not isinstance(state, dict):
             raise TypeError(f"load_state_dict: a dict is wanted, not {type(state).__name__}")
-        copy = json.loads(json.dumps(state))
+        copy = read_state(state)
         stream = self._open_stream()
         with self._lock:
             start = Start(stream.start.kind, copy, tuple(str(name) for name in override))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import FrameType
 from typing import Any, Dict, NamedTuple, Optional, Tuple
 
 
@@ -25,3 +26,22 @@ def read_begin(state: Optional[Dict[str, Any]]) -> State:
     whole = dict(state or {})
     microbatch, placement = whole.pop("microbatch", 0), whole.pop("placement", "")
     return State(json.dumps(whole).encode(), (microbatch, placement) if microbatch else None)
+
+
+STRING = "json"  # the only key of a state that is one string
+
+
+def is_for_dcp(frame: FrameType) -> bool:
+    """Return whether a frame belongs to torch.distributed.checkpoint."""
+    return str(frame.f_globals.get("__name__", "")).startswith("torch.distributed.checkpoint")
+
+
+def in_one_string(state: Dict[str, Any]) -> Dict[str, Any]:
+    """Return a state in the form whose keys are the same before and after the first batch."""
+    return {STRING: json.dumps(state)}
+
+
+def read_state(state: Dict[str, Any]) -> Dict[str, Any]:
+    """Return a copy of a state in either form."""
+    copy: Dict[str, Any] = json.loads(state[STRING] if set(state) == {STRING} else json.dumps(state))
+    return copy

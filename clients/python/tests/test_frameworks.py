@@ -343,3 +343,72 @@ if installed("lightning"):
         )  # fmt: skip
         trainer.fit(model, millrace.connect(house.path()))
         assert model.seen == [(at, *after) for at, after in zip(ORDER, [*ORDER[1:], (STEPS, 0)])]
+
+
+if installed("jax"):
+    import jax
+    import numpy as np
+
+    @pytest.fixture
+    def small_house(house):
+        house.start("--steps", "20", "--microbatches", "1", "--rows", "2", "--length", "32", "--frames", "4")
+        return house
+
+    def test_jax_arrays_are_the_batches(small_house):
+        want = [b.digest for b in millrace.connect(small_house.path(), tensors="numpy", start="fresh")]
+        small_house.stop()
+        small_house.start("--steps", "20", "--microbatches", "1", "--rows", "2", "--length", "32", "--frames", "4")
+        with jax.enable_x64(True):
+            loader = millrace.connect(small_house.path(), tensors="jax", start="fresh")
+            got = []
+            for batch in loader:
+                assert all(isinstance(value, jax.Array) for value in batch.values())
+                got.append(batch.digest)
+        assert got == want and loader.stats()["copied_batches"] == 0
+
+    def test_a_jax_array_keeps_its_frame_without_a_copy(small_house):
+        loader = millrace.connect(small_house.path(), tensors="jax")
+        batch = next(loader)
+        segments = batch["segment_ids"]
+        held = np.asarray(segments).copy()
+        place = np.from_dlpack(segments).__array_interface__["data"][0]
+        ring = loader._stream.conn.ring
+        assert ring.address <= place < ring.address + len(ring.memory)
+        del batch
+        for _ in range(8):
+            next(loader)
+        assert loader.stats()["held_frames"] == 1 and np.array_equal(segments, held)
+        total = jax.jit(lambda s: s.sum())(segments)
+        del segments
+        assert int(total) == held.sum() and loader.stats()["held_frames"] == 0
+
+    def test_jax_computes_from_a_dropped_array(small_house):
+        """A computation that JAX has started keeps the frame until it has read it."""
+        loader = millrace.connect(small_house.path(), tensors="jax")
+        slow = jax.jit(lambda t: jax.lax.fori_loop(0, 2000, lambda i, x: (x * 31 + t) % 1009, t).sum())
+        sums = [slow(next(loader)["segment_ids"]) for _ in range(20)]
+        small_house.stop()
+        small_house.start("--steps", "20", "--microbatches", "1", "--rows", "2", "--length", "32", "--frames", "4")
+        again = millrace.connect(small_house.path(), tensors="numpy", start="fresh")
+        assert [int(s) for s in sums] == [int(slow(next(again)["segment_ids"].copy())) for _ in range(20)]
+
+
+@pytest.mark.parametrize("library", [name for name in ("numpy", "torch", "jax") if installed(name)])
+def test_dlpack_keeps_the_frame(house, library):
+    import numpy as np
+
+    take = {
+        "numpy": lambda: np.from_dlpack,
+        "torch": lambda: torch.from_dlpack,
+        "jax": lambda: jax.dlpack.from_dlpack,
+    }[library]()
+    house.start("--steps", "20", "--microbatches", "1", "--rows", "2", "--length", "32", "--frames", "4")
+    loader = millrace.connect(house.path(), tensors="numpy")
+    first = next(loader)
+    view, copy = take(first["segment_ids"]), first["segment_ids"].copy()
+    del first
+    for _ in range(8):
+        next(loader)
+    assert loader.stats()["held_frames"] == 1 and np.array_equal(np.asarray(view), copy)
+    del view
+    assert loader.stats()["held_frames"] == 0

@@ -361,7 +361,7 @@ def test_misuse(house):
 
         pickle.dumps(loader)
     with pytest.raises(ValueError):
-        millrace.connect(house.path(), tensors="jax")
+        millrace.connect(house.path(), tensors="tensorflow")
     with pytest.raises(ValueError):
         millrace.connect(house.path(), start="yesterday")
     next(loader)

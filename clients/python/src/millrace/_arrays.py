@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from typing import Any
+from typing import Any, Callable
 
 import numpy as np
 
@@ -24,3 +24,14 @@ def count_up(length: int, like: Any) -> Any:
     xp = namespace(like)
     where = {"device": like.device} if xp.__name__ == "torch" else {}
     return xp.arange(length, dtype=xp.int32, **where)
+
+
+def jax_from_numpy() -> Callable[[Any], Any]:
+    """Return the function that makes a JAX array of a NumPy array. It is a view of the same memory on CPUs, if JAX has
+    the dtype; otherwise a copy on the default device. The NumPy array lives until JAX needs it no more."""
+    jax = importlib.import_module("jax")
+    if jax.default_backend() == "cpu":
+        view: Callable[[Any], Any] = jax.dlpack.from_dlpack
+        return view
+    put: Callable[[Any], Any] = jax.device_put
+    return put

@@ -10,6 +10,7 @@ from typing import Any, Callable, Collection, NamedTuple, Optional, Tuple, Union
 import numpy as np
 
 from . import _wire as wire
+from ._arrays import jax_from_numpy
 from ._batch import Batch, make_batch
 from ._connection import Connection, Ring
 from ._copies import Copies, Copy
@@ -85,7 +86,7 @@ class Frames:
         self._tensors = tensors
         self._names = names
         self.copies = copies
-        self._from_numpy: Optional[Callable[[Any], Any]] = None
+        self._from_numpy = jax_from_numpy() if tensors == "jax" else None
         self._layout = Layout(b"")
         self._collect = Backoff()
         self._warned = False

@@ -25,7 +25,7 @@ from ._stream import Start, Stream
 from ._views import Keys, Names
 from ._where import find_socket
 
-TENSORS = ("numpy", "torch", "auto")
+TENSORS = ("numpy", "torch", "jax", "auto")
 STARTS = (None, "fresh", "latest")
 
 
@@ -44,7 +44,8 @@ def connect(
 
     `path`: the rank's socket, `DIR/rank-<r>.sock`, or the run directory, for the socket of LOCAL_RANK (0 if unset).
         Without a path: MILLRACE_SOCKET, or MILLRACE_RUN_DIR with LOCAL_RANK.
-    `tensors`: "numpy", "torch" (views of the same memory), or "auto": torch if it is imported already, else NumPy.
+    `tensors`: "numpy", "torch" (views of the same memory), "jax" (the same on CPUs, else copies on the default device),
+        or "auto": torch if it is imported already, else NumPy.
     `start`: None, "fresh" (from step 0) or "latest" (the first step that not all ranks have committed). A loaded state
         replaces it. On a run with history, None without a state is a StartError.
     `keys`: the names of the tensors, as models of a framework expect them: "hf", "torchtitan", "megatron", "maxtext",
@@ -59,7 +60,7 @@ def connect(
         MILLRACE_PATIENCE, or 30. While `up` lives, the loader waits without a limit. After `up` has written how the
         run ended, for example by Ctrl-C, the loader waits one second.
 
-    Raises ValueError for a wrong argument and ModuleNotFoundError for `tensors="torch"` without PyTorch."""
+    Raises ValueError for a wrong argument and ModuleNotFoundError if PyTorch or JAX is wanted and missing."""
     return DataLoader(
         find_socket(path), tensors=tensors, start=start, keys=keys, device=device, prefetch=prefetch, wait=wait,
         patience=patience,
@@ -93,8 +94,8 @@ class DataLoader:
             raise ValueError(f"device={device!r} gives torch tensors, and tensors={tensors!r} asks for others")
         if prefetch < 0 or prefetch > 0 and device is None:
             raise ValueError(f"prefetch={prefetch!r}: want a number from 0 on, and a device= to copy batches to")
-        if tensors == "torch":
-            importlib.import_module("torch")  # raises now if it is missing
+        if tensors in ("torch", "jax"):
+            importlib.import_module(tensors)  # raises now if it is missing
         limits = Limits(wait, read_patience() if patience is None else patience)
         copies = None if device is None else Copies(find_device(device), prefetch)
         frames = Frames(tensors, None if keys is None else Names(keys), copies)

@@ -2,7 +2,10 @@ package facts
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"reflect"
+	"strings"
 
 	"millrace"
 	"millrace/orchestrator/planner"
@@ -63,7 +66,10 @@ func ReadSaved(text []byte) (*SavedState, error) {
 	}
 	var t savedText
 	if err := json.Unmarshal(text, &t); err != nil {
-		return nil, unreadable(millrace.Mark(err, millrace.ErrInvalid))
+		return nil, unreadable(wrongType(err))
+	}
+	if _, err := millrace.ParseDigest(t.Placement); t.Microbatch > 0 && err != nil {
+		return nil, unreadable(invalid("its placement %.40q is no digest", t.Placement))
 	}
 	s := &SavedState{
 		Attempt:    t.Attempt,
@@ -86,6 +92,31 @@ func ReadSaved(text []byte) (*SavedState, error) {
 		return nil, unreadable(invalid("it names %d sources and holds %d", len(s.Sources), len(s.Planner.Sources)))
 	}
 	return s, nil
+}
+
+// wrongType returns the error for a key with a value of a wrong type, in the words of JSON.
+func wrongType(err error) error {
+	var wrong *json.UnmarshalTypeError
+	if !errors.As(err, &wrong) {
+		return millrace.Mark(err, millrace.ErrInvalid)
+	}
+	want := "an object"
+	switch wrong.Type.Kind() {
+	case reflect.String:
+		want = "a string"
+	case reflect.Uint32, reflect.Uint64:
+		want = "a whole number from 0"
+	case reflect.Slice, reflect.Array:
+		want = "an array"
+	}
+	value := "a " + wrong.Value
+	switch {
+	case strings.HasPrefix(wrong.Value, "number "):
+		value = "the " + wrong.Value
+	case wrong.Value == "array" || wrong.Value == "object":
+		value = "an " + wrong.Value
+	}
+	return invalid("its key %q holds %s, not %s", wrong.Field, value, want)
 }
 
 // unreadable adds the cure for a state that was changed after it was saved.

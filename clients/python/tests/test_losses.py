@@ -234,3 +234,42 @@ if installed("torch") and installed("transformers"):
         want = train(house, llama_alone, llama(), layout=layout)
         for loss in (llama_hf, llama_mask, llama_shifts):
             np.testing.assert_allclose(train(house, loss, llama(), keys="hf"), want, rtol=2e-6, err_msg=loss.__name__)
+
+
+if installed("torch") and installed("jax"):
+    import jax
+    import jax.numpy as jnp
+
+    def jax_logits(weights, tokens, positions, seen):
+        x = weights["tokens.weight"][tokens] + weights["positions.weight"][positions]
+        rows, length, _ = x.shape
+        parts = jnp.split(x @ weights["qkv.weight"].T, 3, axis=-1)
+        q, k, v = (p.reshape(rows, length, HEADS, -1).swapaxes(1, 2) for p in parts)
+        scores = q @ k.swapaxes(-1, -2) / jnp.sqrt(q.shape[-1])
+        mixed = jax.nn.softmax(jnp.where(seen, scores, -jnp.inf)) @ v
+        return (x + mixed.swapaxes(1, 2).reshape(rows, length, -1)) @ weights["head.weight"].T
+
+    @jax.jit
+    def maxtext(weights, data):
+        """MaxText's loss: tokens attend within a segment, and a target counts if its segmentation is not 0."""
+        ids = data["inputs_segmentation"]
+        seen = jnp.tril(ids[:, None, :, None] == ids[:, None, None, :])
+        logits = jax_logits(weights, data["inputs"], data["inputs_position"], seen)
+        targets = jax.nn.one_hot(data["targets"], VOCABULARY)
+        losses = -(jax.nn.log_softmax(logits) * targets).sum(-1)
+        return (losses * (data["targets_segmentation"] != 0)).sum()
+
+    def test_losses_of_a_jax_model(house, reference):
+        want = reference(SHAPE)
+        weights = {name: jnp.asarray(w.detach().numpy(), jnp.float32) for name, w in Model().state_dict().items()}
+        step = jax.value_and_grad(maxtext)
+        losses, sums = [], {}
+        for batch in batches(house, "maxtext", tensors="numpy"):
+            data = {name: jnp.asarray(array) for name, array in batch.items()}
+            loss, grads = step(weights, data)
+            share = {name: g / batch.step_loss_tokens for name, g in grads.items()}
+            sums = share if batch.microbatch == 0 else {name: sums[name] + g for name, g in share.items()}
+            losses.append(float(loss) / batch.step_loss_tokens + (losses.pop() if batch.microbatch else 0.0))
+            if batch.microbatch == batch.num_microbatches - 1:
+                weights = {name: w - 0.5 * sums[name] for name, w in weights.items()}
+        np.testing.assert_allclose(losses, want, rtol=1e-5)

@@ -103,7 +103,7 @@ func recosted(
 func changed(stored []byte, c *config.Config) ([]string, error) {
 	var old identity.Identity
 	if err := json.Unmarshal(stored, &old); err != nil {
-		return nil, millrace.Errorf(millrace.ErrInvalid, "read identity: %v", err)
+		return nil, millrace.Mark(err, millrace.ErrInvalid)
 	}
 	return identity.Diff(old, c.Identity()), nil
 }

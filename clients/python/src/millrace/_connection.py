@@ -17,7 +17,7 @@ from typing import Any, Callable, Deque, Dict, Optional, Tuple
 import numpy as np
 
 from . import _wire as wire
-from ._errors import Lost, RunError
+from ._errors import Lost, RunError, StartError
 from ._failpoint import hit
 from ._where import dial
 
@@ -25,6 +25,9 @@ BUFFER = 1 << 20  # bytes of socket buffer: room for large states
 RECEIVE_WITHIN = 1  # seconds until a receive without a message returns
 SEND_WITHIN = 10
 MAP_POPULATE = 0x8000
+_STRANGER = (
+    "the program at this socket is no sidecar of millrace: give connect() a run directory, or its DIR/rank-<r>.sock"
+)
 _ANCILLARY = socket.CMSG_SPACE(array.array("i").itemsize)
 _RECEIVE = socket.MSG_CMSG_CLOEXEC
 _AT_ONCE = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
@@ -96,7 +99,12 @@ class Connection:
             head = wire.pack(
                 wire.HELLO, flags=flags, attempt=attempt, step=step, microbatch=microbatch, rank=rank, body=len(part)
             )
-            self.send(head + part)
+            try:
+                self.send(head + part)
+            except Lost:
+                if any(header.kind == wire.ERROR for header, _ in self._rest):
+                    return  # the sidecar refused the first part and hung up
+                raise
             if not body:
                 return
 
@@ -151,11 +159,15 @@ class Connection:
                 return None
             except OSError as e:
                 raise Lost(f"receive: {e}") from e
-            if n < _BODY:
+            if n == 0:
                 raise Lost("the sidecar hung up")
+            if n < _BODY:
+                raise StartError(_STRANGER)
             header: wire.Header = _new_tuple(wire.Header, _read_header(self._buffer))
             body = bytes(self._view[_BODY:n])
             if header.magic != _MAGIC or header.version != _VERSION:
+                if header.magic != _MAGIC:
+                    raise StartError(_STRANGER)
                 raise RunError(
                     f"the sidecar speaks protocol {header.version}, this client {wire.VERSION}: "
                     "install the client of the sidecar's release"

@@ -166,15 +166,13 @@ class DataLoader:
         """Start from a state of any rank, saved under any topology. Every rank must load the same state.
 
         `override` lists the parts of the run's identity that may differ from the state's. The StartError of a refused
-        state names these parts. Raises TypeError if `state` is no dict. If the run refuses the state, the next `next()`
-        raises StartError."""
-        if not isinstance(state, dict):
-            raise TypeError(f"load_state_dict: a dict is wanted, not {type(state).__name__}")
+        state names these parts. Raises TypeError or ValueError if `state` is no dict that JSON can hold. If the run
+        refuses the state, the next `next()` raises StartError."""
         copy = read_state(state)
         stream = self._open_stream()
         with self._lock:
             start = Start(stream.start.kind, copy, tuple(str(name) for name in override))
-            if set(copy) == {"start"}:  # saved before the first batch
+            if set(copy) == {"start"} and copy["start"] in STARTS:  # saved before the first batch
                 start = Start(copy["start"], None, start.override)
             stream.restart(start)
 

@@ -37,6 +37,7 @@ class Patience:
     _ask, _pause = ASK_FIRST, PAUSE_FIRST
     _alone: Optional[float] = None  # the time at which `up` was found missing
     _lost = 0
+    _asked = False  # the sidecar was asked and has not answered
     said = False  # the beginning of the wait was logged
 
     def __init__(
@@ -65,13 +66,20 @@ class Patience:
         self._lost += 1
 
     def ask(self, conn: Connection) -> None:
-        """Send delayed releases. If a log message is due, ask the sidecar for the reason of the wait."""
+        """Send delayed releases. If a log message is due, ask the sidecar for the reason of the wait.
+
+        Raise Abandoned if it did not answer the last time and no `up` is alive: it is another program."""
         conn.flush()
         if self._is_due():
+            if self._asked and is_abandoned(self._path):
+                raise Abandoned(
+                    f"the program at {self._path} does not answer, and no `millrace up` serves this directory"
+                )
+            self._asked = True
             conn.send(wire.pack(wire.WAIT, generation=int((self._waited + time.monotonic() - self._began) * 1e6)))
 
     def say(self, status: str) -> None:
-        self.said = True
+        self.said, self._asked = True, False
         log.warning("waiting for %s for %.0f s: %s", self._goal(), time.monotonic() - self._began, status)
 
     def over(self) -> None:

@@ -41,7 +41,23 @@ def in_one_string(state: Dict[str, Any]) -> Dict[str, Any]:
     return {STRING: json.dumps(state)}
 
 
-def read_state(state: Dict[str, Any]) -> Dict[str, Any]:
-    """Return a copy of a state in either form."""
-    copy: Dict[str, Any] = json.loads(state[STRING] if set(state) == {STRING} else json.dumps(state))
-    return copy
+MOST_BYTES = 8 << 20  # far more than a state of the largest mixture
+_CURE = "pass the value of state_dict() unchanged"
+
+
+def read_state(state: Any) -> Dict[str, Any]:
+    """Return a copy of a state in either form. Raises TypeError or ValueError for a value that no `state_dict()` has
+    returned."""
+    if not isinstance(state, dict):
+        raise TypeError(f"load_state_dict: a dict is wanted, not {type(state).__name__}")
+    try:
+        text = state[STRING] if set(state) == {STRING} else json.dumps(state, allow_nan=False)
+        if len(text) > MOST_BYTES:
+            raise ValueError(f"it has {len(text)} bytes, and {MOST_BYTES} are the most")
+        copy = json.loads(text)
+        if not isinstance(copy, dict):
+            raise TypeError(f"its text holds no object, but {type(copy).__name__}")
+        return copy
+    except (TypeError, ValueError, RecursionError) as e:
+        kind = TypeError if isinstance(e, TypeError) else ValueError
+        raise kind(f"load_state_dict: this is no state of a run ({e}): {_CURE}") from None

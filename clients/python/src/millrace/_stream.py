@@ -18,7 +18,7 @@ from ._frames import Frames
 from ._patience import Limits, Patience
 from ._seat import seat
 from ._state import State, read_begin
-from ._where import rank_of
+from ._where import rank_of, refuse_stranger
 
 log = logging.getLogger("millrace")
 
@@ -281,7 +281,10 @@ class Stream:
             try:
                 conn = Connection(self.path)
                 break
-            except AWAY:
+            except OSError as e:
+                refuse_stranger(self.path, e)
+                if not isinstance(e, AWAY):
+                    raise
                 self._stop_if_closed()
                 self._wait().pause()
         self.conn = conn

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
 import re
 import socket
+import stat
 import struct
 from typing import Optional
 
@@ -53,6 +55,22 @@ def dial(path: str) -> socket.socket:
     except BaseException:
         sock.close()
         raise
+
+
+def refuse_stranger(path: str, error: OSError) -> None:
+    """Raise StartError if a connection to `path` failed, and no wait can help: no sidecar will serve there."""
+    directory = os.path.dirname(path)
+    if error.errno == errno.EPROTOTYPE:
+        why = "it is the socket of another program"
+    elif isinstance(error, PermissionError):
+        why = "this user may not connect to it: train as the user of `millrace up`"
+    elif os.path.exists(path) and not stat.S_ISSOCK(os.stat(path).st_mode):
+        why = "it is no socket"
+    elif os.path.exists(directory) and not os.path.isdir(directory):
+        why = f"{directory} is no directory"
+    else:
+        return
+    raise StartError(f"connect to {path}: {why}. Give connect() a run directory, or its DIR/rank-<r>.sock") from None
 
 
 def is_abandoned(path: str) -> bool:

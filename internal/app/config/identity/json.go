@@ -3,6 +3,7 @@ package identity
 import (
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -84,7 +85,7 @@ func newCompact(id Identity, full millrace.Digest) compact {
 func (id *Identity) UnmarshalJSON(b []byte) error {
 	var c compact
 	if err := json.Unmarshal(b, &c); err != nil {
-		return fmt.Errorf("read identity: %w", err)
+		return errors.New("read identity: it has not the form that a saved state gives it")
 	}
 	digest, err := millrace.ParseDigest(c.Fingerprint)
 	if err != nil {

@@ -2,7 +2,6 @@
 
 The CPU as a device takes the same way as a CUDA device. Where PyTorch sees a CUDA device, the tests run on it, too.
 `make test-adapters` runs this file."""
-runs this file."""
 
 from __future__ import annotations
 

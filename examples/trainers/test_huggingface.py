@@ -29,3 +29,7 @@ def llama_losses(binary: Path, mixture: Path, tmp_path_factory: pytest.TempPathF
 
 def test_the_trainer_trains_every_microbatch_once(ordeal: Callable[..., Ordeal], llama_losses: List[float]) -> None:
     ordeal("train_hf.py").run().judge(llama_losses, tolerance=1e-5)  # transformers computes losses in float32
+
+
+def test_accelerate_trains_every_microbatch_once(ordeal: Callable[..., Ordeal], losses: List[float]) -> None:
+    ordeal("train_accelerate.py").run().judge(losses)

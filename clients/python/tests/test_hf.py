@@ -205,7 +205,7 @@ if importlib.util.find_spec("transformers"):
         house.start(*SHAPE)
         loader = connect(house)
         Trainer(llama(), arguments(tmp_path), loader=loader).train()
-        assert house.until("committed", STEPS)["Slot"]["Step"] == STEPS - 1
+        house.until("ended")
 
     def test_evaluation(house, tmp_path):
         house.start(*SHAPE)

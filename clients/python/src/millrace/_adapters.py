@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Iterator
+from typing import Any, Callable, Dict, Iterable, Iterator, Optional
 
 from ._batch import Batch
 from ._loader import DataLoader
@@ -24,13 +24,15 @@ def end_run(loader: DataLoader) -> None:
 
 
 class Evaluation:
-    """An iterable over all batches of a finite stream. Each iteration begins at the stream's first step."""
+    """An iterable over batches that are evaluated again and again. If they are those of a loader, each iteration begins
+    at the first step of its stream."""
 
-    def __init__(self, loader: DataLoader, convert: Callable[[Batch], Any]) -> None:
-        self._loader = loader
+    def __init__(self, batches: Iterable[Any], convert: Optional[Callable[[Any], Any]] = None) -> None:
+        self._batches = batches
         self._convert = convert
 
     def __iter__(self) -> Iterator[Any]:
-        self._loader.load_state_dict({"start": "fresh"})
-        for batch in self._loader:
-            yield self._convert(batch)
+        if isinstance(self._batches, DataLoader):
+            self._batches.load_state_dict({"start": "fresh"})
+        for batch in self._batches:
+            yield self._convert(batch) if self._convert else batch

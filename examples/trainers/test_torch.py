@@ -15,11 +15,14 @@ SCRIPTS = {
     "train_dcp.py": SHORT,
     "train_dataloader.py": SHORT,
     "train_stateful.py": SHORT,
+    "train_torchtitan.py": SHORT,
 }
+NEEDS = {"train_torchtitan.py": "torchtitan"}
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_every_microbatch_is_trained_once(ordeal: Callable[..., Ordeal], losses: List[float], script: str) -> None:
+    pytest.importorskip(NEEDS.get(script, "torch"), exc_type=ImportError)
     trained = ordeal(script).run(SCRIPTS[script])
     trained.judge(losses)
     if script == "train_ddp.py":

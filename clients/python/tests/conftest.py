@@ -22,7 +22,9 @@ REPOSITORY = HERE.parent.parent.parent
 sys.path.insert(0, str(HERE.parent / "src"))
 
 DEADLINE = 60.0
-WITH_TORCH = ("test_devices", "test_frameworks", "test_hf", "test_lightning", "test_losses")
+WITH_TORCH = ("test_devices", "test_frameworks", "test_hf", "test_lightning", "test_losses", "test_torchtitan")
+# Without PyTorch this is `make test`, in which no test may be skipped.
+collect_ignore = [] if importlib.util.find_spec("torch") else ["test_torchtitan.py"]
 
 # Files that need a framework; `make test-adapters` runs them.
 collect_ignore = [] if importlib.util.find_spec("torch") else ["test_devices.py"]

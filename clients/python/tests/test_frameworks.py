@@ -5,6 +5,13 @@ Each part runs where its framework is installed: `make test-adapters` installs a
 from __future__ import annotations
 
 import importlib.util
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import pytest
 
@@ -147,13 +154,22 @@ if installed("torch"):
                 batch.step
 
     @pytest.mark.parametrize("wrap", [lambda loader: loader, Wrapped], ids=["itself", "wrapped"])
-    def test_workers_are_refused(house, wrap):
+    @pytest.mark.parametrize("context", ["fork", "spawn", "forkserver"])
+    @pytest.mark.parametrize("stay", [False, True], ids=["", "persistent"])
+    def test_workers_are_refused(house, wrap, context, stay):
+        """A forked worker refuses to read. For another kind of worker, the loader refuses to be pickled."""
         house.start(*SHAPE)
         outer = torch.utils.data.DataLoader(
-            wrap(millrace.connect(house.path())), batch_size=None, num_workers=1, multiprocessing_context="fork"
-        )
-        with pytest.raises(Exception, match="num_workers=0"):
-            next(iter(outer))
+            wrap(millrace.connect(house.path())), batch_size=None, num_workers=2, multiprocessing_context=context,
+            persistent_workers=stay,
+        )  # fmt: skip
+        seconds = []
+        while not seconds or min(seconds) >= 1 and len(seconds) < 5:  # other programs may keep the processors busy
+            began = time.monotonic()
+            with pytest.raises((millrace.MisuseError, TypeError), match="num_workers=0"):
+                next(iter(outer))
+            seconds.append(time.monotonic() - began)
+        assert min(seconds) < 1, seconds
 
     class Late(torch.utils.data.IterableDataset):
         """Connects when it is iterated: in the worker."""
@@ -247,6 +263,40 @@ if installed("accelerate"):
         monkeypatch.setitem(accelerate.PartialState._shared_state, "num_processes", 2)
         with pytest.raises(millrace.MisuseError, match="on every rank"):
             next(iter(outer))
+
+
+if installed("accelerate") and installed("transformers"):
+
+    @pytest.mark.parametrize("way", ["dispatch", "shard", "trainer", "right"])
+    def test_wrong_ways_on_two_ranks(house, way):
+        """Two processes with gloo. Each of them gets the refusal, so that none waits for the other."""
+        house.start(*SHAPE, "--ranks", "2")
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = str(free.getsockname()[1])
+        group = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "OMP_NUM_THREADS": "1"}
+        ranks = [
+            subprocess.Popen(
+                [sys.executable, str(Path(__file__).parent / "wrong_way.py"), way, str(house.dir)],
+                env={**os.environ, **group, "RANK": str(rank), "LOCAL_RANK": str(rank)}, stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE, text=True,
+            )
+            for rank in range(2)
+        ]  # fmt: skip
+        want = {
+            "dispatch": "Accelerate reads this loader on rank 0 alone.*iterate the loader itself on every rank",
+            "shard": "Accelerate gives each rank every n-th batch.*iterate the loader itself on every rank",
+            "trainer": "on rank 0 alone.*Hugging Face Trainer use millrace.hf.Trainer",
+            "right": "none",
+        }[way]
+        try:
+            for rank in ranks:
+                out, error = rank.communicate(timeout=120)
+                seconds, _, told = out.strip().partition(" ")
+                assert re.search(want, told), error
+                assert float(seconds) < (1 if os.getloadavg()[0] < os.cpu_count() else 5), "on a busy machine"
+        finally:
+            [rank.kill() for rank in ranks]
 
 
 if installed("transformers"):

@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 import types
 import warnings
 
@@ -305,8 +306,10 @@ def test_a_second_loader_is_refused(house):
     house.start(*SHAPE)
     first, second = millrace.connect(house.path()), millrace.connect(house.path())
     next(first)
+    began = time.monotonic()
     with pytest.raises(millrace.RunError, match=f"served to process {os.getpid()}"):
         next(second)
+    assert time.monotonic() - began < 1
     first.close()
     second = millrace.connect(house.path(), start="latest")
     assert next(second).step == 0

@@ -8,9 +8,9 @@ from typing import Any, Optional
 from ._errors import MisuseError
 
 _RIGHT_WAY = (
-    "Millrace has split the batches over the ranks already: iterate the loader itself on every rank. With the Hugging "
-    "Face Trainer override `get_train_dataloader(self)` to return the loader. With Accelerate pass no torch DataLoader "
-    "of it to `prepare()`, which leaves the loader itself as it is"
+    "Millrace has split the batches over the ranks already: iterate the loader itself on every rank. For the Hugging "
+    "Face Trainer use millrace.hf.Trainer(..., loader=loader). With Accelerate pass no torch DataLoader of it to "
+    "`prepare()`, which leaves the loader itself as it is"
 )
 _WORKERS = (
     "a millrace loader cannot be read in a worker process of torch's DataLoader: it serves one process per rank and "

@@ -34,7 +34,7 @@ def losses(binary: Path, mixture: Path, tmp_path_factory: pytest.TempPathFactory
 def ordeal(binary: Path, mixture: Path, tmp_path: Path) -> Callable[..., Ordeal]:
     """Makes the ordeal of a script: ordeal("train_ddp.py").run().judge(losses)."""
 
-    def make(script: str, *arguments: str) -> Ordeal:
-        return Ordeal(binary, mixture, tmp_path, script, arguments)
+    def make(script: str, *arguments: str, at: Path = tmp_path) -> Ordeal:
+        return Ordeal(binary, mixture, at, script, arguments)
 
     return make

@@ -190,6 +190,13 @@ class Ordeal:
             return []
         return [json.loads(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
 
+    def losses(self) -> List[float]:
+        """Returns the loss of each step of a single life without interruption."""
+        out: Dict[int, float] = collections.defaultdict(float)
+        for r in [r for rank in range(self.lives[0].ranks) for r in self.records(0, rank)]:
+            out[r["step"]] += r["loss"] / r["step_loss_tokens"]
+        return [out[step] for step in range(STEPS)]
+
     def tail(self) -> str:
         return self.log.read_text(errors="replace")[-6000:]
 

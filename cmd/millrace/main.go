@@ -62,7 +62,7 @@ failures.
 	})
 	root.AddCommand(
 		upCommand(), checkCommand(), previewCommand(), planCommand(), indexCommand(), statusCommand(), ledgerCommand(),
-		mixCommand(), restartCommand(), checkpointCommand(), versionCommand(),
+		benchCommand(), mixCommand(), restartCommand(), checkpointCommand(), versionCommand(),
 	)
 	root.AddCommand(roleCommands()...)
 	return root

@@ -103,6 +103,10 @@ var rooms = []room{
 	{"internal/app/report", list(".", "checkpoint", "proto", "orchestrator/facts", "orchestrator/planner",
 		"internal/app/exit", "internal/app/config/...", "internal/app/dryrun", "internal/app/setup",
 		"internal/app/supervisor"), none},
+	// trainers and figures of millrace bench, and its mock run
+	{"internal/app/bench", list(".", "constructors", "internal/seal", "sidecar", "internal/app/dryrun",
+		"internal/app/report", "internal/app/rundir", "internal/app/setup"), list("golang.org/x/sync",
+		"golang.org/x/sys/unix")},
 	{"internal/app/supervisor", list(".", "internal/seam", "internal/failpoint"), list("golang.org/x/sys/unix")},
 	{"internal/verify/sim/...", all, all},
 

@@ -1,0 +1,36 @@
+package rundir
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// ClockTick is the unit of times in /proc. Linux has the same one on all processors.
+const ClockTick = 10 * time.Millisecond
+
+// CPU returns the CPU time that a process has used, in user mode and in the kernel.
+func CPU(pid int) (time.Duration, error) {
+	b, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	if err != nil {
+		return 0, fmt.Errorf("read the CPU time of process %d: %w", pid, err)
+	}
+	_, rest, _ := strings.Cut(string(b), ") ") // the name before may hold blanks
+	fields := strings.Fields(rest)
+	const user, kernel = 11, 12 // of those after the name
+	if len(fields) <= kernel {
+		return 0, fmt.Errorf("read the CPU time of process %d: its line has %d fields", pid, len(fields))
+	}
+	total := time.Duration(0)
+	for _, field := range fields[user : kernel+1] {
+		n, err := strconv.ParseInt(field, 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("read the CPU time of process %d: %w", pid, err)
+		}
+		total += time.Duration(n) * ClockTick
+	}
+	return total, nil
+}

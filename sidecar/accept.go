@@ -133,6 +133,9 @@ func (d *door) greet(c *net.UnixConn, number int) (Start, error) {
 		if err != nil {
 			return Start{}, fmt.Errorf("read HELLO: %w", err)
 		}
+		if h.version != protocolVersion {
+			return Start{}, otherProtocol(h, part, d.config.Version)
+		}
 		if h.kind != msgHello || len(body)+len(part) > maxBody {
 			return Start{}, fmt.Errorf("read HELLO: message %d of %d bytes", h.kind, len(body)+len(part))
 		}

@@ -24,6 +24,7 @@ type Config struct {
 	Ready    func()       // called once when every socket accepts; may be nil
 	Observe  func(Event)  // called for every event, from many goroutines; may be nil
 	Watch    Watcher      // of the trainers' GPUs; may be nil
+	Version  string       // of the program, for messages; may be empty
 	Log      *slog.Logger // nil: slog.Default()
 }
 

@@ -133,6 +133,7 @@ type helloBody struct {
 	Override []string        `json:"override,omitempty"`
 	GPU      Seat            `json:"gpu,omitzero"`
 	ReadOnly bool            `json:"read_only,omitempty"`
+	Client   string          `json:"client,omitempty"` // its version
 }
 
 // beginBody is BEGIN's JSON.
@@ -186,11 +187,22 @@ func parseReport(h header, body []byte) (Report, error) {
 	return r, nil
 }
 
-func parseHello(h header, body []byte) (Start, error) {
-	if h.version != protocolVersion {
-		return Start{}, fmt.Errorf("the client speaks protocol %d, this sidecar %d: install the client of this release",
-			h.version, protocolVersion)
+// otherProtocol is the refusal of a client that speaks another version of the protocol. Its HELLO may have any content.
+func otherProtocol(h header, body []byte, program string) error {
+	var b helloBody
+	_ = json.Unmarshal(body, &b)
+	client, from := "the client", "of the sidecar's release"
+	if b.Client != "" {
+		client = fmt.Sprintf("the client %.40q", b.Client)
 	}
+	if program != "" {
+		from = "of Millrace " + program + ", as the sidecar"
+	}
+	return fmt.Errorf("%s speaks protocol %d, this sidecar %d: install the client %s", client, h.version,
+		protocolVersion, from)
+}
+
+func parseHello(h header, body []byte) (Start, error) {
 	var b helloBody
 	if err := json.Unmarshal(body, &b); err != nil {
 		return Start{}, fmt.Errorf("read HELLO: %w", err)

@@ -242,11 +242,11 @@ func TestRefusals(t *testing.T) {
 		"no HELLO first": {talk: func(c *client) { c.send(msg{kind: commit}) }, want: "read HELLO"},
 		"not JSON":       {talk: func(c *client) { c.send(msg{kind: hello, body: []byte("{")}) }, want: "read HELLO"},
 		"garbage":        {talk: func(c *client) { c.raw([]byte("GET / HTTP/1.1\r\n")) }, want: "of the datagram"},
-		"another protocol": {talk: func(c *client) {
-			b := msg{kind: hello, rank: ^uint32(0), body: []byte("{}")}.bytes()
+		"another protocol": {change: func(c *sidecar.Config) { c.Version = "0.2.1" }, talk: func(c *client) {
+			b := msg{kind: hello, rank: ^uint32(0), body: []byte(`{"client":"7.1"}`)}.bytes()
 			b[4] = 9
 			c.raw(b)
-		}, want: "speaks protocol 9"},
+		}, want: `the client "7.1" speaks protocol 9, this sidecar 1: install the client of Millrace 0.2.1`},
 		"a failed run": {run: sidecartest.Config{FailAt: 1, FailReason: "no such file"}, talk: func(c *client) {
 			c.hello("fresh", nil)
 			c.want(begin)

@@ -98,6 +98,7 @@ func (r *role) serve(ctx context.Context, first int) error {
 			Ready:   r.ready,
 			Observe: r.observe,
 			Watch:   monitor,
+			Version: r.Version,
 			Log:     r.log,
 		},
 	)

@@ -19,6 +19,7 @@ import numpy as np
 from . import _wire as wire
 from ._errors import Lost, RunError, StartError
 from ._failpoint import hit
+from ._version import VERSION
 from ._where import dial
 
 BUFFER = 1 << 20  # bytes of socket buffer: room for large states
@@ -91,7 +92,7 @@ class Connection:
         self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", SEND_WITHIN, 0))
 
     def hello(self, rank: int, start: Dict[str, Any], position: Tuple[int, int, int]) -> None:
-        body = json.dumps({**start, "read_only": True}, separators=(",", ":")).encode()
+        body = json.dumps({**start, "read_only": True, "client": VERSION}, separators=(",", ":")).encode()
         attempt, step, microbatch = position
         while True:
             part, body = body[: wire.MAX_BODY], body[wire.MAX_BODY :]
@@ -168,10 +169,7 @@ class Connection:
             if header.magic != _MAGIC or header.version != _VERSION:
                 if header.magic != _MAGIC:
                     raise StartError(_STRANGER)
-                raise RunError(
-                    f"the sidecar speaks protocol {header.version}, this client {wire.VERSION}: "
-                    "install the client of the sidecar's release"
-                )
+                raise RunError(_other_protocol(header, body))
             if header.flags & _MORE or whole:
                 whole += body
                 if header.flags & _MORE:
@@ -241,6 +239,15 @@ class Connection:
         except OSError:
             pass  # the other end has closed it already
         self.sock.close()
+
+
+def _other_protocol(header: wire.Header, body: bytes) -> str:
+    """Return the reason why this client and the peer do not understand each other, with the remedy."""
+    told = f" (it says: {body.decode('utf-8', 'replace')})" if header.kind == wire.ERROR else ""
+    return (
+        f"the sidecar speaks protocol {header.version}, this client {VERSION} speaks protocol {wire.VERSION}{told}: "
+        "install the client of the sidecar's release; `millrace version` prints it"
+    )
 
 
 def give_back(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import collections
 import dataclasses
 import json
@@ -41,8 +42,6 @@ Slot = Tuple[int, int]  # step and microbatch
 
 def write_data(at: Path) -> Path:
     """Writes two small sources, a tokenizer of bytes and the mixture file. Returns the mixture file."""
-    import base64
-
     ranks = "".join(f"{base64.b64encode(bytes([i])).decode()} {i}\n" for i in range(256))
     (at / "bytes.tiktoken").write_text(ranks)
     words = random.Random(5)
@@ -104,16 +103,16 @@ class Life:
     fresh: bool = True  # in a new run directory
 
 
-# The life ends in the middle of a step after the first checkpoint, then at a moment soon after the second.
-LIVES = (Life(2, die_at="6.1"), Life(1, kill_after=8), Life(4))
+# The first life ends in the middle of a step after a checkpoint, the second at any moment after another one. The third
+# continues in the run directory of the second.
+LIVES = (Life(2, die_at="6.1"), Life(1, kill_after=8), Life(4, fresh=False))
 SHORT = (Life(2, die_at="6.1"), Life(1))
 
 
 class Ordeal:
     """The lives of one example. Its checkpoints and records are in `out`; they are all that a life leaves to the next.
 
-    `script` is an example of this folder that is called with RUN_DIR and OUT. `saved` tells whether a checkpoint that
-    holds `step` trained steps is complete; by default a kill relies on the records alone."""
+    `script` is an example of this folder that is called with RUN_DIR and OUT."""
 
     def __init__(self, binary: Path, mixture: Path, at: Path, script: str, arguments: Sequence[str] = ()) -> None:
         self.binary, self.mixture, self.at, self.script = binary, mixture, at, script

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any, Dict
+from pathlib import Path
+from typing import Any, Dict, Optional
 
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
@@ -43,8 +44,8 @@ def main(run: str, out: str) -> None:
     optimizer = make_optimizer(model)
     loader = millrace.connect(run)
     state = {"training": Training(model, optimizer), "loader": loader}
-    checkpoint = os.path.join(out, "checkpoint")
-    if os.path.exists(checkpoint):
+    checkpoint = newest(out)
+    if checkpoint is not None:
         dcp.load(state, checkpoint_id=checkpoint)
     record = Record(out, rank)
 
@@ -62,12 +63,15 @@ def main(run: str, out: str) -> None:
         record.step()
         if (batch.step + 1) % SAVE_EVERY == 0:
             # Nothing was fetched ahead, so that the loader's state is that of the last trained batch.
-            dcp.save(state, checkpoint_id=f"{checkpoint}-{batch.step}")
-            if rank == 0:  # the link changes when the checkpoint is complete
-                os.symlink(f"checkpoint-{batch.step}", checkpoint + ".new")
-                os.replace(checkpoint + ".new", checkpoint)
+            dcp.save(state, checkpoint_id=os.path.join(out, f"checkpoint-{batch.step}"))
     loader.close()
     dist.destroy_process_group()
+
+
+def newest(out: str) -> Optional[Path]:
+    """Returns the newest complete checkpoint. DCP writes its file .metadata last."""
+    complete = [path.parent for path in Path(out).glob("checkpoint-*/.metadata")]
+    return max(complete, key=lambda path: int(path.name.split("-")[1]), default=None)
 
 
 if __name__ == "__main__":

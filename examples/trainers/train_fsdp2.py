@@ -22,6 +22,7 @@ from torch.distributed.fsdp import fully_shard
 import millrace
 from model import loss_sum, make_model, make_optimizer
 from record import Record
+from train_dcp import newest
 
 SAVE_EVERY = 4  # steps
 
@@ -37,8 +38,8 @@ def main(run: str, out: str) -> None:
     optimizer = make_optimizer(model)
     loader = millrace.connect(run)
 
-    checkpoint = os.path.join(out, "checkpoint")
-    if os.path.exists(checkpoint):
+    checkpoint = newest(out)
+    if checkpoint is not None:
         saved: Dict[str, Any] = dict(zip(("model", "optimizer"), get_state_dict(model, optimizer)))
         saved["loader"] = ""
         dcp.load(saved, checkpoint_id=checkpoint)
@@ -62,10 +63,7 @@ def main(run: str, out: str) -> None:
         if (batch.step + 1) % SAVE_EVERY == 0:
             of_model, of_optimizer = get_state_dict(model, optimizer)
             state = {"model": of_model, "optimizer": of_optimizer, "loader": json.dumps(batch.state_dict())}
-            dcp.save(state, checkpoint_id=f"{checkpoint}-{batch.step}")
-            if rank == 0:  # the link changes when the checkpoint is complete
-                os.symlink(f"checkpoint-{batch.step}", checkpoint + ".new")
-                os.replace(checkpoint + ".new", checkpoint)
+            dcp.save(state, checkpoint_id=os.path.join(out, f"checkpoint-{batch.step}"))
     loader.close()
     dist.destroy_process_group()
 

@@ -365,6 +365,12 @@ if installed("lightning"):
     import lightning
     from lightning.fabric.utilities.apply_func import move_data_to_device
 
+    def test_lightning_moves(house):
+        house.start(*SHAPE)
+        batch = next(millrace.connect(house.path(), tensors="torch"))
+        assert same(batch, move_data_to_device(batch, torch.device("cpu")))
+        assert place(move_data_to_device(batch, torch.device("meta"))) == (0, 0)
+
     class Lit(lightning.LightningModule):
         def __init__(self):
             super().__init__()
@@ -372,27 +378,34 @@ if installed("lightning"):
             self.seen = []
 
         def training_step(self, batch, index):
-            self.seen.append((place(batch), batch.state_dict()["step"], batch.state_dict().get("microbatch", 0)))
-            return (self.weight * batch["tokens"].float().sum() / batch.step_loss_tokens).sum()
+            return self.weight.sum()
+
+        def validation_step(self, batch, index):
+            self.seen.append(place(batch))
 
         def configure_optimizers(self):
             return torch.optim.SGD(self.parameters(), lr=0.1)
 
-    def test_lightning_moves(house):
-        house.start(*SHAPE)
-        batch = next(millrace.connect(house.path(), tensors="torch"))
-        assert same(batch, move_data_to_device(batch, torch.device("cpu")))
-        assert place(move_data_to_device(batch, torch.device("meta"))) == (0, 0)
+    def lightning_trainer(at):
+        return lightning.Trainer(
+            max_steps=STEPS, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False,
+            enable_model_summary=False, default_root_dir=str(at),
+        )  # fmt: skip
 
-    def test_lightning_trains(house, tmp_path):
+    @pytest.mark.parametrize("wrap", [lambda loader: loader, Wrapped], ids=["itself", "wrapped"])
+    def test_lightning_without_the_data_module_is_refused(house, tmp_path, wrap):
+        """The state in its checkpoints would be one batch late."""
+        house.start(*SHAPE)
+        batches = wrap(millrace.connect(house.path()))
+        with pytest.raises(millrace.MisuseError, match=r"datamodule=millrace\.lightning\.DataModule\(loader\)"):
+            lightning_trainer(tmp_path).fit(Lit(), batches)
+
+    def test_lightning_validates(house, tmp_path):
         house.start(*SHAPE)
         model = Lit()
-        trainer = lightning.Trainer(
-            max_steps=STEPS, accumulate_grad_batches=MICRO, accelerator="cpu", logger=False, enable_checkpointing=False,
-            enable_progress_bar=False, enable_model_summary=False, default_root_dir=str(tmp_path),
-        )  # fmt: skip
-        trainer.fit(model, millrace.connect(house.path()))
-        assert model.seen == [(at, *after) for at, after in zip(ORDER, [*ORDER[1:], (STEPS, 0)])]
+        lightning_trainer(tmp_path).validate(model, millrace.connect(house.path()), verbose=False)
+        assert model.seen == ORDER
+
 
 
 if installed("jax"):

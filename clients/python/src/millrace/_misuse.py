@@ -16,10 +16,15 @@ _WORKERS = (
     "a millrace loader cannot be read in a worker process of torch's DataLoader: it serves one process per rank and "
     "needs no workers. Iterate the loader itself, or use DataLoader(loader, batch_size=None, num_workers=0)"
 )
+_LIGHTNING = (
+    "Lightning fetches one batch ahead of training, and its checkpoints would hold the loader's state after that "
+    "batch: a resumed training would skip it. Give the Trainer datamodule=millrace.lightning.DataModule(loader)"
+)
 
 
 def refuse_misuse() -> None:
-    """Raise MisuseError if a caller on the stack shares this rank's batches with other ranks or processes.
+    """Raise MisuseError if a caller on the stack shares this rank's batches with other ranks or processes, or saves the
+    state of a batch that it has only fetched.
 
     Accelerate's DataLoaderDispatcher reads on rank 0 alone. The other ranks then never join, and the run waits for
     ever. Its IterableDatasetShard skips the batches of other ranks, although this rank gets none of them."""
@@ -32,6 +37,14 @@ def refuse_misuse() -> None:
             culprit = _sharing(frame.f_locals.get("self"))
             if culprit is not None:
                 raise MisuseError(culprit + _RIGHT_WAY)
+        elif module.startswith(("lightning.", "pytorch_lightning.")):
+            loop = type(frame.f_locals.get("self")).__name__
+            if loop == "_EvaluationLoop":
+                return  # it saves no state
+            if loop in ("_FitLoop", "_TrainingEpochLoop"):
+                raise MisuseError(_LIGHTNING)
+        elif module == "millrace.lightning":
+            return  # it knows which batches are trained
         frame = frame.f_back
 
 

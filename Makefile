@@ -3,7 +3,7 @@
 .DEFAULT_GOAL := help
 .PHONY: help build wheel test test-race test-adapters sim lint generate demo clean
 .PHONY: chaos endurance mutants fuzz
-.PHONY: bench bench-tokenizer bench-stream bench-plan bench-failover bench-handover bench-scale bench-peers
+.PHONY: bench bench-tokenizer bench-stream bench-plan bench-failover bench-delivery bench-scale bench-peers
 
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -62,7 +62,7 @@ else
 	@.venv/bin/python examples/demo/demo.py $(if $(DEMO),--model $(DEMO))
 endif
 
-bench: bench-tokenizer bench-stream bench-plan bench-handover bench-failover ## run all benchmarks (docs/benchmarks.md)
+bench: bench-tokenizer bench-stream bench-plan bench-delivery bench-failover ## run all benchmarks (docs/benchmarks.md)
 
 bench-tokenizer: ## our tokenizer beside tiktoken and tokenizers
 	bench/tokenizer.sh
@@ -91,9 +91,9 @@ endif
 bench-failover: ## takeovers and restarts: their time, the trainers' waits, the cost of shadows, beside peers
 	bench/failover.sh $(if $(LONG),--long) $(if $(SECTIONS),--sections $(SECTIONS))
 
-bench-handover: build ## hand-over time and trainer CPU for each batch
-	@tools/venv.sh .venv tools/requirements-test.txt
-	.venv/bin/python bench/handover.py
+# QUICK=1 makes one round of short measurements. SECTIONS=throughput,step measures some sections.
+bench-delivery: ## hand-over of batches to trainers beside other loaders, in turns; downloads PyTorch once
+	bench/delivery.sh $(if $(QUICK),--quick) $(if $(SECTIONS),--sections $(SECTIONS))
 
 # One seed is one run, so FAULTS=1 SEED=N repeats the run of seed N.
 chaos: ## inject FAULTS (200) faults into real processes, from SEED (1) on; RECORD=1 appends the totals

@@ -228,6 +228,33 @@ if importlib.util.find_spec("transformers"):
         assert got == [pytest.approx(sum(want) / 2, rel=1e-5)]
         assert evaluated.seen == slots(0, 3)
 
+    def test_each_evaluation_reads_a_stream_from_its_start(house, tmp_path):
+        house.start(*SHAPE)
+        (tmp_path / "second").mkdir()
+        second = type(house)(house.binary, tmp_path / "second")
+        second.start("--steps", "2", *SHAPE[2:])
+        try:
+            with connect(second) as loader:
+                want = [model_inputs(small(batch), llama()) for batch in loader]
+            made = arguments(tmp_path, eval_strategy="steps", eval_steps=2, learning_rate=0.0)
+            loader, over = connect(second), []
+
+            class Evaluated(Trainer):
+                def prediction_step(self, model, inputs, *args, **named):
+                    over.append(inputs)
+                    return super().prediction_step(model, inputs, *args, **named)
+
+            trainer = Evaluated(llama(), made, loader=connect(house), eval_dataset=loader)
+            trainer.train()
+            losses = [line["eval_loss"] for line in trainer.state.log_history if "eval_loss" in line]
+            assert trainer.seen == slots() and len(losses) == 3 and len(set(losses)) == 1
+            assert len(over) == 3 * len(want)
+            assert all(torch.equal(a["input_ids"], b["input_ids"]) for a, b in zip(over, 3 * want))
+            loader.close()
+        finally:
+            second.stop()
+            second.give_up()
+
     WRONG = {
         "dataloader_num_workers": {"dataloader_num_workers": 1},
         "dispatch_batches": {"accelerator_config": {"dispatch_batches": True}},

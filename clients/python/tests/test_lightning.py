@@ -179,3 +179,19 @@ if importlib.util.find_spec("lightning"):
         data = millrace.lightning.DataModule(millrace.connect(house.path(), start="fresh"), evaluation=some)
         fit(tmp_path, module, data, val_check_interval=2 * MICRO, num_sanity_val_steps=0, check_val_every_n_epoch=None)
         assert module.seen == SLOTS and module.validated == 3 * [(0, 0), (0, 1)]
+
+    def test_each_validation_reads_a_stream_from_its_start(house, tmp_path):
+        house.start(*SHAPE)
+        (tmp_path / "second").mkdir()
+        second = type(house)(house.binary, tmp_path / "second")
+        second.start("--steps", "2", *SHAPE[2:])
+        try:
+            module, over = Module(), millrace.connect(second.path(), tensors="torch")
+            data = millrace.lightning.DataModule(house.path(), evaluation=over)
+            fit(tmp_path, module, data, val_check_interval=2 * MICRO, check_val_every_n_epoch=None)
+            assert module.seen == SLOTS
+            assert module.validated == SLOTS[:2] + 3 * SLOTS[: 2 * MICRO], "the first two are Lightning's sanity check"
+            over.close()
+        finally:
+            second.stop()
+            second.give_up()

@@ -31,7 +31,9 @@ type condition struct {
 func (c condition) id() string { return c.kind + " " + c.key }
 
 // alertKinds returns the kinds of Alert.
-func alertKinds() []string { return []string{"disk", "quarantine", "role", "source", "unprotected"} }
+func alertKinds() []string {
+	return []string{"disk", "quarantine", "role", "source", "starving", "unprotected"}
+}
 
 // The journal's disk should have minFree bytes free, or one part in minShare if that is more.
 const (

@@ -21,7 +21,7 @@ func TestARunBeginsWhenEveryRankHasJoined(t *testing.T) {
 	if got := w.sidecar.take(); has(got, "begin") || has(got, "plan") {
 		t.Fatalf("one rank of two began: %v", got)
 	}
-	if waits := w.m.Waiting(); !strings.Contains(waits, "rank 1") {
+	if waits := w.m.Waiting().Text; !strings.Contains(waits, "rank 1") {
 		t.Errorf("status says %q", waits)
 	}
 	w.join(1, "fresh", nil)

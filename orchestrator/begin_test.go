@@ -34,7 +34,7 @@ func TestARankWhoseAnswerWasLostBeginsAlone(t *testing.T) {
 		w.reconnect(&proto.RankPosition{Rank: 0, Attempt: 1, Serving: true})
 		w.turn()
 		w.sidecar.take()
-		if waits := w.m.Waiting(); !strings.Contains(waits, "rank 1") {
+		if waits := w.m.Waiting().Text; !strings.Contains(waits, "rank 1") {
 			t.Errorf("start %q: status says %q", start, waits)
 		}
 		w.join(1, start, nil)
@@ -78,12 +78,12 @@ func TestWaitingNamesTheRanksToStartAgain(t *testing.T) {
 	w.joinAll("fresh", nil)
 	w.consume(4)
 	w.join(1, "state", state(t, w, 2))
-	if waits := w.m.Waiting(); !strings.Contains(waits, "restart rank 0 too") {
+	if waits := w.m.Waiting().Text; !strings.Contains(waits, "restart rank 0 too") {
 		t.Errorf("status says %q", waits)
 	}
 	w.join(0, "state", state(t, w, 2))
-	if w.m.s.CurrentAttempt() != 2 || w.m.Waiting() != "" {
-		t.Errorf("attempt %d, %q", w.m.s.CurrentAttempt(), w.m.Waiting())
+	if w.m.s.CurrentAttempt() != 2 || w.m.Waiting().Text != "" {
+		t.Errorf("attempt %d, %q", w.m.s.CurrentAttempt(), w.m.Waiting().Text)
 	}
 }
 
@@ -142,7 +142,7 @@ func TestARankThatGoesBackNamesTheOthers(t *testing.T) {
 	}
 	w.join(2, "state", state(t, w, 2))
 	w.join(3, "state", state(t, w, 2))
-	if w.m.s.CurrentAttempt() != 2 || w.m.Waiting() != "" {
-		t.Errorf("attempt %d, waiting for %q", w.m.s.CurrentAttempt(), w.m.Waiting())
+	if w.m.s.CurrentAttempt() != 2 || w.m.Waiting().Text != "" {
+		t.Errorf("attempt %d, waiting for %q", w.m.s.CurrentAttempt(), w.m.Waiting().Text)
 	}
 }

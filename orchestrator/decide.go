@@ -1,6 +1,7 @@
 package orchestrator
 
 import (
+	"millrace/internal/activity"
 	"millrace/orchestrator/attempts"
 	"millrace/orchestrator/facts"
 	"millrace/orchestrator/mix"
@@ -246,8 +247,8 @@ func (m *Machine) decideNews() (out Decision) {
 	if !m.alerts.warned && m.pinned() {
 		out.effects = append(out.effects, shuffleWarned{})
 	}
-	if text := m.Waiting(); text != m.told {
-		out.effects = append(out.effects, waitingChanged(text))
+	if cause := m.Waiting(); cause != m.told {
+		out.effects = append(out.effects, waitingChanged(cause))
 	}
 	return out
 }
@@ -263,9 +264,9 @@ type shuffleWarned struct{}
 
 func (shuffleWarned) apply(m *Machine) { m.alerts.warnShuffle(m.s.Manifests, m.out) }
 
-type waitingChanged string
+type waitingChanged activity.Cause
 
-func (text waitingChanged) apply(m *Machine) {
-	m.told = string(text)
+func (d waitingChanged) apply(m *Machine) {
+	m.told = activity.Cause(d)
 	m.sidecars.Broadcast(waitingOrder(m.told))
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"millrace/internal/activity"
 	"millrace/orchestrator/roster"
 	pb "millrace/proto"
 )
@@ -12,6 +13,7 @@ import (
 // Tick observes the time. It comes several times a second.
 func (m *Machine) Tick(now time.Time) {
 	m.alerts.clock = now
+	m.figures.Tick(now)
 	m.ranks.Tick(now)
 	m.roster.Tick(now)
 	m.planning.runway.observe(now, m.s)
@@ -27,6 +29,10 @@ func (m *Machine) LoaderUp(session roster.Session, hello *pb.LoaderHello) error 
 
 // LoaderEvent observes a message of a loader.
 func (m *Machine) LoaderEvent(from roster.Session, name string, e *pb.LoaderEvent) {
+	if f := e.GetFigures(); f != nil {
+		m.figures.Observe(f)
+		return
+	}
 	var err error
 	m.planning.stale = true
 	switch ev := e.GetEvent().(type) {
@@ -65,7 +71,7 @@ func (m *Machine) SidecarUp(session roster.Session, hello *pb.SidecarHello) erro
 	m.ranks.Connect(session, hello.Ranks)
 	m.welcome()
 	m.ranks.CallRoll(session)
-	if m.told != "" {
+	if m.told != (activity.Cause{}) {
 		m.sidecars.Send(session, waitingOrder(m.told))
 	}
 	if m.failed != nil {
@@ -113,8 +119,11 @@ func (m *Machine) SidecarEvent(from roster.Session, e *pb.SidecarEvent) {
 		m.masks.observe(ev.Bad)
 	case *pb.SidecarEvent_Reported:
 		m.reports.observe(ev.Reported)
+		m.figures.Reported(ev.Reported)
 	case *pb.SidecarEvent_Gpus:
 		m.sidecars.GPUFigures(from, ev.Gpus)
+	case *pb.SidecarEvent_Figures:
+		m.figures.Observe(ev.Figures)
 	case *pb.SidecarEvent_Fatal:
 		m.fail(errors.New(ev.Fatal.Reason))
 	}

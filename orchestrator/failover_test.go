@@ -464,7 +464,7 @@ func (c *cluster) run(events int, below uint64) {
 		c.consume()
 		c.settle()
 	}
-	c.t.Fatalf("the run stands at %v: %s", c.m.s, c.m.Waiting())
+	c.t.Fatalf("the run stands at %v: %s", c.m.s, c.m.Waiting().Text)
 }
 
 // TestFaultsOfLoadersChangeNoPlan: at the end every stripe is read and, with shadows, protected.

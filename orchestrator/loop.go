@@ -5,13 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"time"
 
 	"millrace"
 	"millrace/checkpoint"
+	"millrace/internal/activity"
 	"millrace/internal/event"
 	"millrace/internal/failpoint"
 	"millrace/internal/seam"
+	"millrace/internal/wire"
 	"millrace/orchestrator/facts"
 	"millrace/orchestrator/lease"
 	"millrace/orchestrator/planner/progress"
@@ -43,6 +46,7 @@ type Orchestrator struct {
 	events  chan func(*Machine)
 	stopped chan struct{}
 	since   int // records since the newest snapshot
+	meter   *activity.Meter
 }
 
 // New restores the run from its store and acquires the lease, which journals the next term. The lease ends with ctx,
@@ -54,7 +58,8 @@ func New(ctx context.Context, cfg Config, opt Options) (*Orchestrator, error) {
 	if opt.Snapshots == 0 {
 		opt.Snapshots = snapshotEvery
 	}
-	o := &Orchestrator{cfg: cfg, opt: opt, events: make(chan func(*Machine), 64), stopped: make(chan struct{})}
+	o := &Orchestrator{cfg: cfg, opt: opt, events: make(chan func(*Machine), 64), stopped: make(chan struct{}),
+		meter: activity.New(opt.Clock.Now)}
 	s, records, err := facts.Read(opt.Store, cfg.Stream, cfg.Spec)
 	o.since = records
 	if err != nil {
@@ -158,6 +163,8 @@ func (o *Orchestrator) Run(ctx context.Context) error {
 // will report a full disk.
 func (o *Orchestrator) look() {
 	o.m.Tick(o.opt.Clock.Now())
+	told := map[string]activity.Total{} // of no message before: the board gets all figures
+	o.m.figures.Observe(wire.FiguresToProto(o.meter, "orchestrator", int64(os.Getpid()), told))
 	if free, total, err := o.opt.Store.Room(); err == nil {
 		o.m.Disk(free, total)
 	}
@@ -166,6 +173,8 @@ func (o *Orchestrator) look() {
 // turn decides, journals, applies and publishes until there is nothing left to decide. The actions of decisions without
 // facts wait for the next commit.
 func (o *Orchestrator) turn() error {
+	planning := o.meter.Source("").Begin(activity.Plan, "")
+	defer planning.End(0, 0)
 	for {
 		d := o.m.Decide()
 		if d.IsEmpty() {

@@ -2,9 +2,11 @@ package orchestrator
 
 import (
 	"millrace"
+	"millrace/internal/activity"
 	"millrace/internal/wire"
 	"millrace/orchestrator/attempts"
 	"millrace/orchestrator/facts"
+	"millrace/orchestrator/figures"
 	"millrace/orchestrator/mix"
 	"millrace/orchestrator/offers"
 	"millrace/orchestrator/planner/progress"
@@ -28,14 +30,16 @@ type Machine struct {
 	quarantine *quarantine
 	masks      *masking
 	alerts     *alerts
+	figures    *figures.Board
 	saves      *saves
-	told       string // the newest reason for waiting that sidecars were told
+	told       activity.Cause // the newest reason for waiting that sidecars were told
 	failed     error
 }
 
 // NewMachine returns the machine of a restored state. Nothing happens before the first event.
 func NewMachine(cfg Config, s *facts.State) (*Machine, error) {
-	m := &Machine{cfg: cfg, s: s, out: &roster.Actions{}, alerts: &alerts{}, saves: &saves{s: s}}
+	m := &Machine{cfg: cfg, s: s, out: &roster.Actions{}, alerts: &alerts{}, saves: &saves{s: s},
+		figures: figures.New()}
 	loaders := roster.Config{Up: cfg.Up, Program: cfg.By, Compare: cfg.Compare, Fence: m.fence}
 	var names []string
 	for _, src := range cfg.Sources {
@@ -113,8 +117,9 @@ func failedOrder(err error) *proto.SidecarOrder {
 }
 
 // waitingOrder lets a sidecar write the reason for waiting to its trainers' logs.
-func waitingOrder(text string) *proto.SidecarOrder {
-	return &proto.SidecarOrder{Order: &proto.SidecarOrder_Waiting{Waiting: &proto.Waiting{Text: text}}}
+func waitingOrder(cause activity.Cause) *proto.SidecarOrder {
+	waiting := &proto.Waiting{Text: cause.Text, Cause: wire.CauseToProto(cause)}
+	return &proto.SidecarOrder{Order: &proto.SidecarOrder_Waiting{Waiting: waiting}}
 }
 
 func (m *Machine) fence() *proto.Fence {
@@ -209,6 +214,8 @@ func (m *Machine) sealed(p *proto.Plan) {
 		m.afterBegin()
 	}
 	m.reports.remember(p)
+	by, _ := m.mix.Costs(p.Step)
+	m.figures.Sealed(p, by.Linear, by.Quadratic)
 	m.sendPlans()
 	for i := range m.queues {
 		cursor := m.s.Tail().Planner.Sources[i].Ordinal

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"millrace/orchestrator/figures"
 	"millrace/proto"
 )
 
@@ -26,13 +27,14 @@ type collector struct {
 	weight, fit, reports, changes          *prometheus.Desc
 	cache                                  cacheDescs
 	gpu                                    gpuDescs
+	figures                                *figures.Collector
 }
 
 func newCollector(o *Orchestrator) *collector {
 	d := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc("millrace_"+name, help, labels, nil)
 	}
-	return &collector{s: NewServer(o), cache: newCacheDescs(d), gpu: newGPUDescs(d),
+	return &collector{s: NewServer(o), cache: newCacheDescs(d), gpu: newGPUDescs(d), figures: figures.NewCollector(d),
 		step:        d("step", "First step that not every rank has consumed."),
 		planned:     d("planned_steps", "Steps sealed."),
 		quarantined: d("quarantined_total", "Records quarantined."),
@@ -67,6 +69,7 @@ func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	}
 	c.cache.describe(ch)
 	c.gpu.describe(ch)
+	c.figures.Describe(ch)
 }
 
 // Collect implements prometheus.Collector.
@@ -115,6 +118,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	}
 	c.cache.collect(st.Roles, gauge, counter)
 	c.gpu.collect(st.Gpus, gauge, counter)
+	c.figures.Collect(st.Delivery, gauge, counter)
 	if f := st.Mixture.GetCalibration(); f != nil {
 		counter(c.reports, float64(f.Reports))
 		gauge(c.fit, f.R2, "in force")

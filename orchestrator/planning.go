@@ -28,8 +28,9 @@ type planning struct {
 	differ   *progress.Differ
 	drawn    *drawn // the next step, complete and not yet journaled
 	runway   runway
-	stale    bool   // offers or the state have changed since documents were drawn
-	pending  string // why the next plan waits; empty if it does not
+	stale    bool     // offers or the state have changed since documents were drawn
+	pending  string   // why the next plan waits; empty if it does not
+	lacks    *missing // the offer that it waits for; nil: none
 }
 
 // drawn is the next step before it is placed, or the end of the run.
@@ -133,7 +134,8 @@ func (p *planning) draw() (*missing, error) {
 	switch outcome.Kind {
 	case planner.Waiting:
 		p.pending = fmt.Sprintf("step %d waits for samples of source %s", p.s.Next, p.cfg.Sources[outcome.Source].Name)
-		return &missing{outcome.Source, outcome.Ordinal}, nil
+		p.lacks = &missing{outcome.Source, outcome.Ordinal}
+		return p.lacks, nil
 	case planner.Finished:
 		p.drawn = &drawn{ended: ended(outcome)}
 	default:
@@ -143,7 +145,7 @@ func (p *planning) draw() (*missing, error) {
 		}
 		p.drawn = &drawn{selection: selection, delta: delta}
 	}
-	p.pending = ""
+	p.pending, p.lacks = "", nil
 	return nil, nil
 }
 

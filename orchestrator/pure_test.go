@@ -242,8 +242,8 @@ func TestDecideIsSeenToChange(t *testing.T) {
 	}
 	for what, change := range map[string]func() (undo func()){
 		"the reason for waiting": func() func() {
-			w.m.told += "x"
-			return func() { w.m.told = strings.TrimSuffix(w.m.told, "x") }
+			w.m.told.Text += "x"
+			return func() { w.m.told.Text = strings.TrimSuffix(w.m.told.Text, "x") }
 		},
 		"a queue": func() func() {
 			q := *w.queue("web")

@@ -257,6 +257,6 @@ func TestARankThatIsThroughIsNotWaitedFor(t *testing.T) {
 	}
 	w.turn()
 	if !w.m.Done() {
-		t.Fatalf("rank 0 is waited for: %v, %s", w.m.s, w.m.Waiting())
+		t.Fatalf("rank 0 is waited for: %v, %s", w.m.s, w.m.Waiting().Text)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"os"
 	"strings"
 
+	"millrace/internal/activity"
 	"millrace/orchestrator/roster"
 	"millrace/proto"
 )
@@ -17,7 +18,9 @@ func (m *Machine) Status() *proto.StatusReply {
 		Planned:   m.s.Next,
 		Sources:   map[string]*proto.SourceStatus{},
 		Recent:    m.s.RecentQuarantines(),
-		Waiting:   m.Waiting(),
+		Waiting:   m.Waiting().Text,
+		Delivery:  m.figures.Delivery(),
+		IsFull:    m.s.Attempt != nil && !m.planning.hasRoom(),
 		Ended:     m.s.Ended != nil,
 		Pid:       int64(os.Getpid()),
 		Alerts:    m.alerts.now,
@@ -33,6 +36,7 @@ func (m *Machine) Status() *proto.StatusReply {
 	}
 	r.Mixture = m.mix.Status(next)
 	r.Mixture.Calibration = m.reports.calibration()
+	r.SlowestRanks = m.ranks.Slowest()
 	r.Stripes = m.roster.Directory().GetStripes()
 	var total uint64
 	for i := range base.Sources {
@@ -77,6 +81,9 @@ func (m *Machine) lacking() []condition {
 		text := fmt.Sprintf("source %s cannot be read by %s for now: %s", t.Source, t.Member, t.Text)
 		out = append(out, condition{"source", t.Source + " " + t.Member, text, 0})
 	}
+	if text := m.figures.Starving(); text != "" {
+		out = append(out, condition{"starving", "", text, 0})
+	}
 	if m.cfg.Shadows > 0 && m.pinned() && m.roster.Unprotected(roster.AllSources) > 0 {
 		out = append(out, condition{"unprotected", "", "some stripes have no shadow that could take over at once: " +
 			"if its loader dies now, training may wait for a restart", roster.Absence})
@@ -87,14 +94,17 @@ func (m *Machine) lacking() []condition {
 // mostNamed is how many sources a line names.
 const mostNamed = 8
 
-// Waiting says in one line why the trainers wait, empty if the next step is planned.
-func (m *Machine) Waiting() string {
+// Waiting returns why the trainers wait, with a line for people. It is the zero value if the next step is planned.
+func (m *Machine) Waiting() activity.Cause {
+	busy := func(text string) activity.Cause {
+		return activity.Cause{Kind: activity.Plan, Role: "orchestrator", Pid: int64(os.Getpid()), Text: text}
+	}
 	switch {
 	case m.failed != nil:
-		return "the run failed: " + m.failed.Error()
+		return busy("the run failed: " + m.failed.Error())
 	case !m.pinned():
 		if m.planning.pending != "" {
-			return m.planning.pending
+			return busy(m.planning.pending)
 		}
 		var missing []string
 		for i := range m.cfg.Sources {
@@ -106,16 +116,33 @@ func (m *Machine) Waiting() string {
 		if n := len(missing) - mostNamed; n > 0 {
 			missing, more = missing[:mostNamed], fmt.Sprintf(" and %d more", n)
 		}
-		return "opening sources " + strings.Join(missing, ", ") + more
+		return busy("opening sources " + strings.Join(missing, ", ") + more)
 	}
 	if text := m.ranks.Waiting(); text != "" {
-		return text
+		return activity.Cause{Kind: activity.Ranks, Text: text}
 	}
 	if source, owner, ok := m.roster.Unread(); ok {
-		return fmt.Sprintf("%s (source %s) is not there; it is being restarted", owner, source)
+		return activity.Cause{Kind: activity.Fetch, Source: source, Role: owner,
+			Text: fmt.Sprintf("%s (source %s) is not there; it is being restarted", owner, source)}
 	}
-	if m.s.Next > m.s.Watermark {
-		return ""
+	if m.s.Next > m.s.Watermark || m.planning.pending == "" {
+		return activity.Cause{}
 	}
-	return m.planning.pending
+	return missingOffer(m, busy(m.planning.pending))
+}
+
+// missingOffer adds to the cause of a missing plan what the loader does whose offers the plan waits for.
+func missingOffer(m *Machine, cause activity.Cause) activity.Cause {
+	on := m.planning.lacks
+	if on == nil {
+		return cause
+	}
+	source := m.cfg.Sources[on.source]
+	name := roster.Reader(m.roster, on.source, on.ordinal)
+	now, ok := m.figures.Current(name, source.Name)
+	if !ok {
+		now = activity.Cause{Kind: activity.Fetch, Source: source.Name, Role: name}
+	}
+	now.Text = cause.Text + ": " + now.Describe()
+	return now
 }

@@ -37,6 +37,7 @@ type LoaderEvent struct {
 	//	*LoaderEvent_Ready
 	//	*LoaderEvent_Offered
 	//	*LoaderEvent_Cache
+	//	*LoaderEvent_Figures
 	Event         isLoaderEvent_Event `protobuf_oneof:"event"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -167,6 +168,15 @@ func (x *LoaderEvent) GetCache() *CacheFigures {
 	return nil
 }
 
+func (x *LoaderEvent) GetFigures() *Figures {
+	if x != nil {
+		if x, ok := x.Event.(*LoaderEvent_Figures); ok {
+			return x.Figures
+		}
+	}
+	return nil
+}
+
 type isLoaderEvent_Event interface {
 	isLoaderEvent_Event()
 }
@@ -207,6 +217,10 @@ type LoaderEvent_Cache struct {
 	Cache *CacheFigures `protobuf:"bytes,11,opt,name=cache,proto3,oneof"`
 }
 
+type LoaderEvent_Figures struct {
+	Figures *Figures `protobuf:"bytes,20,opt,name=figures,proto3,oneof"`
+}
+
 func (*LoaderEvent_Hello) isLoaderEvent_Event() {}
 
 func (*LoaderEvent_Opening) isLoaderEvent_Event() {}
@@ -224,6 +238,8 @@ func (*LoaderEvent_Ready) isLoaderEvent_Event() {}
 func (*LoaderEvent_Offered) isLoaderEvent_Event() {}
 
 func (*LoaderEvent_Cache) isLoaderEvent_Event() {}
+
+func (*LoaderEvent_Figures) isLoaderEvent_Event() {}
 
 // Offered: offers of one or more stripes, those of a stripe in their order.
 type Offered struct {
@@ -936,6 +952,602 @@ func (x *CacheFigures) GetTrouble() string {
 	return ""
 }
 
+// CurrentRequest names the source that a trainer waits for.
+type CurrentRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Source        string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CurrentRequest) Reset() {
+	*x = CurrentRequest{}
+	mi := &file_roles_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CurrentRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CurrentRequest) ProtoMessage() {}
+
+func (x *CurrentRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_roles_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CurrentRequest.ProtoReflect.Descriptor instead.
+func (*CurrentRequest) Descriptor() ([]byte, []int) {
+	return file_roles_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *CurrentRequest) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+// Activity is the work of a role, or its wait. kind is one of read, decode, tokenise, plan, fetch, build, ranks,
+// frames; empty: the role is idle, or it is not known. text is for people.
+type Activity struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	Source        string                 `protobuf:"bytes,2,opt,name=source,proto3" json:"source,omitempty"`
+	Shard         string                 `protobuf:"bytes,3,opt,name=shard,proto3" json:"shard,omitempty"` // name
+	Role          string                 `protobuf:"bytes,4,opt,name=role,proto3" json:"role,omitempty"`
+	Pid           int64                  `protobuf:"varint,5,opt,name=pid,proto3" json:"pid,omitempty"`
+	Text          string                 `protobuf:"bytes,6,opt,name=text,proto3" json:"text,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Activity) Reset() {
+	*x = Activity{}
+	mi := &file_roles_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Activity) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Activity) ProtoMessage() {}
+
+func (x *Activity) ProtoReflect() protoreflect.Message {
+	mi := &file_roles_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Activity.ProtoReflect.Descriptor instead.
+func (*Activity) Descriptor() ([]byte, []int) {
+	return file_roles_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *Activity) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *Activity) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *Activity) GetShard() string {
+	if x != nil {
+		return x.Shard
+	}
+	return ""
+}
+
+func (x *Activity) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
+func (x *Activity) GetPid() int64 {
+	if x != nil {
+		return x.Pid
+	}
+	return 0
+}
+
+func (x *Activity) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+// Figures are the counters of a process since it started. Sources without news since the message before are left out.
+type Figures struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Wall          int64                  `protobuf:"varint,1,opt,name=wall,proto3" json:"wall,omitempty"` // nanoseconds
+	Cpu           int64                  `protobuf:"varint,2,opt,name=cpu,proto3" json:"cpu,omitempty"`   // nanoseconds of all processors
+	Sources       []*SourceFigures       `protobuf:"bytes,3,rep,name=sources,proto3" json:"sources,omitempty"`
+	Ranks         []*RankFigures         `protobuf:"bytes,4,rep,name=ranks,proto3" json:"ranks,omitempty"`
+	Role          string                 `protobuf:"bytes,5,opt,name=role,proto3" json:"role,omitempty"` // name of the process
+	Pid           int64                  `protobuf:"varint,6,opt,name=pid,proto3" json:"pid,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Figures) Reset() {
+	*x = Figures{}
+	mi := &file_roles_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Figures) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Figures) ProtoMessage() {}
+
+func (x *Figures) ProtoReflect() protoreflect.Message {
+	mi := &file_roles_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Figures.ProtoReflect.Descriptor instead.
+func (*Figures) Descriptor() ([]byte, []int) {
+	return file_roles_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *Figures) GetWall() int64 {
+	if x != nil {
+		return x.Wall
+	}
+	return 0
+}
+
+func (x *Figures) GetCpu() int64 {
+	if x != nil {
+		return x.Cpu
+	}
+	return 0
+}
+
+func (x *Figures) GetSources() []*SourceFigures {
+	if x != nil {
+		return x.Sources
+	}
+	return nil
+}
+
+func (x *Figures) GetRanks() []*RankFigures {
+	if x != nil {
+		return x.Ranks
+	}
+	return nil
+}
+
+func (x *Figures) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
+func (x *Figures) GetPid() int64 {
+	if x != nil {
+		return x.Pid
+	}
+	return 0
+}
+
+// SourceFigures: source is empty for activities of no source. seconds has the columns of kind.
+type SourceFigures struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Source        string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
+	Kind          []string               `protobuf:"bytes,2,rep,name=kind,proto3" json:"kind,omitempty"`
+	Seconds       []float64              `protobuf:"fixed64,3,rep,packed,name=seconds,proto3" json:"seconds,omitempty"`
+	Bytes         int64                  `protobuf:"varint,4,opt,name=bytes,proto3" json:"bytes,omitempty"`    // read from data files
+	Tokens        int64                  `protobuf:"varint,5,opt,name=tokens,proto3" json:"tokens,omitempty"`  // made of records
+	Current       *Activity              `protobuf:"bytes,6,opt,name=current,proto3" json:"current,omitempty"` // absent: nothing was done lately
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SourceFigures) Reset() {
+	*x = SourceFigures{}
+	mi := &file_roles_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SourceFigures) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SourceFigures) ProtoMessage() {}
+
+func (x *SourceFigures) ProtoReflect() protoreflect.Message {
+	mi := &file_roles_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SourceFigures.ProtoReflect.Descriptor instead.
+func (*SourceFigures) Descriptor() ([]byte, []int) {
+	return file_roles_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *SourceFigures) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *SourceFigures) GetKind() []string {
+	if x != nil {
+		return x.Kind
+	}
+	return nil
+}
+
+func (x *SourceFigures) GetSeconds() []float64 {
+	if x != nil {
+		return x.Seconds
+	}
+	return nil
+}
+
+func (x *SourceFigures) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *SourceFigures) GetTokens() int64 {
+	if x != nil {
+		return x.Tokens
+	}
+	return 0
+}
+
+func (x *SourceFigures) GetCurrent() *Activity {
+	if x != nil {
+		return x.Current
+	}
+	return nil
+}
+
+// RankFigures are a rank's, since the rank's trainer connected first.
+type RankFigures struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Rank          uint32                 `protobuf:"varint,1,opt,name=rank,proto3" json:"rank,omitempty"`
+	Waited        float64                `protobuf:"fixed64,2,opt,name=waited,proto3" json:"waited,omitempty"`                           // seconds that the trainer waited for batches, after its first one
+	Waits         uint64                 `protobuf:"varint,3,opt,name=waits,proto3" json:"waits,omitempty"`                              // waits of more than a second among them
+	Longest       float64                `protobuf:"fixed64,4,opt,name=longest,proto3" json:"longest,omitempty"`                         // seconds
+	Buffered      uint32                 `protobuf:"varint,5,opt,name=buffered,proto3" json:"buffered,omitempty"`                        // steps whose tokens are here
+	Connected     float64                `protobuf:"fixed64,6,opt,name=connected,proto3" json:"connected,omitempty"`                     // seconds since the first batch
+	Waiting       *Activity              `protobuf:"bytes,7,opt,name=waiting,proto3" json:"waiting,omitempty"`                           // absent: the trainer does not wait
+	WaitingFor    float64                `protobuf:"fixed64,8,opt,name=waiting_for,json=waitingFor,proto3" json:"waiting_for,omitempty"` // seconds
+	Share         float64                `protobuf:"fixed64,9,opt,name=share,proto3" json:"share,omitempty"`                             // part of the last minute that the trainer waited; only in Delivery
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RankFigures) Reset() {
+	*x = RankFigures{}
+	mi := &file_roles_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RankFigures) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RankFigures) ProtoMessage() {}
+
+func (x *RankFigures) ProtoReflect() protoreflect.Message {
+	mi := &file_roles_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RankFigures.ProtoReflect.Descriptor instead.
+func (*RankFigures) Descriptor() ([]byte, []int) {
+	return file_roles_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *RankFigures) GetRank() uint32 {
+	if x != nil {
+		return x.Rank
+	}
+	return 0
+}
+
+func (x *RankFigures) GetWaited() float64 {
+	if x != nil {
+		return x.Waited
+	}
+	return 0
+}
+
+func (x *RankFigures) GetWaits() uint64 {
+	if x != nil {
+		return x.Waits
+	}
+	return 0
+}
+
+func (x *RankFigures) GetLongest() float64 {
+	if x != nil {
+		return x.Longest
+	}
+	return 0
+}
+
+func (x *RankFigures) GetBuffered() uint32 {
+	if x != nil {
+		return x.Buffered
+	}
+	return 0
+}
+
+func (x *RankFigures) GetConnected() float64 {
+	if x != nil {
+		return x.Connected
+	}
+	return 0
+}
+
+func (x *RankFigures) GetWaiting() *Activity {
+	if x != nil {
+		return x.Waiting
+	}
+	return nil
+}
+
+func (x *RankFigures) GetWaitingFor() float64 {
+	if x != nil {
+		return x.WaitingFor
+	}
+	return 0
+}
+
+func (x *RankFigures) GetShare() float64 {
+	if x != nil {
+		return x.Share
+	}
+	return 0
+}
+
+// RoleFigures: processors is the mean number of busy processors lately.
+type RoleFigures struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Role          string                 `protobuf:"bytes,1,opt,name=role,proto3" json:"role,omitempty"`
+	Pid           int64                  `protobuf:"varint,2,opt,name=pid,proto3" json:"pid,omitempty"`
+	Cpu           float64                `protobuf:"fixed64,3,opt,name=cpu,proto3" json:"cpu,omitempty"`   // seconds
+	Wall          float64                `protobuf:"fixed64,4,opt,name=wall,proto3" json:"wall,omitempty"` // seconds
+	Processors    float64                `protobuf:"fixed64,5,opt,name=processors,proto3" json:"processors,omitempty"`
+	Sources       []*SourceFigures       `protobuf:"bytes,6,rep,name=sources,proto3" json:"sources,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RoleFigures) Reset() {
+	*x = RoleFigures{}
+	mi := &file_roles_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RoleFigures) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RoleFigures) ProtoMessage() {}
+
+func (x *RoleFigures) ProtoReflect() protoreflect.Message {
+	mi := &file_roles_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RoleFigures.ProtoReflect.Descriptor instead.
+func (*RoleFigures) Descriptor() ([]byte, []int) {
+	return file_roles_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *RoleFigures) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
+func (x *RoleFigures) GetPid() int64 {
+	if x != nil {
+		return x.Pid
+	}
+	return 0
+}
+
+func (x *RoleFigures) GetCpu() float64 {
+	if x != nil {
+		return x.Cpu
+	}
+	return 0
+}
+
+func (x *RoleFigures) GetWall() float64 {
+	if x != nil {
+		return x.Wall
+	}
+	return 0
+}
+
+func (x *RoleFigures) GetProcessors() float64 {
+	if x != nil {
+		return x.Processors
+	}
+	return 0
+}
+
+func (x *RoleFigures) GetSources() []*SourceFigures {
+	if x != nil {
+		return x.Sources
+	}
+	return nil
+}
+
+// Delivery says how well trainers are fed. The numbers decide nothing.
+type Delivery struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Roles         []*RoleFigures         `protobuf:"bytes,1,rep,name=roles,proto3" json:"roles,omitempty"`
+	Ranks         []*RankFigures         `protobuf:"bytes,2,rep,name=ranks,proto3" json:"ranks,omitempty"`
+	Waited        float64                `protobuf:"fixed64,3,opt,name=waited,proto3" json:"waited,omitempty"`       // part of the last minute that trainers waited, the mean of the ranks
+	Slowest       *Activity              `protobuf:"bytes,4,opt,name=slowest,proto3" json:"slowest,omitempty"`       // absent: no activity takes time
+	Fill          float64                `protobuf:"fixed64,5,opt,name=fill,proto3" json:"fill,omitempty"`           // tokens of the newest sealed step, by the room of its rows; 0: not known
+	Predicted     float64                `protobuf:"fixed64,6,opt,name=predicted,proto3" json:"predicted,omitempty"` // predicted cost of the most expensive rank, by the mean of the ranks; 0: not known
+	Reported      float64                `protobuf:"fixed64,7,opt,name=reported,proto3" json:"reported,omitempty"`   // the same of reported times
+	Busiest       string                 `protobuf:"bytes,8,opt,name=busiest,proto3" json:"busiest,omitempty"`       // role with the most busy processors
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Delivery) Reset() {
+	*x = Delivery{}
+	mi := &file_roles_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Delivery) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Delivery) ProtoMessage() {}
+
+func (x *Delivery) ProtoReflect() protoreflect.Message {
+	mi := &file_roles_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Delivery.ProtoReflect.Descriptor instead.
+func (*Delivery) Descriptor() ([]byte, []int) {
+	return file_roles_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *Delivery) GetRoles() []*RoleFigures {
+	if x != nil {
+		return x.Roles
+	}
+	return nil
+}
+
+func (x *Delivery) GetRanks() []*RankFigures {
+	if x != nil {
+		return x.Ranks
+	}
+	return nil
+}
+
+func (x *Delivery) GetWaited() float64 {
+	if x != nil {
+		return x.Waited
+	}
+	return 0
+}
+
+func (x *Delivery) GetSlowest() *Activity {
+	if x != nil {
+		return x.Slowest
+	}
+	return nil
+}
+
+func (x *Delivery) GetFill() float64 {
+	if x != nil {
+		return x.Fill
+	}
+	return 0
+}
+
+func (x *Delivery) GetPredicted() float64 {
+	if x != nil {
+		return x.Predicted
+	}
+	return 0
+}
+
+func (x *Delivery) GetReported() float64 {
+	if x != nil {
+		return x.Reported
+	}
+	return 0
+}
+
+func (x *Delivery) GetBusiest() string {
+	if x != nil {
+		return x.Busiest
+	}
+	return ""
+}
+
 // Fatal: a source cannot go on. The run fails with the reason.
 type Fatal struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -947,7 +1559,7 @@ type Fatal struct {
 
 func (x *Fatal) Reset() {
 	*x = Fatal{}
-	mi := &file_roles_proto_msgTypes[10]
+	mi := &file_roles_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -959,7 +1571,7 @@ func (x *Fatal) String() string {
 func (*Fatal) ProtoMessage() {}
 
 func (x *Fatal) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[10]
+	mi := &file_roles_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -972,7 +1584,7 @@ func (x *Fatal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fatal.ProtoReflect.Descriptor instead.
 func (*Fatal) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{10}
+	return file_roles_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Fatal) GetSource() string {
@@ -1007,7 +1619,7 @@ type LoaderOrder struct {
 
 func (x *LoaderOrder) Reset() {
 	*x = LoaderOrder{}
-	mi := &file_roles_proto_msgTypes[11]
+	mi := &file_roles_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1019,7 +1631,7 @@ func (x *LoaderOrder) String() string {
 func (*LoaderOrder) ProtoMessage() {}
 
 func (x *LoaderOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[11]
+	mi := &file_roles_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1032,7 +1644,7 @@ func (x *LoaderOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoaderOrder.ProtoReflect.Descriptor instead.
 func (*LoaderOrder) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{11}
+	return file_roles_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *LoaderOrder) GetFence() *Fence {
@@ -1154,7 +1766,7 @@ type OpenSource struct {
 
 func (x *OpenSource) Reset() {
 	*x = OpenSource{}
-	mi := &file_roles_proto_msgTypes[12]
+	mi := &file_roles_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1166,7 +1778,7 @@ func (x *OpenSource) String() string {
 func (*OpenSource) ProtoMessage() {}
 
 func (x *OpenSource) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[12]
+	mi := &file_roles_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1179,7 +1791,7 @@ func (x *OpenSource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenSource.ProtoReflect.Descriptor instead.
 func (*OpenSource) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{12}
+	return file_roles_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *OpenSource) GetSource() string {
@@ -1214,7 +1826,7 @@ type ReadFrom struct {
 
 func (x *ReadFrom) Reset() {
 	*x = ReadFrom{}
-	mi := &file_roles_proto_msgTypes[13]
+	mi := &file_roles_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1226,7 +1838,7 @@ func (x *ReadFrom) String() string {
 func (*ReadFrom) ProtoMessage() {}
 
 func (x *ReadFrom) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[13]
+	mi := &file_roles_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1239,7 +1851,7 @@ func (x *ReadFrom) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFrom.ProtoReflect.Descriptor instead.
 func (*ReadFrom) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{13}
+	return file_roles_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ReadFrom) GetSource() string {
@@ -1313,7 +1925,7 @@ type Promote struct {
 
 func (x *Promote) Reset() {
 	*x = Promote{}
-	mi := &file_roles_proto_msgTypes[14]
+	mi := &file_roles_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1325,7 +1937,7 @@ func (x *Promote) String() string {
 func (*Promote) ProtoMessage() {}
 
 func (x *Promote) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[14]
+	mi := &file_roles_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1338,7 +1950,7 @@ func (x *Promote) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Promote.ProtoReflect.Descriptor instead.
 func (*Promote) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{14}
+	return file_roles_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Promote) GetSource() string {
@@ -1388,7 +2000,7 @@ type Drop struct {
 
 func (x *Drop) Reset() {
 	*x = Drop{}
-	mi := &file_roles_proto_msgTypes[15]
+	mi := &file_roles_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1400,7 +2012,7 @@ func (x *Drop) String() string {
 func (*Drop) ProtoMessage() {}
 
 func (x *Drop) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[15]
+	mi := &file_roles_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1413,7 +2025,7 @@ func (x *Drop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drop.ProtoReflect.Descriptor instead.
 func (*Drop) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{15}
+	return file_roles_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Drop) GetSource() string {
@@ -1452,7 +2064,7 @@ type Reading struct {
 
 func (x *Reading) Reset() {
 	*x = Reading{}
-	mi := &file_roles_proto_msgTypes[16]
+	mi := &file_roles_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1464,7 +2076,7 @@ func (x *Reading) String() string {
 func (*Reading) ProtoMessage() {}
 
 func (x *Reading) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[16]
+	mi := &file_roles_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1477,7 +2089,7 @@ func (x *Reading) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reading.ProtoReflect.Descriptor instead.
 func (*Reading) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{16}
+	return file_roles_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Reading) GetSource() []string {
@@ -1518,7 +2130,7 @@ type Bye struct {
 
 func (x *Bye) Reset() {
 	*x = Bye{}
-	mi := &file_roles_proto_msgTypes[17]
+	mi := &file_roles_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1530,7 +2142,7 @@ func (x *Bye) String() string {
 func (*Bye) ProtoMessage() {}
 
 func (x *Bye) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[17]
+	mi := &file_roles_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1543,7 +2155,7 @@ func (x *Bye) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Bye.ProtoReflect.Descriptor instead.
 func (*Bye) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{17}
+	return file_roles_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Bye) GetReason() string {
@@ -1568,7 +2180,7 @@ type FetchRequest struct {
 
 func (x *FetchRequest) Reset() {
 	*x = FetchRequest{}
-	mi := &file_roles_proto_msgTypes[18]
+	mi := &file_roles_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1580,7 +2192,7 @@ func (x *FetchRequest) String() string {
 func (*FetchRequest) ProtoMessage() {}
 
 func (x *FetchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[18]
+	mi := &file_roles_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1593,7 +2205,7 @@ func (x *FetchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchRequest.ProtoReflect.Descriptor instead.
 func (*FetchRequest) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{18}
+	return file_roles_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *FetchRequest) GetFence() *Fence {
@@ -1662,7 +2274,7 @@ type FetchPart struct {
 
 func (x *FetchPart) Reset() {
 	*x = FetchPart{}
-	mi := &file_roles_proto_msgTypes[19]
+	mi := &file_roles_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1674,7 +2286,7 @@ func (x *FetchPart) String() string {
 func (*FetchPart) ProtoMessage() {}
 
 func (x *FetchPart) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[19]
+	mi := &file_roles_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1687,7 +2299,7 @@ func (x *FetchPart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchPart.ProtoReflect.Descriptor instead.
 func (*FetchPart) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{19}
+	return file_roles_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *FetchPart) GetSource() string {
@@ -1757,7 +2369,7 @@ type FetchReply struct {
 
 func (x *FetchReply) Reset() {
 	*x = FetchReply{}
-	mi := &file_roles_proto_msgTypes[20]
+	mi := &file_roles_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1769,7 +2381,7 @@ func (x *FetchReply) String() string {
 func (*FetchReply) ProtoMessage() {}
 
 func (x *FetchReply) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[20]
+	mi := &file_roles_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1782,7 +2394,7 @@ func (x *FetchReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchReply.ProtoReflect.Descriptor instead.
 func (*FetchReply) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{20}
+	return file_roles_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *FetchReply) GetRow() []uint32 {
@@ -1854,7 +2466,7 @@ type PlacedRows struct {
 
 func (x *PlacedRows) Reset() {
 	*x = PlacedRows{}
-	mi := &file_roles_proto_msgTypes[21]
+	mi := &file_roles_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1866,7 +2478,7 @@ func (x *PlacedRows) String() string {
 func (*PlacedRows) ProtoMessage() {}
 
 func (x *PlacedRows) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[21]
+	mi := &file_roles_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1879,7 +2491,7 @@ func (x *PlacedRows) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlacedRows.ProtoReflect.Descriptor instead.
 func (*PlacedRows) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{21}
+	return file_roles_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *PlacedRows) GetPath() string {
@@ -1965,7 +2577,7 @@ type PartFailed struct {
 
 func (x *PartFailed) Reset() {
 	*x = PartFailed{}
-	mi := &file_roles_proto_msgTypes[22]
+	mi := &file_roles_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1977,7 +2589,7 @@ func (x *PartFailed) String() string {
 func (*PartFailed) ProtoMessage() {}
 
 func (x *PartFailed) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[22]
+	mi := &file_roles_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1990,7 +2602,7 @@ func (x *PartFailed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartFailed.ProtoReflect.Descriptor instead.
 func (*PartFailed) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{22}
+	return file_roles_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *PartFailed) GetPart() uint32 {
@@ -2037,6 +2649,7 @@ type SidecarEvent struct {
 	//	*SidecarEvent_Present
 	//	*SidecarEvent_Reported
 	//	*SidecarEvent_Gpus
+	//	*SidecarEvent_Figures
 	Event         isSidecarEvent_Event `protobuf_oneof:"event"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2044,7 +2657,7 @@ type SidecarEvent struct {
 
 func (x *SidecarEvent) Reset() {
 	*x = SidecarEvent{}
-	mi := &file_roles_proto_msgTypes[23]
+	mi := &file_roles_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2056,7 +2669,7 @@ func (x *SidecarEvent) String() string {
 func (*SidecarEvent) ProtoMessage() {}
 
 func (x *SidecarEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[23]
+	mi := &file_roles_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2069,7 +2682,7 @@ func (x *SidecarEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SidecarEvent.ProtoReflect.Descriptor instead.
 func (*SidecarEvent) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{23}
+	return file_roles_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *SidecarEvent) GetFence() *Fence {
@@ -2185,6 +2798,15 @@ func (x *SidecarEvent) GetGpus() *GpuFigures {
 	return nil
 }
 
+func (x *SidecarEvent) GetFigures() *Figures {
+	if x != nil {
+		if x, ok := x.Event.(*SidecarEvent_Figures); ok {
+			return x.Figures
+		}
+	}
+	return nil
+}
+
 type isSidecarEvent_Event interface {
 	isSidecarEvent_Event()
 }
@@ -2233,6 +2855,10 @@ type SidecarEvent_Gpus struct {
 	Gpus *GpuFigures `protobuf:"bytes,40,opt,name=gpus,proto3,oneof"`
 }
 
+type SidecarEvent_Figures struct {
+	Figures *Figures `protobuf:"bytes,20,opt,name=figures,proto3,oneof"`
+}
+
 func (*SidecarEvent_Hello) isSidecarEvent_Event() {}
 
 func (*SidecarEvent_Join) isSidecarEvent_Event() {}
@@ -2255,6 +2881,8 @@ func (*SidecarEvent_Reported) isSidecarEvent_Event() {}
 
 func (*SidecarEvent_Gpus) isSidecarEvent_Event() {}
 
+func (*SidecarEvent_Figures) isSidecarEvent_Event() {}
+
 // GpuFigures replace the figures that the sidecar sent before.
 type GpuFigures struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2265,7 +2893,7 @@ type GpuFigures struct {
 
 func (x *GpuFigures) Reset() {
 	*x = GpuFigures{}
-	mi := &file_roles_proto_msgTypes[24]
+	mi := &file_roles_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2277,7 +2905,7 @@ func (x *GpuFigures) String() string {
 func (*GpuFigures) ProtoMessage() {}
 
 func (x *GpuFigures) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[24]
+	mi := &file_roles_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2290,7 +2918,7 @@ func (x *GpuFigures) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GpuFigures.ProtoReflect.Descriptor instead.
 func (*GpuFigures) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{24}
+	return file_roles_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *GpuFigures) GetGpus() []*Gpu {
@@ -2326,7 +2954,7 @@ type Gpu struct {
 
 func (x *Gpu) Reset() {
 	*x = Gpu{}
-	mi := &file_roles_proto_msgTypes[25]
+	mi := &file_roles_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2338,7 +2966,7 @@ func (x *Gpu) String() string {
 func (*Gpu) ProtoMessage() {}
 
 func (x *Gpu) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[25]
+	mi := &file_roles_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2351,7 +2979,7 @@ func (x *Gpu) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gpu.ProtoReflect.Descriptor instead.
 func (*Gpu) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{25}
+	return file_roles_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Gpu) GetRank() uint32 {
@@ -2488,7 +3116,7 @@ type SidecarHello struct {
 
 func (x *SidecarHello) Reset() {
 	*x = SidecarHello{}
-	mi := &file_roles_proto_msgTypes[26]
+	mi := &file_roles_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2500,7 +3128,7 @@ func (x *SidecarHello) String() string {
 func (*SidecarHello) ProtoMessage() {}
 
 func (x *SidecarHello) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[26]
+	mi := &file_roles_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2513,7 +3141,7 @@ func (x *SidecarHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SidecarHello.ProtoReflect.Descriptor instead.
 func (*SidecarHello) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{26}
+	return file_roles_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *SidecarHello) GetName() string {
@@ -2563,7 +3191,7 @@ type RankPosition struct {
 
 func (x *RankPosition) Reset() {
 	*x = RankPosition{}
-	mi := &file_roles_proto_msgTypes[27]
+	mi := &file_roles_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2575,7 +3203,7 @@ func (x *RankPosition) String() string {
 func (*RankPosition) ProtoMessage() {}
 
 func (x *RankPosition) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[27]
+	mi := &file_roles_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2588,7 +3216,7 @@ func (x *RankPosition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankPosition.ProtoReflect.Descriptor instead.
 func (*RankPosition) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{27}
+	return file_roles_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *RankPosition) GetRank() uint32 {
@@ -2636,7 +3264,7 @@ type Join struct {
 
 func (x *Join) Reset() {
 	*x = Join{}
-	mi := &file_roles_proto_msgTypes[28]
+	mi := &file_roles_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2648,7 +3276,7 @@ func (x *Join) String() string {
 func (*Join) ProtoMessage() {}
 
 func (x *Join) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[28]
+	mi := &file_roles_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2661,7 +3289,7 @@ func (x *Join) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Join.ProtoReflect.Descriptor instead.
 func (*Join) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{28}
+	return file_roles_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Join) GetRank() uint32 {
@@ -2734,7 +3362,7 @@ type Switched struct {
 
 func (x *Switched) Reset() {
 	*x = Switched{}
-	mi := &file_roles_proto_msgTypes[29]
+	mi := &file_roles_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2746,7 +3374,7 @@ func (x *Switched) String() string {
 func (*Switched) ProtoMessage() {}
 
 func (x *Switched) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[29]
+	mi := &file_roles_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2759,7 +3387,7 @@ func (x *Switched) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Switched.ProtoReflect.Descriptor instead.
 func (*Switched) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{29}
+	return file_roles_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Switched) GetSource() string {
@@ -2812,7 +3440,7 @@ type Bad struct {
 
 func (x *Bad) Reset() {
 	*x = Bad{}
-	mi := &file_roles_proto_msgTypes[30]
+	mi := &file_roles_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2824,7 +3452,7 @@ func (x *Bad) String() string {
 func (*Bad) ProtoMessage() {}
 
 func (x *Bad) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[30]
+	mi := &file_roles_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2837,7 +3465,7 @@ func (x *Bad) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Bad.ProtoReflect.Descriptor instead.
 func (*Bad) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{30}
+	return file_roles_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Bad) GetStep() uint64 {
@@ -2894,7 +3522,7 @@ type Commit struct {
 
 func (x *Commit) Reset() {
 	*x = Commit{}
-	mi := &file_roles_proto_msgTypes[31]
+	mi := &file_roles_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2906,7 +3534,7 @@ func (x *Commit) String() string {
 func (*Commit) ProtoMessage() {}
 
 func (x *Commit) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[31]
+	mi := &file_roles_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2919,7 +3547,7 @@ func (x *Commit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Commit.ProtoReflect.Descriptor instead.
 func (*Commit) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{31}
+	return file_roles_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Commit) GetRank() uint32 {
@@ -2953,7 +3581,7 @@ type Left struct {
 
 func (x *Left) Reset() {
 	*x = Left{}
-	mi := &file_roles_proto_msgTypes[32]
+	mi := &file_roles_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2965,7 +3593,7 @@ func (x *Left) String() string {
 func (*Left) ProtoMessage() {}
 
 func (x *Left) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[32]
+	mi := &file_roles_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2978,7 +3606,7 @@ func (x *Left) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Left.ProtoReflect.Descriptor instead.
 func (*Left) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{32}
+	return file_roles_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Left) GetRank() uint32 {
@@ -3003,7 +3631,7 @@ type Reported struct {
 
 func (x *Reported) Reset() {
 	*x = Reported{}
-	mi := &file_roles_proto_msgTypes[33]
+	mi := &file_roles_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3015,7 +3643,7 @@ func (x *Reported) String() string {
 func (*Reported) ProtoMessage() {}
 
 func (x *Reported) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[33]
+	mi := &file_roles_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3028,7 +3656,7 @@ func (x *Reported) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reported.ProtoReflect.Descriptor instead.
 func (*Reported) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{33}
+	return file_roles_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Reported) GetRank() uint32 {
@@ -3084,7 +3712,7 @@ type SourceLoss struct {
 
 func (x *SourceLoss) Reset() {
 	*x = SourceLoss{}
-	mi := &file_roles_proto_msgTypes[34]
+	mi := &file_roles_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3096,7 +3724,7 @@ func (x *SourceLoss) String() string {
 func (*SourceLoss) ProtoMessage() {}
 
 func (x *SourceLoss) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[34]
+	mi := &file_roles_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3109,7 +3737,7 @@ func (x *SourceLoss) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceLoss.ProtoReflect.Descriptor instead.
 func (*SourceLoss) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{34}
+	return file_roles_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *SourceLoss) GetSource() string {
@@ -3144,7 +3772,7 @@ type Present struct {
 
 func (x *Present) Reset() {
 	*x = Present{}
-	mi := &file_roles_proto_msgTypes[35]
+	mi := &file_roles_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3156,7 +3784,7 @@ func (x *Present) String() string {
 func (*Present) ProtoMessage() {}
 
 func (x *Present) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[35]
+	mi := &file_roles_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3169,7 +3797,7 @@ func (x *Present) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Present.ProtoReflect.Descriptor instead.
 func (*Present) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{35}
+	return file_roles_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Present) GetCall() uint64 {
@@ -3211,7 +3839,7 @@ type SidecarOrder struct {
 
 func (x *SidecarOrder) Reset() {
 	*x = SidecarOrder{}
-	mi := &file_roles_proto_msgTypes[36]
+	mi := &file_roles_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3223,7 +3851,7 @@ func (x *SidecarOrder) String() string {
 func (*SidecarOrder) ProtoMessage() {}
 
 func (x *SidecarOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[36]
+	mi := &file_roles_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3236,7 +3864,7 @@ func (x *SidecarOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SidecarOrder.ProtoReflect.Descriptor instead.
 func (*SidecarOrder) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{36}
+	return file_roles_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *SidecarOrder) GetFence() *Fence {
@@ -3464,7 +4092,7 @@ type Committed struct {
 
 func (x *Committed) Reset() {
 	*x = Committed{}
-	mi := &file_roles_proto_msgTypes[37]
+	mi := &file_roles_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3476,7 +4104,7 @@ func (x *Committed) String() string {
 func (*Committed) ProtoMessage() {}
 
 func (x *Committed) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[37]
+	mi := &file_roles_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3489,7 +4117,7 @@ func (x *Committed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Committed.ProtoReflect.Descriptor instead.
 func (*Committed) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{37}
+	return file_roles_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Committed) GetRank() uint32 {
@@ -3524,7 +4152,7 @@ type Welcome struct {
 
 func (x *Welcome) Reset() {
 	*x = Welcome{}
-	mi := &file_roles_proto_msgTypes[38]
+	mi := &file_roles_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3536,7 +4164,7 @@ func (x *Welcome) String() string {
 func (*Welcome) ProtoMessage() {}
 
 func (x *Welcome) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[38]
+	mi := &file_roles_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3549,7 +4177,7 @@ func (x *Welcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Welcome.ProtoReflect.Descriptor instead.
 func (*Welcome) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{38}
+	return file_roles_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Welcome) GetManifests() []*Manifest {
@@ -3576,7 +4204,7 @@ type Alerts struct {
 
 func (x *Alerts) Reset() {
 	*x = Alerts{}
-	mi := &file_roles_proto_msgTypes[39]
+	mi := &file_roles_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3588,7 +4216,7 @@ func (x *Alerts) String() string {
 func (*Alerts) ProtoMessage() {}
 
 func (x *Alerts) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[39]
+	mi := &file_roles_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3601,7 +4229,7 @@ func (x *Alerts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Alerts.ProtoReflect.Descriptor instead.
 func (*Alerts) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{39}
+	return file_roles_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Alerts) GetAlerts() []*Alert {
@@ -3611,7 +4239,7 @@ func (x *Alerts) GetAlerts() []*Alert {
 	return nil
 }
 
-// Alert: kind is one of unprotected, disk, quarantine, source, role; since is unix milliseconds.
+// Alert: kind is one of unprotected, disk, quarantine, source, role, starving; since is unix milliseconds.
 type Alert struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
@@ -3623,7 +4251,7 @@ type Alert struct {
 
 func (x *Alert) Reset() {
 	*x = Alert{}
-	mi := &file_roles_proto_msgTypes[40]
+	mi := &file_roles_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3635,7 +4263,7 @@ func (x *Alert) String() string {
 func (*Alert) ProtoMessage() {}
 
 func (x *Alert) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[40]
+	mi := &file_roles_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3648,7 +4276,7 @@ func (x *Alert) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Alert.ProtoReflect.Descriptor instead.
 func (*Alert) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{40}
+	return file_roles_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Alert) GetKind() string {
@@ -3687,7 +4315,7 @@ type Begin struct {
 
 func (x *Begin) Reset() {
 	*x = Begin{}
-	mi := &file_roles_proto_msgTypes[41]
+	mi := &file_roles_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3699,7 +4327,7 @@ func (x *Begin) String() string {
 func (*Begin) ProtoMessage() {}
 
 func (x *Begin) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[41]
+	mi := &file_roles_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3712,7 +4340,7 @@ func (x *Begin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Begin.ProtoReflect.Descriptor instead.
 func (*Begin) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{41}
+	return file_roles_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Begin) GetRank() uint32 {
@@ -3775,7 +4403,7 @@ type Refusal struct {
 
 func (x *Refusal) Reset() {
 	*x = Refusal{}
-	mi := &file_roles_proto_msgTypes[42]
+	mi := &file_roles_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3787,7 +4415,7 @@ func (x *Refusal) String() string {
 func (*Refusal) ProtoMessage() {}
 
 func (x *Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[42]
+	mi := &file_roles_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3800,7 +4428,7 @@ func (x *Refusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
 func (*Refusal) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{42}
+	return file_roles_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Refusal) GetRank() uint32 {
@@ -3837,7 +4465,7 @@ type Loaders struct {
 
 func (x *Loaders) Reset() {
 	*x = Loaders{}
-	mi := &file_roles_proto_msgTypes[43]
+	mi := &file_roles_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3849,7 +4477,7 @@ func (x *Loaders) String() string {
 func (*Loaders) ProtoMessage() {}
 
 func (x *Loaders) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[43]
+	mi := &file_roles_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3862,7 +4490,7 @@ func (x *Loaders) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Loaders.ProtoReflect.Descriptor instead.
 func (*Loaders) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{43}
+	return file_roles_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Loaders) GetStripes() []*LoaderStripe {
@@ -3897,7 +4525,7 @@ type LoaderStripe struct {
 
 func (x *LoaderStripe) Reset() {
 	*x = LoaderStripe{}
-	mi := &file_roles_proto_msgTypes[44]
+	mi := &file_roles_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3909,7 +4537,7 @@ func (x *LoaderStripe) String() string {
 func (*LoaderStripe) ProtoMessage() {}
 
 func (x *LoaderStripe) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[44]
+	mi := &file_roles_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3922,7 +4550,7 @@ func (x *LoaderStripe) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoaderStripe.ProtoReflect.Descriptor instead.
 func (*LoaderStripe) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{44}
+	return file_roles_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *LoaderStripe) GetSource() string {
@@ -3993,7 +4621,7 @@ type Standby struct {
 
 func (x *Standby) Reset() {
 	*x = Standby{}
-	mi := &file_roles_proto_msgTypes[45]
+	mi := &file_roles_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4005,7 +4633,7 @@ func (x *Standby) String() string {
 func (*Standby) ProtoMessage() {}
 
 func (x *Standby) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[45]
+	mi := &file_roles_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4018,7 +4646,7 @@ func (x *Standby) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Standby.ProtoReflect.Descriptor instead.
 func (*Standby) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{45}
+	return file_roles_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Standby) GetTerm() uint64 {
@@ -4059,7 +4687,7 @@ type RollCall struct {
 
 func (x *RollCall) Reset() {
 	*x = RollCall{}
-	mi := &file_roles_proto_msgTypes[46]
+	mi := &file_roles_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4071,7 +4699,7 @@ func (x *RollCall) String() string {
 func (*RollCall) ProtoMessage() {}
 
 func (x *RollCall) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[46]
+	mi := &file_roles_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4084,7 +4712,7 @@ func (x *RollCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RollCall.ProtoReflect.Descriptor instead.
 func (*RollCall) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{46}
+	return file_roles_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *RollCall) GetCall() uint64 {
@@ -4098,13 +4726,14 @@ func (x *RollCall) GetCall() uint64 {
 type Waiting struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Text          string                 `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
+	Cause         *Activity              `protobuf:"bytes,2,opt,name=cause,proto3" json:"cause,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Waiting) Reset() {
 	*x = Waiting{}
-	mi := &file_roles_proto_msgTypes[47]
+	mi := &file_roles_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4116,7 +4745,7 @@ func (x *Waiting) String() string {
 func (*Waiting) ProtoMessage() {}
 
 func (x *Waiting) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[47]
+	mi := &file_roles_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4129,7 +4758,7 @@ func (x *Waiting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiting.ProtoReflect.Descriptor instead.
 func (*Waiting) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{47}
+	return file_roles_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Waiting) GetText() string {
@@ -4137,6 +4766,13 @@ func (x *Waiting) GetText() string {
 		return x.Text
 	}
 	return ""
+}
+
+func (x *Waiting) GetCause() *Activity {
+	if x != nil {
+		return x.Cause
+	}
+	return nil
 }
 
 // MixRequest: from is the first step to change; without it, the first step that is not sealed.
@@ -4162,7 +4798,7 @@ type MixRequest struct {
 
 func (x *MixRequest) Reset() {
 	*x = MixRequest{}
-	mi := &file_roles_proto_msgTypes[48]
+	mi := &file_roles_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4174,7 +4810,7 @@ func (x *MixRequest) String() string {
 func (*MixRequest) ProtoMessage() {}
 
 func (x *MixRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[48]
+	mi := &file_roles_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4187,7 +4823,7 @@ func (x *MixRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MixRequest.ProtoReflect.Descriptor instead.
 func (*MixRequest) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{48}
+	return file_roles_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *MixRequest) GetHasFrom() bool {
@@ -4339,7 +4975,7 @@ type SetWeights struct {
 
 func (x *SetWeights) Reset() {
 	*x = SetWeights{}
-	mi := &file_roles_proto_msgTypes[49]
+	mi := &file_roles_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4351,7 +4987,7 @@ func (x *SetWeights) String() string {
 func (*SetWeights) ProtoMessage() {}
 
 func (x *SetWeights) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[49]
+	mi := &file_roles_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4364,7 +5000,7 @@ func (x *SetWeights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetWeights.ProtoReflect.Descriptor instead.
 func (*SetWeights) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{49}
+	return file_roles_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *SetWeights) GetWeights() []*SourceWeight {
@@ -4398,7 +5034,7 @@ type SourceWeight struct {
 
 func (x *SourceWeight) Reset() {
 	*x = SourceWeight{}
-	mi := &file_roles_proto_msgTypes[50]
+	mi := &file_roles_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4410,7 +5046,7 @@ func (x *SourceWeight) String() string {
 func (*SourceWeight) ProtoMessage() {}
 
 func (x *SourceWeight) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[50]
+	mi := &file_roles_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4423,7 +5059,7 @@ func (x *SourceWeight) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceWeight.ProtoReflect.Descriptor instead.
 func (*SourceWeight) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{50}
+	return file_roles_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *SourceWeight) GetSource() string {
@@ -4449,7 +5085,7 @@ type SetSchedule struct {
 
 func (x *SetSchedule) Reset() {
 	*x = SetSchedule{}
-	mi := &file_roles_proto_msgTypes[51]
+	mi := &file_roles_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4461,7 +5097,7 @@ func (x *SetSchedule) String() string {
 func (*SetSchedule) ProtoMessage() {}
 
 func (x *SetSchedule) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[51]
+	mi := &file_roles_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4474,7 +5110,7 @@ func (x *SetSchedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetSchedule.ProtoReflect.Descriptor instead.
 func (*SetSchedule) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{51}
+	return file_roles_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *SetSchedule) GetMilestones() []*WeightsAt {
@@ -4497,7 +5133,7 @@ type WeightsAt struct {
 
 func (x *WeightsAt) Reset() {
 	*x = WeightsAt{}
-	mi := &file_roles_proto_msgTypes[52]
+	mi := &file_roles_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4509,7 +5145,7 @@ func (x *WeightsAt) String() string {
 func (*WeightsAt) ProtoMessage() {}
 
 func (x *WeightsAt) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[52]
+	mi := &file_roles_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4522,7 +5158,7 @@ func (x *WeightsAt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WeightsAt.ProtoReflect.Descriptor instead.
 func (*WeightsAt) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{52}
+	return file_roles_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *WeightsAt) GetFrom() uint64 {
@@ -4570,7 +5206,7 @@ type AddSource struct {
 
 func (x *AddSource) Reset() {
 	*x = AddSource{}
-	mi := &file_roles_proto_msgTypes[53]
+	mi := &file_roles_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4582,7 +5218,7 @@ func (x *AddSource) String() string {
 func (*AddSource) ProtoMessage() {}
 
 func (x *AddSource) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[53]
+	mi := &file_roles_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4595,7 +5231,7 @@ func (x *AddSource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddSource.ProtoReflect.Descriptor instead.
 func (*AddSource) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{53}
+	return file_roles_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *AddSource) GetSource() string {
@@ -4621,7 +5257,7 @@ type MixReply struct {
 
 func (x *MixReply) Reset() {
 	*x = MixReply{}
-	mi := &file_roles_proto_msgTypes[54]
+	mi := &file_roles_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4633,7 +5269,7 @@ func (x *MixReply) String() string {
 func (*MixReply) ProtoMessage() {}
 
 func (x *MixReply) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[54]
+	mi := &file_roles_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4646,7 +5282,7 @@ func (x *MixReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MixReply.ProtoReflect.Descriptor instead.
 func (*MixReply) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{54}
+	return file_roles_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *MixReply) GetChange() *MixChange {
@@ -4671,7 +5307,7 @@ type MixChange struct {
 
 func (x *MixChange) Reset() {
 	*x = MixChange{}
-	mi := &file_roles_proto_msgTypes[55]
+	mi := &file_roles_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4683,7 +5319,7 @@ func (x *MixChange) String() string {
 func (*MixChange) ProtoMessage() {}
 
 func (x *MixChange) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[55]
+	mi := &file_roles_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4696,7 +5332,7 @@ func (x *MixChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MixChange.ProtoReflect.Descriptor instead.
 func (*MixChange) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{55}
+	return file_roles_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *MixChange) GetAtStep() uint64 {
@@ -4756,7 +5392,7 @@ type MixtureStatus struct {
 
 func (x *MixtureStatus) Reset() {
 	*x = MixtureStatus{}
-	mi := &file_roles_proto_msgTypes[56]
+	mi := &file_roles_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4768,7 +5404,7 @@ func (x *MixtureStatus) String() string {
 func (*MixtureStatus) ProtoMessage() {}
 
 func (x *MixtureStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[56]
+	mi := &file_roles_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4781,7 +5417,7 @@ func (x *MixtureStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MixtureStatus.ProtoReflect.Descriptor instead.
 func (*MixtureStatus) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{56}
+	return file_roles_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *MixtureStatus) GetWeights() []*SourceWeight {
@@ -4840,7 +5476,7 @@ type Calibration struct {
 
 func (x *Calibration) Reset() {
 	*x = Calibration{}
-	mi := &file_roles_proto_msgTypes[57]
+	mi := &file_roles_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4852,7 +5488,7 @@ func (x *Calibration) String() string {
 func (*Calibration) ProtoMessage() {}
 
 func (x *Calibration) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[57]
+	mi := &file_roles_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4865,7 +5501,7 @@ func (x *Calibration) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Calibration.ProtoReflect.Descriptor instead.
 func (*Calibration) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{57}
+	return file_roles_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Calibration) GetReports() uint64 {
@@ -4904,7 +5540,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_roles_proto_msgTypes[58]
+	mi := &file_roles_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4916,7 +5552,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[58]
+	mi := &file_roles_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4929,7 +5565,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{58}
+	return file_roles_proto_rawDescGZIP(), []int{65}
 }
 
 type StatusReply struct {
@@ -4951,13 +5587,16 @@ type StatusReply struct {
 	Stripes       []*LoaderStripe          `protobuf:"bytes,15,rep,name=stripes,proto3" json:"stripes,omitempty"`
 	Mixture       *MixtureStatus           `protobuf:"bytes,16,opt,name=mixture,proto3" json:"mixture,omitempty"`
 	Gpus          []*Gpu                   `protobuf:"bytes,40,rep,name=gpus,proto3" json:"gpus,omitempty"` // of the connected ranks, by rank; empty without a driver
+	Delivery      *Delivery                `protobuf:"bytes,30,opt,name=delivery,proto3" json:"delivery,omitempty"`
+	IsFull        bool                     `protobuf:"varint,31,opt,name=is_full,json=isFull,proto3" json:"is_full,omitempty"`                          // the runway has no room for another step
+	SlowestRanks  []uint32                 `protobuf:"varint,32,rep,packed,name=slowest_ranks,json=slowestRanks,proto3" json:"slowest_ranks,omitempty"` // which have consumed the fewest steps; empty: all are equal
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StatusReply) Reset() {
 	*x = StatusReply{}
-	mi := &file_roles_proto_msgTypes[59]
+	mi := &file_roles_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4969,7 +5608,7 @@ func (x *StatusReply) String() string {
 func (*StatusReply) ProtoMessage() {}
 
 func (x *StatusReply) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[59]
+	mi := &file_roles_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4982,7 +5621,7 @@ func (x *StatusReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusReply.ProtoReflect.Descriptor instead.
 func (*StatusReply) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{59}
+	return file_roles_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *StatusReply) GetFence() *Fence {
@@ -5104,6 +5743,27 @@ func (x *StatusReply) GetGpus() []*Gpu {
 	return nil
 }
 
+func (x *StatusReply) GetDelivery() *Delivery {
+	if x != nil {
+		return x.Delivery
+	}
+	return nil
+}
+
+func (x *StatusReply) GetIsFull() bool {
+	if x != nil {
+		return x.IsFull
+	}
+	return false
+}
+
+func (x *StatusReply) GetSlowestRanks() []uint32 {
+	if x != nil {
+		return x.SlowestRanks
+	}
+	return nil
+}
+
 type SourceStatus struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Tokens        uint64                 `protobuf:"varint,1,opt,name=tokens,proto3" json:"tokens,omitempty"`
@@ -5124,7 +5784,7 @@ type SourceStatus struct {
 
 func (x *SourceStatus) Reset() {
 	*x = SourceStatus{}
-	mi := &file_roles_proto_msgTypes[60]
+	mi := &file_roles_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5136,7 +5796,7 @@ func (x *SourceStatus) String() string {
 func (*SourceStatus) ProtoMessage() {}
 
 func (x *SourceStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[60]
+	mi := &file_roles_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5149,7 +5809,7 @@ func (x *SourceStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceStatus.ProtoReflect.Descriptor instead.
 func (*SourceStatus) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{60}
+	return file_roles_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *SourceStatus) GetTokens() uint64 {
@@ -5251,7 +5911,7 @@ type RoleStatus struct {
 
 func (x *RoleStatus) Reset() {
 	*x = RoleStatus{}
-	mi := &file_roles_proto_msgTypes[61]
+	mi := &file_roles_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5263,7 +5923,7 @@ func (x *RoleStatus) String() string {
 func (*RoleStatus) ProtoMessage() {}
 
 func (x *RoleStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[61]
+	mi := &file_roles_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5276,7 +5936,7 @@ func (x *RoleStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoleStatus.ProtoReflect.Descriptor instead.
 func (*RoleStatus) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{61}
+	return file_roles_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *RoleStatus) GetRole() string {
@@ -5334,7 +5994,7 @@ type LedgerRequest struct {
 
 func (x *LedgerRequest) Reset() {
 	*x = LedgerRequest{}
-	mi := &file_roles_proto_msgTypes[62]
+	mi := &file_roles_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5346,7 +6006,7 @@ func (x *LedgerRequest) String() string {
 func (*LedgerRequest) ProtoMessage() {}
 
 func (x *LedgerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[62]
+	mi := &file_roles_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5359,7 +6019,7 @@ func (x *LedgerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LedgerRequest.ProtoReflect.Descriptor instead.
 func (*LedgerRequest) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{62}
+	return file_roles_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *LedgerRequest) GetByStep() bool {
@@ -5411,7 +6071,7 @@ type LedgerReply struct {
 
 func (x *LedgerReply) Reset() {
 	*x = LedgerReply{}
-	mi := &file_roles_proto_msgTypes[63]
+	mi := &file_roles_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5423,7 +6083,7 @@ func (x *LedgerReply) String() string {
 func (*LedgerReply) ProtoMessage() {}
 
 func (x *LedgerReply) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[63]
+	mi := &file_roles_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5436,7 +6096,7 @@ func (x *LedgerReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LedgerReply.ProtoReflect.Descriptor instead.
 func (*LedgerReply) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{63}
+	return file_roles_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *LedgerReply) GetAttempt() uint32 {
@@ -5527,7 +6187,7 @@ var File_roles_proto protoreflect.FileDescriptor
 
 const file_roles_proto_rawDesc = "" +
 	"\n" +
-	"\vroles.proto\x12\vmillrace.v1\x1a\rrecords.proto\"\x80\x04\n" +
+	"\vroles.proto\x12\vmillrace.v1\x1a\rrecords.proto\"\xb2\x04\n" +
 	"\vLoaderEvent\x12(\n" +
 	"\x05fence\x18\x01 \x01(\v2\x12.millrace.v1.FenceR\x05fence\x120\n" +
 	"\x05hello\x18\x02 \x01(\v2\x18.millrace.v1.LoaderHelloH\x00R\x05hello\x120\n" +
@@ -5539,7 +6199,8 @@ const file_roles_proto_rawDesc = "" +
 	"\x05ready\x18\t \x01(\v2\x12.millrace.v1.ReadyH\x00R\x05ready\x120\n" +
 	"\aoffered\x18\n" +
 	" \x01(\v2\x14.millrace.v1.OfferedH\x00R\aoffered\x121\n" +
-	"\x05cache\x18\v \x01(\v2\x19.millrace.v1.CacheFiguresH\x00R\x05cacheB\a\n" +
+	"\x05cache\x18\v \x01(\v2\x19.millrace.v1.CacheFiguresH\x00R\x05cache\x120\n" +
+	"\afigures\x18\x14 \x01(\v2\x14.millrace.v1.FiguresH\x00R\afiguresB\a\n" +
 	"\x05eventJ\x04\b\x05\x10\x06\"8\n" +
 	"\aOffered\x12-\n" +
 	"\astripes\x18\x01 \x03(\v2\x13.millrace.v1.OffersR\astripes\"\xab\x01\n" +
@@ -5600,7 +6261,59 @@ const file_roles_proto_rawDesc = "" +
 	"\bleft_out\x18\n" +
 	" \x01(\x04R\aleftOut\x12\x16\n" +
 	"\x06failed\x18\v \x01(\x04R\x06failed\x12\x18\n" +
-	"\atrouble\x18\f \x01(\tR\atrouble\"7\n" +
+	"\atrouble\x18\f \x01(\tR\atrouble\"(\n" +
+	"\x0eCurrentRequest\x12\x16\n" +
+	"\x06source\x18\x01 \x01(\tR\x06source\"\x86\x01\n" +
+	"\bActivity\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x16\n" +
+	"\x06source\x18\x02 \x01(\tR\x06source\x12\x14\n" +
+	"\x05shard\x18\x03 \x01(\tR\x05shard\x12\x12\n" +
+	"\x04role\x18\x04 \x01(\tR\x04role\x12\x10\n" +
+	"\x03pid\x18\x05 \x01(\x03R\x03pid\x12\x12\n" +
+	"\x04text\x18\x06 \x01(\tR\x04text\"\xbb\x01\n" +
+	"\aFigures\x12\x12\n" +
+	"\x04wall\x18\x01 \x01(\x03R\x04wall\x12\x10\n" +
+	"\x03cpu\x18\x02 \x01(\x03R\x03cpu\x124\n" +
+	"\asources\x18\x03 \x03(\v2\x1a.millrace.v1.SourceFiguresR\asources\x12.\n" +
+	"\x05ranks\x18\x04 \x03(\v2\x18.millrace.v1.RankFiguresR\x05ranks\x12\x12\n" +
+	"\x04role\x18\x05 \x01(\tR\x04role\x12\x10\n" +
+	"\x03pid\x18\x06 \x01(\x03R\x03pid\"\xb4\x01\n" +
+	"\rSourceFigures\x12\x16\n" +
+	"\x06source\x18\x01 \x01(\tR\x06source\x12\x12\n" +
+	"\x04kind\x18\x02 \x03(\tR\x04kind\x12\x18\n" +
+	"\aseconds\x18\x03 \x03(\x01R\aseconds\x12\x14\n" +
+	"\x05bytes\x18\x04 \x01(\x03R\x05bytes\x12\x16\n" +
+	"\x06tokens\x18\x05 \x01(\x03R\x06tokens\x12/\n" +
+	"\acurrent\x18\x06 \x01(\v2\x15.millrace.v1.ActivityR\acurrent\"\x8b\x02\n" +
+	"\vRankFigures\x12\x12\n" +
+	"\x04rank\x18\x01 \x01(\rR\x04rank\x12\x16\n" +
+	"\x06waited\x18\x02 \x01(\x01R\x06waited\x12\x14\n" +
+	"\x05waits\x18\x03 \x01(\x04R\x05waits\x12\x18\n" +
+	"\alongest\x18\x04 \x01(\x01R\alongest\x12\x1a\n" +
+	"\bbuffered\x18\x05 \x01(\rR\bbuffered\x12\x1c\n" +
+	"\tconnected\x18\x06 \x01(\x01R\tconnected\x12/\n" +
+	"\awaiting\x18\a \x01(\v2\x15.millrace.v1.ActivityR\awaiting\x12\x1f\n" +
+	"\vwaiting_for\x18\b \x01(\x01R\n" +
+	"waitingFor\x12\x14\n" +
+	"\x05share\x18\t \x01(\x01R\x05share\"\xaf\x01\n" +
+	"\vRoleFigures\x12\x12\n" +
+	"\x04role\x18\x01 \x01(\tR\x04role\x12\x10\n" +
+	"\x03pid\x18\x02 \x01(\x03R\x03pid\x12\x10\n" +
+	"\x03cpu\x18\x03 \x01(\x01R\x03cpu\x12\x12\n" +
+	"\x04wall\x18\x04 \x01(\x01R\x04wall\x12\x1e\n" +
+	"\n" +
+	"processors\x18\x05 \x01(\x01R\n" +
+	"processors\x124\n" +
+	"\asources\x18\x06 \x03(\v2\x1a.millrace.v1.SourceFiguresR\asources\"\x9b\x02\n" +
+	"\bDelivery\x12.\n" +
+	"\x05roles\x18\x01 \x03(\v2\x18.millrace.v1.RoleFiguresR\x05roles\x12.\n" +
+	"\x05ranks\x18\x02 \x03(\v2\x18.millrace.v1.RankFiguresR\x05ranks\x12\x16\n" +
+	"\x06waited\x18\x03 \x01(\x01R\x06waited\x12/\n" +
+	"\aslowest\x18\x04 \x01(\v2\x15.millrace.v1.ActivityR\aslowest\x12\x12\n" +
+	"\x04fill\x18\x05 \x01(\x01R\x04fill\x12\x1c\n" +
+	"\tpredicted\x18\x06 \x01(\x01R\tpredicted\x12\x1a\n" +
+	"\breported\x18\a \x01(\x01R\breported\x12\x18\n" +
+	"\abusiest\x18\b \x01(\tR\abusiest\"7\n" +
 	"\x05Fatal\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xdb\x02\n" +
@@ -5690,7 +6403,7 @@ const file_roles_proto_rawDesc = "" +
 	"\x04part\x18\x01 \x01(\rR\x04part\x12\x12\n" +
 	"\x04code\x18\x02 \x01(\rR\x04code\x12\x12\n" +
 	"\x04text\x18\x03 \x01(\tR\x04text\x121\n" +
-	"\asamples\x18\x04 \x03(\v2\x17.millrace.v1.QuarantineR\asamples\"\xbe\x04\n" +
+	"\asamples\x18\x04 \x03(\v2\x17.millrace.v1.QuarantineR\asamples\"\xf0\x04\n" +
 	"\fSidecarEvent\x12(\n" +
 	"\x05fence\x18\x01 \x01(\v2\x12.millrace.v1.FenceR\x05fence\x121\n" +
 	"\x05hello\x18\x02 \x01(\v2\x19.millrace.v1.SidecarHelloH\x00R\x05hello\x12'\n" +
@@ -5704,7 +6417,8 @@ const file_roles_proto_rawDesc = "" +
 	"\apresent\x18\n" +
 	" \x01(\v2\x14.millrace.v1.PresentH\x00R\apresent\x123\n" +
 	"\breported\x18\v \x01(\v2\x15.millrace.v1.ReportedH\x00R\breported\x12-\n" +
-	"\x04gpus\x18( \x01(\v2\x17.millrace.v1.GpuFiguresH\x00R\x04gpusB\a\n" +
+	"\x04gpus\x18( \x01(\v2\x17.millrace.v1.GpuFiguresH\x00R\x04gpus\x120\n" +
+	"\afigures\x18\x14 \x01(\v2\x14.millrace.v1.FiguresH\x00R\afiguresB\a\n" +
 	"\x05event\"2\n" +
 	"\n" +
 	"GpuFigures\x12$\n" +
@@ -5851,9 +6565,10 @@ const file_roles_proto_rawDesc = "" +
 	"\x04name\x18\x03 \x01(\tR\x04name\x12\x12\n" +
 	"\x04beat\x18\x04 \x01(\tR\x04beat\"\x1e\n" +
 	"\bRollCall\x12\x12\n" +
-	"\x04call\x18\x01 \x01(\x04R\x04call\"\x1d\n" +
+	"\x04call\x18\x01 \x01(\x04R\x04call\"J\n" +
 	"\aWaiting\x12\x12\n" +
-	"\x04text\x18\x01 \x01(\tR\x04text\"\xff\x02\n" +
+	"\x04text\x18\x01 \x01(\tR\x04text\x12+\n" +
+	"\x05cause\x18\x02 \x01(\v2\x15.millrace.v1.ActivityR\x05cause\"\xff\x02\n" +
 	"\n" +
 	"MixRequest\x12\x19\n" +
 	"\bhas_from\x18\x01 \x01(\bR\ahasFrom\x12\x12\n" +
@@ -5912,7 +6627,7 @@ const file_roles_proto_rawDesc = "" +
 	"\x02r2\x18\x02 \x01(\x01R\x02r2\x12'\n" +
 	"\x04best\x18\x03 \x01(\v2\x13.millrace.v1.CostedR\x04best\x12\x17\n" +
 	"\abest_r2\x18\x04 \x01(\x01R\x06bestR2\"\x0f\n" +
-	"\rStatusRequest\"\xd0\x05\n" +
+	"\rStatusRequest\"\xc1\x06\n" +
 	"\vStatusReply\x12(\n" +
 	"\x05fence\x18\x01 \x01(\v2\x12.millrace.v1.FenceR\x05fence\x12\x12\n" +
 	"\x04step\x18\x02 \x01(\x04R\x04step\x12\x18\n" +
@@ -5931,7 +6646,10 @@ const file_roles_proto_rawDesc = "" +
 	"\tprotected\x18\x0e \x01(\x03R\tprotected\x123\n" +
 	"\astripes\x18\x0f \x03(\v2\x19.millrace.v1.LoaderStripeR\astripes\x124\n" +
 	"\amixture\x18\x10 \x01(\v2\x1a.millrace.v1.MixtureStatusR\amixture\x12$\n" +
-	"\x04gpus\x18( \x03(\v2\x10.millrace.v1.GpuR\x04gpus\x1aU\n" +
+	"\x04gpus\x18( \x03(\v2\x10.millrace.v1.GpuR\x04gpus\x121\n" +
+	"\bdelivery\x18\x1e \x01(\v2\x15.millrace.v1.DeliveryR\bdelivery\x12\x17\n" +
+	"\ais_full\x18\x1f \x01(\bR\x06isFull\x12#\n" +
+	"\rslowest_ranks\x18  \x03(\rR\fslowestRanks\x1aU\n" +
 	"\fSourcesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12/\n" +
 	"\x05value\x18\x02 \x01(\v2\x19.millrace.v1.SourceStatusR\x05value:\x028\x01\"\xc1\x02\n" +
@@ -5982,9 +6700,10 @@ const file_roles_proto_rawDesc = "" +
 	"\x05Serve\x12\x19.millrace.v1.SidecarEvent\x1a\x19.millrace.v1.SidecarOrder(\x010\x01\x12>\n" +
 	"\x06Status\x12\x1a.millrace.v1.StatusRequest\x1a\x18.millrace.v1.StatusReply\x12@\n" +
 	"\x06Ledger\x12\x1a.millrace.v1.LedgerRequest\x1a\x18.millrace.v1.LedgerReply0\x01\x125\n" +
-	"\x03Mix\x12\x17.millrace.v1.MixRequest\x1a\x15.millrace.v1.MixReply2G\n" +
+	"\x03Mix\x12\x17.millrace.v1.MixRequest\x1a\x15.millrace.v1.MixReply2\x86\x01\n" +
 	"\x06Loader\x12=\n" +
-	"\x05Fetch\x12\x19.millrace.v1.FetchRequest\x1a\x17.millrace.v1.FetchReply0\x01B\x10Z\x0emillrace/protob\x06proto3"
+	"\x05Fetch\x12\x19.millrace.v1.FetchRequest\x1a\x17.millrace.v1.FetchReply0\x01\x12=\n" +
+	"\aCurrent\x12\x1b.millrace.v1.CurrentRequest\x1a\x15.millrace.v1.ActivityB\x10Z\x0emillrace/protob\x06proto3"
 
 var (
 	file_roles_proto_rawDescOnce sync.Once
@@ -5998,196 +6717,217 @@ func file_roles_proto_rawDescGZIP() []byte {
 	return file_roles_proto_rawDescData
 }
 
-var file_roles_proto_msgTypes = make([]protoimpl.MessageInfo, 65)
+var file_roles_proto_msgTypes = make([]protoimpl.MessageInfo, 72)
 var file_roles_proto_goTypes = []any{
-	(*LoaderEvent)(nil),   // 0: millrace.v1.LoaderEvent
-	(*Offered)(nil),       // 1: millrace.v1.Offered
-	(*LoaderHello)(nil),   // 2: millrace.v1.LoaderHello
-	(*Version)(nil),       // 3: millrace.v1.Version
-	(*Opening)(nil),       // 4: millrace.v1.Opening
-	(*Offers)(nil),        // 5: millrace.v1.Offers
-	(*Leaving)(nil),       // 6: millrace.v1.Leaving
-	(*Trouble)(nil),       // 7: millrace.v1.Trouble
-	(*Ready)(nil),         // 8: millrace.v1.Ready
-	(*CacheFigures)(nil),  // 9: millrace.v1.CacheFigures
-	(*Fatal)(nil),         // 10: millrace.v1.Fatal
-	(*LoaderOrder)(nil),   // 11: millrace.v1.LoaderOrder
-	(*OpenSource)(nil),    // 12: millrace.v1.OpenSource
-	(*ReadFrom)(nil),      // 13: millrace.v1.ReadFrom
-	(*Promote)(nil),       // 14: millrace.v1.Promote
-	(*Drop)(nil),          // 15: millrace.v1.Drop
-	(*Reading)(nil),       // 16: millrace.v1.Reading
-	(*Bye)(nil),           // 17: millrace.v1.Bye
-	(*FetchRequest)(nil),  // 18: millrace.v1.FetchRequest
-	(*FetchPart)(nil),     // 19: millrace.v1.FetchPart
-	(*FetchReply)(nil),    // 20: millrace.v1.FetchReply
-	(*PlacedRows)(nil),    // 21: millrace.v1.PlacedRows
-	(*PartFailed)(nil),    // 22: millrace.v1.PartFailed
-	(*SidecarEvent)(nil),  // 23: millrace.v1.SidecarEvent
-	(*GpuFigures)(nil),    // 24: millrace.v1.GpuFigures
-	(*Gpu)(nil),           // 25: millrace.v1.Gpu
-	(*SidecarHello)(nil),  // 26: millrace.v1.SidecarHello
-	(*RankPosition)(nil),  // 27: millrace.v1.RankPosition
-	(*Join)(nil),          // 28: millrace.v1.Join
-	(*Switched)(nil),      // 29: millrace.v1.Switched
-	(*Bad)(nil),           // 30: millrace.v1.Bad
-	(*Commit)(nil),        // 31: millrace.v1.Commit
-	(*Left)(nil),          // 32: millrace.v1.Left
-	(*Reported)(nil),      // 33: millrace.v1.Reported
-	(*SourceLoss)(nil),    // 34: millrace.v1.SourceLoss
-	(*Present)(nil),       // 35: millrace.v1.Present
-	(*SidecarOrder)(nil),  // 36: millrace.v1.SidecarOrder
-	(*Committed)(nil),     // 37: millrace.v1.Committed
-	(*Welcome)(nil),       // 38: millrace.v1.Welcome
-	(*Alerts)(nil),        // 39: millrace.v1.Alerts
-	(*Alert)(nil),         // 40: millrace.v1.Alert
-	(*Begin)(nil),         // 41: millrace.v1.Begin
-	(*Refusal)(nil),       // 42: millrace.v1.Refusal
-	(*Loaders)(nil),       // 43: millrace.v1.Loaders
-	(*LoaderStripe)(nil),  // 44: millrace.v1.LoaderStripe
-	(*Standby)(nil),       // 45: millrace.v1.Standby
-	(*RollCall)(nil),      // 46: millrace.v1.RollCall
-	(*Waiting)(nil),       // 47: millrace.v1.Waiting
-	(*MixRequest)(nil),    // 48: millrace.v1.MixRequest
-	(*SetWeights)(nil),    // 49: millrace.v1.SetWeights
-	(*SourceWeight)(nil),  // 50: millrace.v1.SourceWeight
-	(*SetSchedule)(nil),   // 51: millrace.v1.SetSchedule
-	(*WeightsAt)(nil),     // 52: millrace.v1.WeightsAt
-	(*AddSource)(nil),     // 53: millrace.v1.AddSource
-	(*MixReply)(nil),      // 54: millrace.v1.MixReply
-	(*MixChange)(nil),     // 55: millrace.v1.MixChange
-	(*MixtureStatus)(nil), // 56: millrace.v1.MixtureStatus
-	(*Calibration)(nil),   // 57: millrace.v1.Calibration
-	(*StatusRequest)(nil), // 58: millrace.v1.StatusRequest
-	(*StatusReply)(nil),   // 59: millrace.v1.StatusReply
-	(*SourceStatus)(nil),  // 60: millrace.v1.SourceStatus
-	(*RoleStatus)(nil),    // 61: millrace.v1.RoleStatus
-	(*LedgerRequest)(nil), // 62: millrace.v1.LedgerRequest
-	(*LedgerReply)(nil),   // 63: millrace.v1.LedgerReply
-	nil,                   // 64: millrace.v1.StatusReply.SourcesEntry
-	(*Fence)(nil),         // 65: millrace.v1.Fence
-	(*Manifest)(nil),      // 66: millrace.v1.Manifest
-	(*Quarantine)(nil),    // 67: millrace.v1.Quarantine
-	(*SeekPoint)(nil),     // 68: millrace.v1.SeekPoint
-	(*Saved)(nil),         // 69: millrace.v1.Saved
-	(*Plan)(nil),          // 70: millrace.v1.Plan
-	(*Ended)(nil),         // 71: millrace.v1.Ended
-	(*Masked)(nil),        // 72: millrace.v1.Masked
-	(*Mask)(nil),          // 73: millrace.v1.Mask
-	(*Skipped)(nil),       // 74: millrace.v1.Skipped
-	(*Costed)(nil),        // 75: millrace.v1.Costed
-	(*Assignments)(nil),   // 76: millrace.v1.Assignments
-	(*OrdinalRange)(nil),  // 77: millrace.v1.OrdinalRange
+	(*LoaderEvent)(nil),    // 0: millrace.v1.LoaderEvent
+	(*Offered)(nil),        // 1: millrace.v1.Offered
+	(*LoaderHello)(nil),    // 2: millrace.v1.LoaderHello
+	(*Version)(nil),        // 3: millrace.v1.Version
+	(*Opening)(nil),        // 4: millrace.v1.Opening
+	(*Offers)(nil),         // 5: millrace.v1.Offers
+	(*Leaving)(nil),        // 6: millrace.v1.Leaving
+	(*Trouble)(nil),        // 7: millrace.v1.Trouble
+	(*Ready)(nil),          // 8: millrace.v1.Ready
+	(*CacheFigures)(nil),   // 9: millrace.v1.CacheFigures
+	(*CurrentRequest)(nil), // 10: millrace.v1.CurrentRequest
+	(*Activity)(nil),       // 11: millrace.v1.Activity
+	(*Figures)(nil),        // 12: millrace.v1.Figures
+	(*SourceFigures)(nil),  // 13: millrace.v1.SourceFigures
+	(*RankFigures)(nil),    // 14: millrace.v1.RankFigures
+	(*RoleFigures)(nil),    // 15: millrace.v1.RoleFigures
+	(*Delivery)(nil),       // 16: millrace.v1.Delivery
+	(*Fatal)(nil),          // 17: millrace.v1.Fatal
+	(*LoaderOrder)(nil),    // 18: millrace.v1.LoaderOrder
+	(*OpenSource)(nil),     // 19: millrace.v1.OpenSource
+	(*ReadFrom)(nil),       // 20: millrace.v1.ReadFrom
+	(*Promote)(nil),        // 21: millrace.v1.Promote
+	(*Drop)(nil),           // 22: millrace.v1.Drop
+	(*Reading)(nil),        // 23: millrace.v1.Reading
+	(*Bye)(nil),            // 24: millrace.v1.Bye
+	(*FetchRequest)(nil),   // 25: millrace.v1.FetchRequest
+	(*FetchPart)(nil),      // 26: millrace.v1.FetchPart
+	(*FetchReply)(nil),     // 27: millrace.v1.FetchReply
+	(*PlacedRows)(nil),     // 28: millrace.v1.PlacedRows
+	(*PartFailed)(nil),     // 29: millrace.v1.PartFailed
+	(*SidecarEvent)(nil),   // 30: millrace.v1.SidecarEvent
+	(*GpuFigures)(nil),     // 31: millrace.v1.GpuFigures
+	(*Gpu)(nil),            // 32: millrace.v1.Gpu
+	(*SidecarHello)(nil),   // 33: millrace.v1.SidecarHello
+	(*RankPosition)(nil),   // 34: millrace.v1.RankPosition
+	(*Join)(nil),           // 35: millrace.v1.Join
+	(*Switched)(nil),       // 36: millrace.v1.Switched
+	(*Bad)(nil),            // 37: millrace.v1.Bad
+	(*Commit)(nil),         // 38: millrace.v1.Commit
+	(*Left)(nil),           // 39: millrace.v1.Left
+	(*Reported)(nil),       // 40: millrace.v1.Reported
+	(*SourceLoss)(nil),     // 41: millrace.v1.SourceLoss
+	(*Present)(nil),        // 42: millrace.v1.Present
+	(*SidecarOrder)(nil),   // 43: millrace.v1.SidecarOrder
+	(*Committed)(nil),      // 44: millrace.v1.Committed
+	(*Welcome)(nil),        // 45: millrace.v1.Welcome
+	(*Alerts)(nil),         // 46: millrace.v1.Alerts
+	(*Alert)(nil),          // 47: millrace.v1.Alert
+	(*Begin)(nil),          // 48: millrace.v1.Begin
+	(*Refusal)(nil),        // 49: millrace.v1.Refusal
+	(*Loaders)(nil),        // 50: millrace.v1.Loaders
+	(*LoaderStripe)(nil),   // 51: millrace.v1.LoaderStripe
+	(*Standby)(nil),        // 52: millrace.v1.Standby
+	(*RollCall)(nil),       // 53: millrace.v1.RollCall
+	(*Waiting)(nil),        // 54: millrace.v1.Waiting
+	(*MixRequest)(nil),     // 55: millrace.v1.MixRequest
+	(*SetWeights)(nil),     // 56: millrace.v1.SetWeights
+	(*SourceWeight)(nil),   // 57: millrace.v1.SourceWeight
+	(*SetSchedule)(nil),    // 58: millrace.v1.SetSchedule
+	(*WeightsAt)(nil),      // 59: millrace.v1.WeightsAt
+	(*AddSource)(nil),      // 60: millrace.v1.AddSource
+	(*MixReply)(nil),       // 61: millrace.v1.MixReply
+	(*MixChange)(nil),      // 62: millrace.v1.MixChange
+	(*MixtureStatus)(nil),  // 63: millrace.v1.MixtureStatus
+	(*Calibration)(nil),    // 64: millrace.v1.Calibration
+	(*StatusRequest)(nil),  // 65: millrace.v1.StatusRequest
+	(*StatusReply)(nil),    // 66: millrace.v1.StatusReply
+	(*SourceStatus)(nil),   // 67: millrace.v1.SourceStatus
+	(*RoleStatus)(nil),     // 68: millrace.v1.RoleStatus
+	(*LedgerRequest)(nil),  // 69: millrace.v1.LedgerRequest
+	(*LedgerReply)(nil),    // 70: millrace.v1.LedgerReply
+	nil,                    // 71: millrace.v1.StatusReply.SourcesEntry
+	(*Fence)(nil),          // 72: millrace.v1.Fence
+	(*Manifest)(nil),       // 73: millrace.v1.Manifest
+	(*Quarantine)(nil),     // 74: millrace.v1.Quarantine
+	(*SeekPoint)(nil),      // 75: millrace.v1.SeekPoint
+	(*Saved)(nil),          // 76: millrace.v1.Saved
+	(*Plan)(nil),           // 77: millrace.v1.Plan
+	(*Ended)(nil),          // 78: millrace.v1.Ended
+	(*Masked)(nil),         // 79: millrace.v1.Masked
+	(*Mask)(nil),           // 80: millrace.v1.Mask
+	(*Skipped)(nil),        // 81: millrace.v1.Skipped
+	(*Costed)(nil),         // 82: millrace.v1.Costed
+	(*Assignments)(nil),    // 83: millrace.v1.Assignments
+	(*OrdinalRange)(nil),   // 84: millrace.v1.OrdinalRange
 }
 var file_roles_proto_depIdxs = []int32{
-	65, // 0: millrace.v1.LoaderEvent.fence:type_name -> millrace.v1.Fence
-	2,  // 1: millrace.v1.LoaderEvent.hello:type_name -> millrace.v1.LoaderHello
-	4,  // 2: millrace.v1.LoaderEvent.opening:type_name -> millrace.v1.Opening
-	66, // 3: millrace.v1.LoaderEvent.manifest:type_name -> millrace.v1.Manifest
-	10, // 4: millrace.v1.LoaderEvent.fatal:type_name -> millrace.v1.Fatal
-	6,  // 5: millrace.v1.LoaderEvent.leaving:type_name -> millrace.v1.Leaving
-	7,  // 6: millrace.v1.LoaderEvent.trouble:type_name -> millrace.v1.Trouble
-	8,  // 7: millrace.v1.LoaderEvent.ready:type_name -> millrace.v1.Ready
-	1,  // 8: millrace.v1.LoaderEvent.offered:type_name -> millrace.v1.Offered
-	9,  // 9: millrace.v1.LoaderEvent.cache:type_name -> millrace.v1.CacheFigures
-	5,  // 10: millrace.v1.Offered.stripes:type_name -> millrace.v1.Offers
-	3,  // 11: millrace.v1.LoaderHello.version:type_name -> millrace.v1.Version
-	67, // 12: millrace.v1.Offers.rejects:type_name -> millrace.v1.Quarantine
-	68, // 13: millrace.v1.Offers.seek_points:type_name -> millrace.v1.SeekPoint
-	65, // 14: millrace.v1.LoaderOrder.fence:type_name -> millrace.v1.Fence
-	12, // 15: millrace.v1.LoaderOrder.open:type_name -> millrace.v1.OpenSource
-	13, // 16: millrace.v1.LoaderOrder.read:type_name -> millrace.v1.ReadFrom
-	17, // 17: millrace.v1.LoaderOrder.bye:type_name -> millrace.v1.Bye
-	14, // 18: millrace.v1.LoaderOrder.promote:type_name -> millrace.v1.Promote
-	15, // 19: millrace.v1.LoaderOrder.drop:type_name -> millrace.v1.Drop
-	16, // 20: millrace.v1.LoaderOrder.reading:type_name -> millrace.v1.Reading
-	68, // 21: millrace.v1.ReadFrom.seek_point:type_name -> millrace.v1.SeekPoint
-	68, // 22: millrace.v1.Reading.seek_point:type_name -> millrace.v1.SeekPoint
-	65, // 23: millrace.v1.FetchRequest.fence:type_name -> millrace.v1.Fence
-	19, // 24: millrace.v1.FetchRequest.part:type_name -> millrace.v1.FetchPart
-	22, // 25: millrace.v1.FetchReply.failed:type_name -> millrace.v1.PartFailed
-	21, // 26: millrace.v1.FetchReply.placed:type_name -> millrace.v1.PlacedRows
-	67, // 27: millrace.v1.PartFailed.samples:type_name -> millrace.v1.Quarantine
-	65, // 28: millrace.v1.SidecarEvent.fence:type_name -> millrace.v1.Fence
-	26, // 29: millrace.v1.SidecarEvent.hello:type_name -> millrace.v1.SidecarHello
-	28, // 30: millrace.v1.SidecarEvent.join:type_name -> millrace.v1.Join
-	31, // 31: millrace.v1.SidecarEvent.commit:type_name -> millrace.v1.Commit
-	69, // 32: millrace.v1.SidecarEvent.saved:type_name -> millrace.v1.Saved
-	32, // 33: millrace.v1.SidecarEvent.left:type_name -> millrace.v1.Left
-	10, // 34: millrace.v1.SidecarEvent.fatal:type_name -> millrace.v1.Fatal
-	29, // 35: millrace.v1.SidecarEvent.switched:type_name -> millrace.v1.Switched
-	30, // 36: millrace.v1.SidecarEvent.bad:type_name -> millrace.v1.Bad
-	35, // 37: millrace.v1.SidecarEvent.present:type_name -> millrace.v1.Present
-	33, // 38: millrace.v1.SidecarEvent.reported:type_name -> millrace.v1.Reported
-	24, // 39: millrace.v1.SidecarEvent.gpus:type_name -> millrace.v1.GpuFigures
-	25, // 40: millrace.v1.GpuFigures.gpus:type_name -> millrace.v1.Gpu
-	27, // 41: millrace.v1.SidecarHello.ranks:type_name -> millrace.v1.RankPosition
-	3,  // 42: millrace.v1.SidecarHello.version:type_name -> millrace.v1.Version
-	67, // 43: millrace.v1.Bad.sample:type_name -> millrace.v1.Quarantine
-	34, // 44: millrace.v1.Reported.losses:type_name -> millrace.v1.SourceLoss
-	65, // 45: millrace.v1.SidecarOrder.fence:type_name -> millrace.v1.Fence
-	38, // 46: millrace.v1.SidecarOrder.welcome:type_name -> millrace.v1.Welcome
-	41, // 47: millrace.v1.SidecarOrder.begin:type_name -> millrace.v1.Begin
-	42, // 48: millrace.v1.SidecarOrder.refusal:type_name -> millrace.v1.Refusal
-	70, // 49: millrace.v1.SidecarOrder.plan:type_name -> millrace.v1.Plan
-	71, // 50: millrace.v1.SidecarOrder.ended:type_name -> millrace.v1.Ended
-	10, // 51: millrace.v1.SidecarOrder.failed:type_name -> millrace.v1.Fatal
-	43, // 52: millrace.v1.SidecarOrder.loaders:type_name -> millrace.v1.Loaders
-	47, // 53: millrace.v1.SidecarOrder.waiting:type_name -> millrace.v1.Waiting
-	17, // 54: millrace.v1.SidecarOrder.bye:type_name -> millrace.v1.Bye
-	37, // 55: millrace.v1.SidecarOrder.committed:type_name -> millrace.v1.Committed
-	72, // 56: millrace.v1.SidecarOrder.masked:type_name -> millrace.v1.Masked
-	39, // 57: millrace.v1.SidecarOrder.alerts:type_name -> millrace.v1.Alerts
-	46, // 58: millrace.v1.SidecarOrder.roll_call:type_name -> millrace.v1.RollCall
-	66, // 59: millrace.v1.Welcome.manifests:type_name -> millrace.v1.Manifest
-	73, // 60: millrace.v1.Welcome.masks:type_name -> millrace.v1.Mask
-	40, // 61: millrace.v1.Alerts.alerts:type_name -> millrace.v1.Alert
-	44, // 62: millrace.v1.Loaders.stripes:type_name -> millrace.v1.LoaderStripe
-	45, // 63: millrace.v1.LoaderStripe.standby:type_name -> millrace.v1.Standby
-	49, // 64: millrace.v1.MixRequest.set:type_name -> millrace.v1.SetWeights
-	51, // 65: millrace.v1.MixRequest.schedule:type_name -> millrace.v1.SetSchedule
-	74, // 66: millrace.v1.MixRequest.skip:type_name -> millrace.v1.Skipped
-	53, // 67: millrace.v1.MixRequest.add:type_name -> millrace.v1.AddSource
-	75, // 68: millrace.v1.MixRequest.costs:type_name -> millrace.v1.Costed
-	50, // 69: millrace.v1.SetWeights.weights:type_name -> millrace.v1.SourceWeight
-	52, // 70: millrace.v1.SetSchedule.milestones:type_name -> millrace.v1.WeightsAt
-	50, // 71: millrace.v1.WeightsAt.weights:type_name -> millrace.v1.SourceWeight
-	55, // 72: millrace.v1.MixReply.change:type_name -> millrace.v1.MixChange
-	50, // 73: millrace.v1.MixtureStatus.weights:type_name -> millrace.v1.SourceWeight
-	55, // 74: millrace.v1.MixtureStatus.changes:type_name -> millrace.v1.MixChange
-	75, // 75: millrace.v1.MixtureStatus.costs:type_name -> millrace.v1.Costed
-	57, // 76: millrace.v1.MixtureStatus.calibration:type_name -> millrace.v1.Calibration
-	75, // 77: millrace.v1.Calibration.best:type_name -> millrace.v1.Costed
-	65, // 78: millrace.v1.StatusReply.fence:type_name -> millrace.v1.Fence
-	64, // 79: millrace.v1.StatusReply.sources:type_name -> millrace.v1.StatusReply.SourcesEntry
-	67, // 80: millrace.v1.StatusReply.recent:type_name -> millrace.v1.Quarantine
-	61, // 81: millrace.v1.StatusReply.roles:type_name -> millrace.v1.RoleStatus
-	40, // 82: millrace.v1.StatusReply.alerts:type_name -> millrace.v1.Alert
-	44, // 83: millrace.v1.StatusReply.stripes:type_name -> millrace.v1.LoaderStripe
-	56, // 84: millrace.v1.StatusReply.mixture:type_name -> millrace.v1.MixtureStatus
-	25, // 85: millrace.v1.StatusReply.gpus:type_name -> millrace.v1.Gpu
-	9,  // 86: millrace.v1.RoleStatus.cache:type_name -> millrace.v1.CacheFigures
-	76, // 87: millrace.v1.LedgerReply.segments:type_name -> millrace.v1.Assignments
-	77, // 88: millrace.v1.LedgerReply.ranges:type_name -> millrace.v1.OrdinalRange
-	55, // 89: millrace.v1.LedgerReply.changes:type_name -> millrace.v1.MixChange
-	60, // 90: millrace.v1.StatusReply.SourcesEntry.value:type_name -> millrace.v1.SourceStatus
-	0,  // 91: millrace.v1.Orchestrator.Load:input_type -> millrace.v1.LoaderEvent
-	23, // 92: millrace.v1.Orchestrator.Serve:input_type -> millrace.v1.SidecarEvent
-	58, // 93: millrace.v1.Orchestrator.Status:input_type -> millrace.v1.StatusRequest
-	62, // 94: millrace.v1.Orchestrator.Ledger:input_type -> millrace.v1.LedgerRequest
-	48, // 95: millrace.v1.Orchestrator.Mix:input_type -> millrace.v1.MixRequest
-	18, // 96: millrace.v1.Loader.Fetch:input_type -> millrace.v1.FetchRequest
-	11, // 97: millrace.v1.Orchestrator.Load:output_type -> millrace.v1.LoaderOrder
-	36, // 98: millrace.v1.Orchestrator.Serve:output_type -> millrace.v1.SidecarOrder
-	59, // 99: millrace.v1.Orchestrator.Status:output_type -> millrace.v1.StatusReply
-	63, // 100: millrace.v1.Orchestrator.Ledger:output_type -> millrace.v1.LedgerReply
-	54, // 101: millrace.v1.Orchestrator.Mix:output_type -> millrace.v1.MixReply
-	20, // 102: millrace.v1.Loader.Fetch:output_type -> millrace.v1.FetchReply
-	97, // [97:103] is the sub-list for method output_type
-	91, // [91:97] is the sub-list for method input_type
-	91, // [91:91] is the sub-list for extension type_name
-	91, // [91:91] is the sub-list for extension extendee
-	0,  // [0:91] is the sub-list for field type_name
+	72,  // 0: millrace.v1.LoaderEvent.fence:type_name -> millrace.v1.Fence
+	2,   // 1: millrace.v1.LoaderEvent.hello:type_name -> millrace.v1.LoaderHello
+	4,   // 2: millrace.v1.LoaderEvent.opening:type_name -> millrace.v1.Opening
+	73,  // 3: millrace.v1.LoaderEvent.manifest:type_name -> millrace.v1.Manifest
+	17,  // 4: millrace.v1.LoaderEvent.fatal:type_name -> millrace.v1.Fatal
+	6,   // 5: millrace.v1.LoaderEvent.leaving:type_name -> millrace.v1.Leaving
+	7,   // 6: millrace.v1.LoaderEvent.trouble:type_name -> millrace.v1.Trouble
+	8,   // 7: millrace.v1.LoaderEvent.ready:type_name -> millrace.v1.Ready
+	1,   // 8: millrace.v1.LoaderEvent.offered:type_name -> millrace.v1.Offered
+	9,   // 9: millrace.v1.LoaderEvent.cache:type_name -> millrace.v1.CacheFigures
+	12,  // 10: millrace.v1.LoaderEvent.figures:type_name -> millrace.v1.Figures
+	5,   // 11: millrace.v1.Offered.stripes:type_name -> millrace.v1.Offers
+	3,   // 12: millrace.v1.LoaderHello.version:type_name -> millrace.v1.Version
+	74,  // 13: millrace.v1.Offers.rejects:type_name -> millrace.v1.Quarantine
+	75,  // 14: millrace.v1.Offers.seek_points:type_name -> millrace.v1.SeekPoint
+	13,  // 15: millrace.v1.Figures.sources:type_name -> millrace.v1.SourceFigures
+	14,  // 16: millrace.v1.Figures.ranks:type_name -> millrace.v1.RankFigures
+	11,  // 17: millrace.v1.SourceFigures.current:type_name -> millrace.v1.Activity
+	11,  // 18: millrace.v1.RankFigures.waiting:type_name -> millrace.v1.Activity
+	13,  // 19: millrace.v1.RoleFigures.sources:type_name -> millrace.v1.SourceFigures
+	15,  // 20: millrace.v1.Delivery.roles:type_name -> millrace.v1.RoleFigures
+	14,  // 21: millrace.v1.Delivery.ranks:type_name -> millrace.v1.RankFigures
+	11,  // 22: millrace.v1.Delivery.slowest:type_name -> millrace.v1.Activity
+	72,  // 23: millrace.v1.LoaderOrder.fence:type_name -> millrace.v1.Fence
+	19,  // 24: millrace.v1.LoaderOrder.open:type_name -> millrace.v1.OpenSource
+	20,  // 25: millrace.v1.LoaderOrder.read:type_name -> millrace.v1.ReadFrom
+	24,  // 26: millrace.v1.LoaderOrder.bye:type_name -> millrace.v1.Bye
+	21,  // 27: millrace.v1.LoaderOrder.promote:type_name -> millrace.v1.Promote
+	22,  // 28: millrace.v1.LoaderOrder.drop:type_name -> millrace.v1.Drop
+	23,  // 29: millrace.v1.LoaderOrder.reading:type_name -> millrace.v1.Reading
+	75,  // 30: millrace.v1.ReadFrom.seek_point:type_name -> millrace.v1.SeekPoint
+	75,  // 31: millrace.v1.Reading.seek_point:type_name -> millrace.v1.SeekPoint
+	72,  // 32: millrace.v1.FetchRequest.fence:type_name -> millrace.v1.Fence
+	26,  // 33: millrace.v1.FetchRequest.part:type_name -> millrace.v1.FetchPart
+	29,  // 34: millrace.v1.FetchReply.failed:type_name -> millrace.v1.PartFailed
+	28,  // 35: millrace.v1.FetchReply.placed:type_name -> millrace.v1.PlacedRows
+	74,  // 36: millrace.v1.PartFailed.samples:type_name -> millrace.v1.Quarantine
+	72,  // 37: millrace.v1.SidecarEvent.fence:type_name -> millrace.v1.Fence
+	33,  // 38: millrace.v1.SidecarEvent.hello:type_name -> millrace.v1.SidecarHello
+	35,  // 39: millrace.v1.SidecarEvent.join:type_name -> millrace.v1.Join
+	38,  // 40: millrace.v1.SidecarEvent.commit:type_name -> millrace.v1.Commit
+	76,  // 41: millrace.v1.SidecarEvent.saved:type_name -> millrace.v1.Saved
+	39,  // 42: millrace.v1.SidecarEvent.left:type_name -> millrace.v1.Left
+	17,  // 43: millrace.v1.SidecarEvent.fatal:type_name -> millrace.v1.Fatal
+	36,  // 44: millrace.v1.SidecarEvent.switched:type_name -> millrace.v1.Switched
+	37,  // 45: millrace.v1.SidecarEvent.bad:type_name -> millrace.v1.Bad
+	42,  // 46: millrace.v1.SidecarEvent.present:type_name -> millrace.v1.Present
+	40,  // 47: millrace.v1.SidecarEvent.reported:type_name -> millrace.v1.Reported
+	31,  // 48: millrace.v1.SidecarEvent.gpus:type_name -> millrace.v1.GpuFigures
+	12,  // 49: millrace.v1.SidecarEvent.figures:type_name -> millrace.v1.Figures
+	32,  // 50: millrace.v1.GpuFigures.gpus:type_name -> millrace.v1.Gpu
+	34,  // 51: millrace.v1.SidecarHello.ranks:type_name -> millrace.v1.RankPosition
+	3,   // 52: millrace.v1.SidecarHello.version:type_name -> millrace.v1.Version
+	74,  // 53: millrace.v1.Bad.sample:type_name -> millrace.v1.Quarantine
+	41,  // 54: millrace.v1.Reported.losses:type_name -> millrace.v1.SourceLoss
+	72,  // 55: millrace.v1.SidecarOrder.fence:type_name -> millrace.v1.Fence
+	45,  // 56: millrace.v1.SidecarOrder.welcome:type_name -> millrace.v1.Welcome
+	48,  // 57: millrace.v1.SidecarOrder.begin:type_name -> millrace.v1.Begin
+	49,  // 58: millrace.v1.SidecarOrder.refusal:type_name -> millrace.v1.Refusal
+	77,  // 59: millrace.v1.SidecarOrder.plan:type_name -> millrace.v1.Plan
+	78,  // 60: millrace.v1.SidecarOrder.ended:type_name -> millrace.v1.Ended
+	17,  // 61: millrace.v1.SidecarOrder.failed:type_name -> millrace.v1.Fatal
+	50,  // 62: millrace.v1.SidecarOrder.loaders:type_name -> millrace.v1.Loaders
+	54,  // 63: millrace.v1.SidecarOrder.waiting:type_name -> millrace.v1.Waiting
+	24,  // 64: millrace.v1.SidecarOrder.bye:type_name -> millrace.v1.Bye
+	44,  // 65: millrace.v1.SidecarOrder.committed:type_name -> millrace.v1.Committed
+	79,  // 66: millrace.v1.SidecarOrder.masked:type_name -> millrace.v1.Masked
+	46,  // 67: millrace.v1.SidecarOrder.alerts:type_name -> millrace.v1.Alerts
+	53,  // 68: millrace.v1.SidecarOrder.roll_call:type_name -> millrace.v1.RollCall
+	73,  // 69: millrace.v1.Welcome.manifests:type_name -> millrace.v1.Manifest
+	80,  // 70: millrace.v1.Welcome.masks:type_name -> millrace.v1.Mask
+	47,  // 71: millrace.v1.Alerts.alerts:type_name -> millrace.v1.Alert
+	51,  // 72: millrace.v1.Loaders.stripes:type_name -> millrace.v1.LoaderStripe
+	52,  // 73: millrace.v1.LoaderStripe.standby:type_name -> millrace.v1.Standby
+	11,  // 74: millrace.v1.Waiting.cause:type_name -> millrace.v1.Activity
+	56,  // 75: millrace.v1.MixRequest.set:type_name -> millrace.v1.SetWeights
+	58,  // 76: millrace.v1.MixRequest.schedule:type_name -> millrace.v1.SetSchedule
+	81,  // 77: millrace.v1.MixRequest.skip:type_name -> millrace.v1.Skipped
+	60,  // 78: millrace.v1.MixRequest.add:type_name -> millrace.v1.AddSource
+	82,  // 79: millrace.v1.MixRequest.costs:type_name -> millrace.v1.Costed
+	57,  // 80: millrace.v1.SetWeights.weights:type_name -> millrace.v1.SourceWeight
+	59,  // 81: millrace.v1.SetSchedule.milestones:type_name -> millrace.v1.WeightsAt
+	57,  // 82: millrace.v1.WeightsAt.weights:type_name -> millrace.v1.SourceWeight
+	62,  // 83: millrace.v1.MixReply.change:type_name -> millrace.v1.MixChange
+	57,  // 84: millrace.v1.MixtureStatus.weights:type_name -> millrace.v1.SourceWeight
+	62,  // 85: millrace.v1.MixtureStatus.changes:type_name -> millrace.v1.MixChange
+	82,  // 86: millrace.v1.MixtureStatus.costs:type_name -> millrace.v1.Costed
+	64,  // 87: millrace.v1.MixtureStatus.calibration:type_name -> millrace.v1.Calibration
+	82,  // 88: millrace.v1.Calibration.best:type_name -> millrace.v1.Costed
+	72,  // 89: millrace.v1.StatusReply.fence:type_name -> millrace.v1.Fence
+	71,  // 90: millrace.v1.StatusReply.sources:type_name -> millrace.v1.StatusReply.SourcesEntry
+	74,  // 91: millrace.v1.StatusReply.recent:type_name -> millrace.v1.Quarantine
+	68,  // 92: millrace.v1.StatusReply.roles:type_name -> millrace.v1.RoleStatus
+	47,  // 93: millrace.v1.StatusReply.alerts:type_name -> millrace.v1.Alert
+	51,  // 94: millrace.v1.StatusReply.stripes:type_name -> millrace.v1.LoaderStripe
+	63,  // 95: millrace.v1.StatusReply.mixture:type_name -> millrace.v1.MixtureStatus
+	32,  // 96: millrace.v1.StatusReply.gpus:type_name -> millrace.v1.Gpu
+	16,  // 97: millrace.v1.StatusReply.delivery:type_name -> millrace.v1.Delivery
+	9,   // 98: millrace.v1.RoleStatus.cache:type_name -> millrace.v1.CacheFigures
+	83,  // 99: millrace.v1.LedgerReply.segments:type_name -> millrace.v1.Assignments
+	84,  // 100: millrace.v1.LedgerReply.ranges:type_name -> millrace.v1.OrdinalRange
+	62,  // 101: millrace.v1.LedgerReply.changes:type_name -> millrace.v1.MixChange
+	67,  // 102: millrace.v1.StatusReply.SourcesEntry.value:type_name -> millrace.v1.SourceStatus
+	0,   // 103: millrace.v1.Orchestrator.Load:input_type -> millrace.v1.LoaderEvent
+	30,  // 104: millrace.v1.Orchestrator.Serve:input_type -> millrace.v1.SidecarEvent
+	65,  // 105: millrace.v1.Orchestrator.Status:input_type -> millrace.v1.StatusRequest
+	69,  // 106: millrace.v1.Orchestrator.Ledger:input_type -> millrace.v1.LedgerRequest
+	55,  // 107: millrace.v1.Orchestrator.Mix:input_type -> millrace.v1.MixRequest
+	25,  // 108: millrace.v1.Loader.Fetch:input_type -> millrace.v1.FetchRequest
+	10,  // 109: millrace.v1.Loader.Current:input_type -> millrace.v1.CurrentRequest
+	18,  // 110: millrace.v1.Orchestrator.Load:output_type -> millrace.v1.LoaderOrder
+	43,  // 111: millrace.v1.Orchestrator.Serve:output_type -> millrace.v1.SidecarOrder
+	66,  // 112: millrace.v1.Orchestrator.Status:output_type -> millrace.v1.StatusReply
+	70,  // 113: millrace.v1.Orchestrator.Ledger:output_type -> millrace.v1.LedgerReply
+	61,  // 114: millrace.v1.Orchestrator.Mix:output_type -> millrace.v1.MixReply
+	27,  // 115: millrace.v1.Loader.Fetch:output_type -> millrace.v1.FetchReply
+	11,  // 116: millrace.v1.Loader.Current:output_type -> millrace.v1.Activity
+	110, // [110:117] is the sub-list for method output_type
+	103, // [103:110] is the sub-list for method input_type
+	103, // [103:103] is the sub-list for extension type_name
+	103, // [103:103] is the sub-list for extension extendee
+	0,   // [0:103] is the sub-list for field type_name
 }
 
 func init() { file_roles_proto_init() }
@@ -6206,8 +6946,9 @@ func file_roles_proto_init() {
 		(*LoaderEvent_Ready)(nil),
 		(*LoaderEvent_Offered)(nil),
 		(*LoaderEvent_Cache)(nil),
+		(*LoaderEvent_Figures)(nil),
 	}
-	file_roles_proto_msgTypes[11].OneofWrappers = []any{
+	file_roles_proto_msgTypes[18].OneofWrappers = []any{
 		(*LoaderOrder_Open)(nil),
 		(*LoaderOrder_Read)(nil),
 		(*LoaderOrder_Bye)(nil),
@@ -6215,7 +6956,7 @@ func file_roles_proto_init() {
 		(*LoaderOrder_Drop)(nil),
 		(*LoaderOrder_Reading)(nil),
 	}
-	file_roles_proto_msgTypes[23].OneofWrappers = []any{
+	file_roles_proto_msgTypes[30].OneofWrappers = []any{
 		(*SidecarEvent_Hello)(nil),
 		(*SidecarEvent_Join)(nil),
 		(*SidecarEvent_Commit)(nil),
@@ -6227,8 +6968,9 @@ func file_roles_proto_init() {
 		(*SidecarEvent_Present)(nil),
 		(*SidecarEvent_Reported)(nil),
 		(*SidecarEvent_Gpus)(nil),
+		(*SidecarEvent_Figures)(nil),
 	}
-	file_roles_proto_msgTypes[36].OneofWrappers = []any{
+	file_roles_proto_msgTypes[43].OneofWrappers = []any{
 		(*SidecarOrder_Welcome)(nil),
 		(*SidecarOrder_Begin)(nil),
 		(*SidecarOrder_Refusal)(nil),
@@ -6243,7 +6985,7 @@ func file_roles_proto_init() {
 		(*SidecarOrder_Alerts)(nil),
 		(*SidecarOrder_RollCall)(nil),
 	}
-	file_roles_proto_msgTypes[48].OneofWrappers = []any{
+	file_roles_proto_msgTypes[55].OneofWrappers = []any{
 		(*MixRequest_Set)(nil),
 		(*MixRequest_Schedule)(nil),
 		(*MixRequest_Skip)(nil),
@@ -6258,7 +7000,7 @@ func file_roles_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_roles_proto_rawDesc), len(file_roles_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   65,
+			NumMessages:   72,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -281,7 +281,8 @@ var Orchestrator_ServiceDesc = grpc.ServiceDesc{
 }
 
 const (
-	Loader_Fetch_FullMethodName = "/millrace.v1.Loader/Fetch"
+	Loader_Fetch_FullMethodName   = "/millrace.v1.Loader/Fetch"
+	Loader_Current_FullMethodName = "/millrace.v1.Loader/Current"
 )
 
 // LoaderClient is the client API for Loader service.
@@ -293,6 +294,8 @@ type LoaderClient interface {
 	// Fetch streams the tokens of the requested segments of a step, from any number of stripes. A stripe that fails or
 	// waits does not delay the others.
 	Fetch(ctx context.Context, in *FetchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[FetchReply], error)
+	// Current names the activity of the loader, for a trainer that waits for a source.
+	Current(ctx context.Context, in *CurrentRequest, opts ...grpc.CallOption) (*Activity, error)
 }
 
 type loaderClient struct {
@@ -322,6 +325,16 @@ func (c *loaderClient) Fetch(ctx context.Context, in *FetchRequest, opts ...grpc
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Loader_FetchClient = grpc.ServerStreamingClient[FetchReply]
 
+func (c *loaderClient) Current(ctx context.Context, in *CurrentRequest, opts ...grpc.CallOption) (*Activity, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Activity)
+	err := c.cc.Invoke(ctx, Loader_Current_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // LoaderServer is the server API for Loader service.
 // All implementations must embed UnimplementedLoaderServer
 // for forward compatibility.
@@ -331,6 +344,8 @@ type LoaderServer interface {
 	// Fetch streams the tokens of the requested segments of a step, from any number of stripes. A stripe that fails or
 	// waits does not delay the others.
 	Fetch(*FetchRequest, grpc.ServerStreamingServer[FetchReply]) error
+	// Current names the activity of the loader, for a trainer that waits for a source.
+	Current(context.Context, *CurrentRequest) (*Activity, error)
 	mustEmbedUnimplementedLoaderServer()
 }
 
@@ -343,6 +358,9 @@ type UnimplementedLoaderServer struct{}
 
 func (UnimplementedLoaderServer) Fetch(*FetchRequest, grpc.ServerStreamingServer[FetchReply]) error {
 	return status.Error(codes.Unimplemented, "method Fetch not implemented")
+}
+func (UnimplementedLoaderServer) Current(context.Context, *CurrentRequest) (*Activity, error) {
+	return nil, status.Error(codes.Unimplemented, "method Current not implemented")
 }
 func (UnimplementedLoaderServer) mustEmbedUnimplementedLoaderServer() {}
 func (UnimplementedLoaderServer) testEmbeddedByValue()                {}
@@ -376,13 +394,36 @@ func _Loader_Fetch_Handler(srv interface{}, stream grpc.ServerStream) error {
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Loader_FetchServer = grpc.ServerStreamingServer[FetchReply]
 
+func _Loader_Current_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CurrentRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LoaderServer).Current(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Loader_Current_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LoaderServer).Current(ctx, req.(*CurrentRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Loader_ServiceDesc is the grpc.ServiceDesc for Loader service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
 var Loader_ServiceDesc = grpc.ServiceDesc{
 	ServiceName: "millrace.v1.Loader",
 	HandlerType: (*LoaderServer)(nil),
-	Methods:     []grpc.MethodDesc{},
+	Methods: []grpc.MethodDesc{
+		{
+			MethodName: "Current",
+			Handler:    _Loader_Current_Handler,
+		},
+	},
 	Streams: []grpc.StreamDesc{
 		{
 			StreamName:    "Fetch",

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"millrace"
+	"millrace/internal/activity"
+	"millrace/sidecar/gauge"
 )
 
 // Config describes a server.
@@ -26,6 +28,9 @@ type Config struct {
 	Watch    Watcher      // of the trainers' GPUs; may be nil
 	Version  string       // of the program, for messages; may be empty
 	Log      *slog.Logger // nil: slog.Default()
+	// of this process and of its ranks; nil: nothing is measured
+	Meter *activity.Meter
+	Gauge *gauge.Ranks
 }
 
 const defaultAhead = 2

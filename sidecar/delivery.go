@@ -63,10 +63,13 @@ type (
 		ring, frame uint32
 		generation  uint64
 	}
-	commit        struct{ step millrace.Step }
+	commit struct {
+		step   millrace.Step
+		header header // of the client's COMMIT; the zero value: none
+	}
 	saved         struct{ step millrace.Step }
 	forwardReport struct{ report Report }
-	status        struct{}
+	status        struct{ header }
 	hangUp        struct{} // after the client has read the messages
 )
 
@@ -124,7 +127,7 @@ func (d *delivery) begun(b Begin) []action {
 		// A client that continues at a step has consumed all earlier steps. The lost sidecar may not have reported
 		// this.
 		d.sent--
-		actions = append(actions, commit{b.Step - 1})
+		actions = append(actions, commit{step: b.Step - 1})
 	}
 	return actions
 }
@@ -162,7 +165,7 @@ func (d *delivery) received(h header) []action {
 		}
 		return nil
 	case msgWait:
-		return []action{status{}}
+		return []action{status{h}}
 	}
 	return d.fail(errProtocol, fmt.Errorf("a client cannot send a message of type %d", h.kind))
 }
@@ -176,7 +179,7 @@ func (d *delivery) commit(h header) []action {
 		return nil
 	}
 	d.committed = h.step + 1
-	return []action{commit{h.step}}
+	return []action{commit{h.step, h}}
 }
 
 // finish ends the run for this rank after upstream has noted that the last step is consumed.

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"sync/atomic"
 
 	"millrace"
 	"millrace/constructors"
+	"millrace/internal/activity"
 	"millrace/internal/seal"
 	"millrace/sidecar/ring"
 )
@@ -25,7 +27,8 @@ type feeder struct {
 	begin   Begin
 	steps   *steps
 	memory  memory
-	doing   *atomic.Pointer[string] // the current wait, for STATUS
+	doing   *atomic.Pointer[activity.Cause] // the current wait, for STATUS
+	meter   *activity.Source
 	observe func(Event)
 	out     func(event) // hands an event to the connection's loop
 	giveUp  func(error) // called if this process gets no memory
@@ -49,8 +52,9 @@ func (f *feeder) fillAll(ctx context.Context) {
 func (f *feeder) fillSteps(ctx context.Context) error {
 	microbatch := f.begin.Microbatch
 	for step := f.begin.Step; ; step++ {
-		f.say("the plan and the samples of step %d", step)
+		fetching := f.say(activity.Fetch, activity.Cause{}, "the plan and the samples of step %d", step)
 		e, err := f.steps.take(ctx, f.rank, step)
+		fetching.End(0, 0)
 		if errors.Is(err, io.EOF) {
 			f.out(noMore{step})
 			return nil
@@ -117,12 +121,18 @@ func (f *feeder) fill(ctx context.Context, e *entry, m uint32) (filled, error) {
 	b.lineage = span{align(size), int64(len(f.blob))}
 	b.state = span{align(b.lineage.offset + b.lineage.bytes), int64(len(state))}
 	b.bytes = b.state.offset + b.state.bytes
-	f.say("a free frame for step %d: the trainer holds all frames", plan.Step)
+	waiting := f.say(activity.Frames, activity.Cause{Kind: activity.Frames, Role: "trainer"},
+		"a free frame for step %d: the trainer holds all frames", plan.Step)
 	at := ring.At{Step: uint64(plan.Step), Microbatch: m}
 	var done func(error) error
-	if b.frame, done, err = f.memory.acquire(ctx, at, b.bytes, most+spare+2*(b.bytes-size)); err != nil || done == nil {
+	b.frame, done, err = f.memory.acquire(ctx, at, b.bytes, most+spare+2*(b.bytes-size))
+	waiting.End(0, 0)
+	if err != nil || done == nil {
 		return b, err
 	}
+	building := f.say(activity.Build, activity.Cause{Kind: activity.Build, Role: "sidecar", Pid: int64(os.Getpid())},
+		"the sidecar to build a batch of step %d", plan.Step)
+	defer building.End(0, 0)
 	f.observe(Event{Kind: Filling, Slot: b.slot, Generation: b.frame.Generation})
 	err = f.build(e, b, collator, size, state)
 	return b, errors.Join(err, done(err))
@@ -181,9 +191,11 @@ func (m memory) release(r release) error {
 	return m.own.Release(r.ring, r.frame, r.generation)
 }
 
-func (f *feeder) say(format string, step millrace.Step) {
-	text := fmt.Sprintf(format, uint64(step))
-	f.doing.Store(&text)
+// say begins an activity of the feeder and makes it known. The caller ends it.
+func (f *feeder) say(kind activity.Kind, cause activity.Cause, format string, step millrace.Step) *activity.Activity {
+	cause.Text = fmt.Sprintf(format, uint64(step))
+	f.doing.Store(&cause)
+	return f.meter.Begin(kind, "")
 }
 
 func align(n int64) int64 { return (n + alignment - 1) / alignment * alignment }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"millrace"
+	"millrace/internal/activity"
 )
 
 // pending is an upstream without plans: Plan blocks.
@@ -37,7 +38,7 @@ func TestTheEndOfTheStepsIsNoReason(t *testing.T) {
 	defer steps.close()
 	steps.enter(0, 0)
 	told := make(chan event, 1)
-	f := &feeder{begin: begin, steps: steps, doing: &atomic.Pointer[string]{}, out: func(e event) { told <- e }}
+	f := &feeder{begin: begin, steps: steps, doing: &atomic.Pointer[activity.Cause]{}, out: func(e event) { told <- e }}
 	ended := make(chan struct{})
 	// waited for below; the connection's context has not ended
 	go func() { defer close(ended); f.fillAll(t.Context()) }()

@@ -7,8 +7,11 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"millrace"
+	"millrace/internal/activity"
+	"millrace/proto"
 	"millrace/sidecar/ring"
 )
 
@@ -46,6 +49,8 @@ const (
 	flagMore   uint32 = 1 << 0 // the body continues in the next datagram
 	flagLast   uint32 = 1 << 1 // BATCH: the run's last microbatch of this rank
 	flagAbsent uint32 = 1 << 2 // BATCH: another rank broadcasts the described tensors
+	flagCause  uint32 = 1 << 3 // WAIT: the trainer waits; STATUS: the body is a statusBody
+	flagFed    uint32 = 1 << 4 // WAIT, STATUS: also Delivery
 
 	ringReadOnly uint32 = 1 // RING: the client can only read the memory
 )
@@ -166,6 +171,30 @@ type beginShape struct {
 type reportBody struct {
 	Losses map[string][2]float64 `json:"losses"` // by source: sum, tokens
 	Times  [][2]float64          `json:"times"`  // microbatch, seconds
+}
+
+// statusBody is STATUS's JSON.
+type statusBody struct {
+	activity.Cause
+	Delivery *proto.Delivery `json:"delivery,omitempty"`
+}
+
+// statusMessage answers a WAIT with its flags: as JSON, or as text for a client that does not ask for more.
+func statusMessage(flags uint32, cause activity.Cause, delivery *proto.Delivery) (message, error) {
+	flags &= flagCause | flagFed
+	if flags == 0 {
+		return message{header: header{kind: msgStatus}, body: []byte(cause.Text)}, nil
+	}
+	body, err := json.Marshal(statusBody{cause, delivery})
+	if err != nil {
+		return message{}, fmt.Errorf("write STATUS: %w", err)
+	}
+	return message{header: header{kind: msgStatus, flags: flags}, body: body}, nil
+}
+
+// waited returns the time that a trainer has waited in all, as its COMMIT or WAIT has it; false: an older client.
+func (h *header) waited() (time.Duration, bool) {
+	return time.Duration(min(h.generation, 1<<52)) * time.Microsecond, h.generation > 0
 }
 
 // parseReport reads the measurements of a trainer. It leaves out impossible values: no batch depends on a report.

@@ -1,9 +1,9 @@
 package sidecar
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"math"
 	"net"
 	"sync/atomic"
 	"time"
@@ -11,6 +11,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"millrace"
+	"millrace/internal/activity"
+	"millrace/proto"
 	"millrace/sidecar/ring"
 )
 
@@ -25,7 +27,7 @@ type session struct {
 	order    delivery
 	pool     *ring.Pool
 	forward  *forward
-	doing    atomic.Pointer[string] // the feeder's current wait, for STATUS
+	doing    atomic.Pointer[activity.Cause] // the feeder's current wait, for STATUS
 	events   chan event
 	over     chan struct{} // closed after the loop has ended
 	wire     []byte        // send buffer
@@ -78,6 +80,7 @@ func (s *session) run(ctx context.Context, start Start, leaving func()) {
 	if err := carried.Wait(); err != nil && ctx.Err() == nil {
 		s.config.Log.Error("commit", "rank", s.rank, "error", err)
 	}
+	s.config.Gauge.Left(s.rank)
 	s.config.Upstream.Left(s.rank)
 }
 
@@ -135,6 +138,9 @@ func (s *session) act(ctx context.Context, actions []action) bool {
 		case release:
 			s.takeBack(a)
 		case commit:
+			if waited, ok := a.header.waited(); ok {
+				s.config.Gauge.Committed(s.rank, a.step+1, waited)
+			}
 			s.forward.commit(s.order.begin.Attempt, a.step)
 		case saved:
 			s.notice(Event{Kind: Saved, Slot: millrace.Slot{Attempt: s.order.begin.Attempt, Step: a.step}})
@@ -142,7 +148,7 @@ func (s *session) act(ctx context.Context, actions []action) bool {
 		case forwardReport:
 			s.config.Upstream.Reported(millrace.Rank(s.order.begin.Topology.Coordinates(s.rank).DP), a.report)
 		case status:
-			err = s.sendOut(message{header: header{kind: msgStatus}, body: []byte(s.waiting())})
+			err = s.tell(a.header)
 		case hangUp:
 			s.leaving() // new clients wait for the rank while this one reads the reason
 			_ = s.conn.CloseWrite()
@@ -160,8 +166,7 @@ func (s *session) act(ctx context.Context, actions []action) bool {
 // startJoin joins the run in the background and posts the answer.
 func (s *session) startJoin(ctx context.Context, start Start) {
 	s.notice(Event{Kind: Joined, Reason: string(start.Kind)})
-	text := "every rank to connect and say where it starts"
-	s.doing.Store(&text)
+	s.doing.Store(&activity.Cause{Kind: activity.Ranks, Text: "every rank to connect and say where it starts"})
 	s.g.Go(func() error {
 		b, err := s.config.Upstream.Join(ctx, s.rank, start)
 		switch {
@@ -182,7 +187,7 @@ func (s *session) startFeeder(ctx context.Context, b Begin) {
 	f := &feeder{
 		rank: s.rank, share: b.share(s.rank), begin: b, steps: s.shared.steps,
 		memory: memory{s.pool, s.shared.member}, doing: &s.doing,
-		observe: s.notice, out: s.post, giveUp: s.giveUp,
+		observe: s.notice, out: s.post, giveUp: s.giveUp, meter: s.config.Meter.Source(""),
 	}
 	s.g.Go(func() error { f.fillAll(ctx); return nil })
 	s.g.Go(func() error { s.alarm(ctx); return nil })
@@ -217,6 +222,7 @@ func (s *session) pushBatch(b filled) error {
 	if !b.frame.Ring.Shared() {
 		s.pool.Lend(b.frame)
 	}
+	s.config.Gauge.Delivered(s.rank)
 	return s.sendOut(m)
 }
 
@@ -241,15 +247,41 @@ func (s *session) noteEnd(m message) {
 	}
 }
 
-func (s *session) waiting() string {
-	text := ""
-	if t := s.doing.Load(); t != nil {
-		text = *t
+// tell answers a WAIT.
+func (s *session) tell(asked header) error {
+	cause := s.waiting()
+	var fed *proto.Delivery
+	if asked.flags&flagFed != 0 {
+		fed = s.config.Upstream.Delivery()
 	}
-	if more := s.config.Upstream.Waiting(); more != "" {
-		text += " (" + more + ")"
+	if waited, ok := asked.waited(); ok && asked.flags&flagCause != 0 {
+		s.config.Gauge.Waits(s.rank, waited, time.Duration(asked.frame)*time.Millisecond, cause)
 	}
-	return text
+	m, err := statusMessage(asked.flags, cause, fed)
+	if err != nil {
+		return err
+	}
+	return s.sendOut(m)
+}
+
+// waiting returns the cause of the trainer's wait. While the feeder waits for a plan or tokens, upstream knows it.
+func (s *session) waiting() activity.Cause {
+	var cause activity.Cause
+	if c := s.doing.Load(); c != nil {
+		cause = *c
+	}
+	more := s.config.Upstream.Waiting()
+	text, says := cause.Text, more.Text
+	if cause.Kind == "" && says == "" && more.Kind != "" {
+		says = more.Describe()
+	}
+	if cause.Kind == "" || cause.Kind == activity.Ranks && more.Text != "" {
+		cause = cmp.Or(more, cause)
+	}
+	if cause.Text = text; says != "" {
+		cause.Text += " (" + says + ")"
+	}
+	return cause
 }
 
 // post hands an event to the loop, or drops it if the loop has ended.
@@ -295,8 +327,9 @@ func (s *session) read() {
 
 // noteWaited passes on the trainer's waits. Clients before this field send 0.
 func (s *session) noteWaited(h header) {
-	if w := s.config.Watch; w != nil && h.generation > 0 && (h.kind == msgCommit || h.kind == msgWait) {
-		s.config.Watch.Waited(s.rank, time.Duration(min(h.generation, math.MaxInt64/1000))*time.Microsecond)
+	waited, ok := h.waited()
+	if w := s.config.Watch; w != nil && ok && (h.kind == msgCommit || h.kind == msgWait) {
+		w.Waited(s.rank, waited)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"millrace"
 	"millrace/constructors"
 	"millrace/internal/seal"
+	"millrace/sidecar/gauge"
 	"millrace/sidecar/ring"
 )
 
@@ -25,6 +26,7 @@ type steps struct {
 	ahead    millrace.Step                 // steps that are fetched before they are needed
 	reserve  int64                         // bytes of tokens; within them, further steps are fetched
 	groups   map[millrace.Rank]*ring.Group // of ranks that need the same bytes; immutable
+	gauge    *gauge.Ranks
 
 	log    *slog.Logger
 	ctx    context.Context
@@ -63,7 +65,7 @@ func newSteps(ctx context.Context, c Config, b Begin) *steps {
 	return &steps{
 		upstream: c.Upstream, fetcher: c.Fetcher, ranks: b.fed(c.Ranks), attempt: b.Attempt, shapes: shapes,
 		room: shapes.MaxBytes(), ahead: millrace.Step(c.Ahead), reserve: c.Reserve, groups: newGroups(c, b),
-		log: c.Log, ctx: ctx, cancel: cancel,
+		gauge: c.Gauge, log: c.Log, ctx: ctx, cancel: cancel,
 		entries: map[millrace.Step]*entry{}, places: map[millrace.Rank]millrace.Step{},
 	}
 }
@@ -210,7 +212,23 @@ func (s *steps) load(e *entry) {
 		e.loss, e.bytes = constructors.StepLossTokens(e.plan.Plan), e.payload.Bytes()
 	}
 	close(e.ready)
+	s.tellReady()
 	s.give(e)
+}
+
+// tellReady tells the gauge how far the steps of each rank are here.
+func (s *steps) tellReady() {
+	if s.gauge == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for rank, at := range s.places {
+		for s.entries[at] != nil && s.entries[at].isHere() {
+			at++
+		}
+		s.gauge.Ready(rank, at)
+	}
 }
 
 func (s *steps) fetch(step millrace.Step) (*StepPlan, *constructors.Collator, Payload, error) {

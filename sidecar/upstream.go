@@ -7,6 +7,8 @@ import (
 
 	"millrace"
 	"millrace/constructors"
+	"millrace/internal/activity"
+	"millrace/proto"
 )
 
 // StartKind is the kind of a trainer's start.
@@ -120,8 +122,11 @@ type Upstream interface {
 	Reported(rank millrace.Rank, r Report)
 	// Left reports that the rank's trainer is gone. It is called once for every call of Join, after the rank's commits.
 	Left(rank millrace.Rank)
-	// Waiting returns the reason why the next batch is late, for the trainer's log; "" if there is none.
-	Waiting() string
+	// Waiting returns the cause of the wait for a plan or its tokens, with a text for the trainer's log. The text is ""
+	// if there is no reason.
+	Waiting() activity.Cause
+	// Delivery returns the newest figures of the run, nil if there are none, and asks for newer ones.
+	Delivery() *proto.Delivery
 	// Alerts returns the open alerts and the version of the list. It blocks until the version is above after. The first
 	// version is above 0.
 	Alerts(ctx context.Context, after uint64) (alerts []Alert, version uint64, err error)

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 
 	"millrace"
+	"millrace/internal/activity"
 	"millrace/sources/filter"
 	"millrace/sources/kept"
 	"millrace/sources/order"
@@ -71,6 +72,14 @@ func (s *Source) HasPlaces() bool { return s.HoldsTokens() && !s.kept.HasLengths
 // Document appends a record's tokens to dst. tell is called after every MiB of text.
 func (s *Source) Document(dst []uint32, r *Record, tell func()) ([]uint32, error) {
 	return s.transform.document(dst, r, tell)
+}
+
+// Activity returns the measures of the source's activities, nil if nothing is measured.
+func (s *Source) Activity() *activity.Source { return s.activity }
+
+// BeginDecode begins to read and decode records of a shard. The caller ends it.
+func (s *Source) BeginDecode(shard uint32) *activity.Activity {
+	return s.activity.Begin(activity.Decode, s.manifest.Shards[shard].Name)
 }
 
 // Lengths returns a view of the lengths known now. The caller closes it.

@@ -14,6 +14,7 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"millrace"
+	"millrace/internal/activity"
 	"millrace/sources/guard"
 	"millrace/sources/openfiles"
 )
@@ -137,6 +138,8 @@ type retryFile struct {
 	guard    *guard.Guard // nil: changes are not noticed
 	opened   guard.Opened
 	hash     *contentHash // nil: the content is not digested
+	activity *activity.Source
+	shard    string // name, for activity
 }
 
 var _ File = (*retryFile)(nil)
@@ -149,6 +152,8 @@ func (f *retryFile) Size() int64 { return f.size }
 
 // ReadAt implements io.ReaderAt.
 func (f *retryFile) ReadAt(p []byte, off int64) (n int, err error) {
+	reading := f.activity.Begin(activity.Read, f.shard)
+	defer func() { reading.End(int64(n), 0) }()
 	passing := func(err error) bool {
 		var exhausted *openfiles.Exhausted
 		return !errors.As(err, &exhausted) && !isAny(err, io.EOF, io.ErrUnexpectedEOF, fs.ErrClosed, fs.ErrPermission,

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"millrace"
+	"millrace/internal/activity"
 	"millrace/sources/find"
 	"millrace/sources/guard"
 	"millrace/sources/identity"
@@ -38,6 +39,7 @@ type Source struct {
 	closing   *sync.Once
 	pieces    *pieceOrders
 	facts     int64 // bytes of the facts about the source and its files
+	activity  *activity.Source
 
 	global *order.Global // nil in block orders
 	blocks *order.Blocks // nil in global order
@@ -74,6 +76,7 @@ func newSource(spec Spec, opts OpenOptions) (*Source, error) {
 		unbind:    func() bool { return true },
 		closing:   new(sync.Once),
 		pieces:    &pieceOrders{byTokens: map[uint32]*order.Global{}},
+		activity:  opts.Meter.Source(spec.Name),
 	}
 	done := make(chan struct{})
 	s.halt = sync.OnceFunc(func() { close(done) })
@@ -89,6 +92,9 @@ func newSource(spec Spec, opts OpenOptions) (*Source, error) {
 	}
 	s.shards = newShardSet(s.host, func(ctx context.Context, shard uint32) (*OpenShard, error) {
 		o, err := s.opener.openAgain(ctx, s.manifest.Shards[shard], s.survey.watch(s.guarding, spec.Format, shard))
+		if err == nil { // a survey's reads delay no batch
+			o.file.activity, o.file.shard = s.activity, s.manifest.Shards[shard].Name
+		}
 		if err == nil && opts.Cache != nil && spec.Tokenizer != nil {
 			s.wrap(o, shard, opts.Cache)
 		}

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/crypto/blake2b"
 
 	"millrace"
+	"millrace/internal/activity"
 	"millrace/sources/filter"
 	"millrace/sources/identity"
 	"millrace/sources/kept"
@@ -48,11 +49,12 @@ type OpenOptions struct {
 	Parallel int                     // shards inspected at once; default GOMAXPROCS
 	// called when reading fails and is tried again; an empty text ends the trouble. Calls do not overlap
 	Trouble func(text string)
-	Patient bool         // try until the source is closed, if the host fails; by default some 1.5 s
-	Tried   func()       // called after every try to open or read a file; calls may overlap
-	Deep    bool         // hash every byte and compare with the hash first seen
-	Cache   Cache        // of finished documents; nil: every text is tokenised
-	Logger  *slog.Logger // default: none
+	Patient bool            // try until the source is closed, if the host fails; by default some 1.5 s
+	Tried   func()          // called after every try to open or read a file; calls may overlap
+	Deep    bool            // hash every byte and compare with the hash first seen
+	Cache   Cache           // of finished documents; nil: every text is tokenised
+	Meter   *activity.Meter // of the process; nil: nothing is measured
+	Logger  *slog.Logger    // default: none
 }
 
 func (o OpenOptions) withDefaults() OpenOptions {

@@ -22,6 +22,7 @@ import (
 //	stop             SIGSTOP to the process itself
 //	panic            a panic
 //	sleep:<duration> a pause
+//	slow:<duration>:<file> a pause at every hit while the file exists
 //	eio, enospc      the write or sync fails with this error; only at points of the disk (see Fault)
 //	torn             half of the write reaches the file, then SIGKILL; only at points of writes (see Write)
 const Env = "MILLRACE_FAILPOINTS"
@@ -35,6 +36,7 @@ type Set struct {
 type point struct {
 	action string
 	delay  time.Duration
+	during string // slow: the file
 	once   string // the file that marks the action as taken
 	at     int64
 	hits   atomic.Int64
@@ -83,18 +85,24 @@ func parsePoint(item string) (string, *point, error) {
 	p.action, words = words[0], words[1:]
 	switch p.action {
 	case "kill", "stop", "panic", "eio", "enospc", "torn":
-	case "sleep":
+	case "sleep", "slow":
 		if len(words) == 0 {
-			return "", nil, fmt.Errorf("parse failpoint %q: sleep needs a duration", item)
+			return "", nil, fmt.Errorf("parse failpoint %q: %s needs a duration", item, p.action)
 		}
 		var err error
 		if p.delay, err = time.ParseDuration(words[0]); err != nil {
 			return "", nil, fmt.Errorf("parse failpoint %q: %w", item, err)
 		}
 		words = words[1:]
+		if p.action == "slow" {
+			if p.at, p.during, words = 0, strings.Join(words, ":"), nil; p.during == "" {
+				return "", nil, fmt.Errorf("parse failpoint %q: slow needs a file", item)
+			}
+		}
 	default:
 		return "", nil, fmt.Errorf(
-			"parse failpoint %q: action is kill, stop, panic, sleep:<duration>, eio, enospc or torn", item)
+			"parse failpoint %q: action is kill, stop, panic, sleep:<duration>, slow:<duration>:<file>, eio, "+
+				"enospc or torn", item)
 	}
 	p.once = strings.Join(words, ":")
 	return name, p, nil
@@ -137,6 +145,11 @@ func (s *Set) Fault(name string) error {
 	}
 	if n := p.hits.Add(1); p.at != 0 && n != p.at || p.once != "" && !mark(p.once) {
 		return nil
+	}
+	if p.during != "" {
+		if _, err := os.Stat(p.during); err != nil {
+			return nil
+		}
 	}
 	if s.taken != nil {
 		s.taken(name, p.action)

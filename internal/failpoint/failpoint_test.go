@@ -11,7 +11,7 @@ import (
 )
 
 func TestParse(t *testing.T) {
-	for _, bad := range []string{"a", "a=explode", "a=kill@x", "a=sleep:soon", "a=sleep"} {
+	for _, bad := range []string{"a", "a=explode", "a=kill@x", "a=sleep:soon", "a=sleep", "a=slow:1ms"} {
 		if _, err := Parse(bad, "loader-0"); err == nil {
 			t.Errorf("%q was accepted", bad)
 		}
@@ -36,6 +36,33 @@ func TestParse(t *testing.T) {
 	s.Hit("a")
 	if time.Since(start) < 2*time.Millisecond {
 		t.Error("every hit should sleep")
+	}
+}
+
+// TestASlowPointIsSlowWhileItsFileExists, at every hit.
+func TestASlowPointIsSlowWhileItsFileExists(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "slow")
+	s, err := Parse("a=slow:20ms:"+file, "loader-0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pauses := 0
+	s.OnTaken(func(string, string) { pauses++ })
+	s.Hit("a")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	start := time.Now()
+	s.Hit("a")
+	s.Hit("a")
+	if spent := time.Since(start); pauses != 2 || spent < 40*time.Millisecond {
+		t.Errorf("%d pauses, %v", pauses, spent)
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	if s.Hit("a"); pauses != 2 {
+		t.Errorf("%d pauses after the file was removed", pauses)
 	}
 }
 

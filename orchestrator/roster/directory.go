@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 
+	"millrace"
 	pb "millrace/proto"
 )
 
@@ -88,4 +89,13 @@ func (r *Roster) Roles() (out []*pb.RoleStatus) {
 		out = append(out, role)
 	}
 	return out
+}
+
+// Reader returns the name of the member that reads an ordinal of a source, "" if none does.
+func Reader(r *Roster, source int, n millrace.Ordinal) string {
+	all := r.stripes.bySource[source]
+	if m := all[n.Stripe(uint64(len(all)))].primary.member; m != nil {
+		return m.name
+	}
+	return ""
 }

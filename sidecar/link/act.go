@@ -82,7 +82,9 @@ func (g *gathering) act(p *portion, t todo, out *orders) {
 	case p.using == nil:
 		g.rest(p, t.due(), &fault{err: errNobody})
 	case len(t.plain) > 0:
-		g.because(p, t.plain, reason{format: "source %s (shard %s): %s was asked", more: []any{p.using.name}})
+		g.because(p, t.plain, reason{
+			format: "source %s (shard %s): %s was asked", more: []any{p.using.name}, asked: p.using,
+		})
 		out.add(p, p.using, ask, t.plain)
 	default:
 		from, purpose := p.spare, second // the fault may be in the loader
@@ -91,6 +93,7 @@ func (g *gathering) act(p *portion, t todo, out *orders) {
 		}
 		g.because(p, t.again, reason{
 			format: "a second reading of source %s (shard %s) by %s", more: []any{from.name}, isTrouble: true,
+			asked: from,
 		})
 		out.add(p, from, purpose, t.again)
 	}

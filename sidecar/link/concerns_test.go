@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"millrace"
+	"millrace/internal/activity"
 	"millrace/internal/seam"
 	"millrace/proto"
 )
@@ -31,19 +32,24 @@ func TestAConditionWakesThoseWhoWait(t *testing.T) {
 
 // TestTheEarliestStepIsExplained, then the next one, then the orchestrator's reason.
 func TestTheEarliestStepIsExplained(t *testing.T) {
-	w := &waits{clock: seam.System{}, doubt: make(chan struct{}, 1), fetches: map[*wait]struct{}{}}
-	late := w.begin(7, func() string { return "source web" })
-	early := w.begin(3, func() string { return "source books" })
-	w.orchestratorSays("the disk is full")
+	w := &waits{clock: seam.System{}, doubt: make(chan struct{}, 1), ask: make(chan awaited, 1),
+		fetches: map[*wait]struct{}{}}
+	late := w.begin(7, func() awaited { return awaited{text: "source web", source: "web"} })
+	early := w.begin(3, func() awaited { return awaited{text: "source books", source: "books"} })
+	w.orchestratorSays(activity.Cause{Kind: activity.Plan, Role: "orchestrator", Text: "the disk is full"})
 	for _, want := range []string{"step 3 waits for source books, since", "step 7 waits for source web, since"} {
-		if got := w.summary(); !strings.HasPrefix(got, want) || !strings.HasSuffix(got, "; the disk is full") {
-			t.Errorf("the summary is %q, want %q first", got, want)
+		got := w.summary()
+		if !strings.HasPrefix(got.Text, want) || !strings.HasSuffix(got.Text, "; the disk is full") {
+			t.Errorf("the summary is %q, want %q first", got.Text, want)
+		}
+		if got.Kind != activity.Fetch || !strings.Contains(want, "source "+got.Source) {
+			t.Errorf("the cause of %q is %+v", want, got)
 		}
 		w.end(early)
 	}
 	w.end(late)
-	if got := w.summary(); got != "the disk is full" {
-		t.Errorf("without fetches the summary is %q", got)
+	if got := w.summary(); got.Text != "the disk is full" || got.Kind != activity.Plan {
+		t.Errorf("without fetches the summary is %+v", got)
 	}
 }
 

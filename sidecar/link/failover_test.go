@@ -189,7 +189,7 @@ func TestAStandbyThatWasFencedAfterTheSwitch(t *testing.T) {
 	second.set(func() { second.term = 8 })
 	x.directory(pair(4, "l1", 0, ""))
 	got := w.fetching(webPlan(t, 1))
-	eventually(t, func() bool { return strings.Contains(w.link.Waiting(), "is being restarted") })
+	eventually(t, func() bool { return strings.Contains(w.link.Waiting().Text, "is being restarted") })
 	x.directory(pair(4, "l1", 8, "l2"))
 	if f := <-got; f.err != nil {
 		t.Fatal(f.err)
@@ -323,9 +323,9 @@ func TestASilentPrimaryWithoutStandbyIsWaitedFor(t *testing.T) {
 			stopped := make(chan struct{})
 			first.set(func() { first.fault = func(n int) error { return hang(n == 3, stopped) } })
 			got := w.fetching(p)
-			eventually(t, func() bool { return strings.Contains(w.link.Waiting(), "l1 is silent") })
+			eventually(t, func() bool { return strings.Contains(w.link.Waiting().Text, "l1 is silent") })
 			for _, says := range []string{"step 0 ", "source web", "shard a.jsonl", "since "} {
-				if text := w.link.Waiting(); !strings.Contains(text, says) {
+				if text := w.link.Waiting().Text; !strings.Contains(text, says) {
 					t.Errorf("%q does not say %q", text, says)
 				}
 			}
@@ -490,7 +490,7 @@ func TestTwoBadReadingsAreMasked(t *testing.T) {
 		}
 		told[b.Offset] = b
 	}
-	eventually(t, func() bool { return strings.Contains(w.link.Waiting(), "the orchestrator to mask") })
+	eventually(t, func() bool { return strings.Contains(w.link.Waiting().Text, "the orchestrator to mask") })
 	w.orchestrate()
 	x = w.orch.next(t)
 	var masks []*proto.Mask

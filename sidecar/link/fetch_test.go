@@ -158,7 +158,7 @@ func TestALoaderThatDiesIsReplacedForTheRest(t *testing.T) {
 		got <- payload
 	}()
 	<-died
-	eventually(t, func() bool { return strings.Contains(w.link.Waiting(), "waits for a loader of source web") })
+	eventually(t, func() bool { return strings.Contains(w.link.Waiting().Text, "waits for a loader of source web") })
 	web.server.Stop()
 	x.directory(stripe("code", 0, 1, 3, "l0"))
 	next := newStore(w, "l9", 1, 8)
@@ -173,8 +173,8 @@ func TestALoaderThatDiesIsReplacedForTheRest(t *testing.T) {
 			t.Errorf("of %v the successor was asked for %v", all, asked)
 		}
 	}
-	if w.link.Waiting() != "" {
-		t.Errorf("still waiting: %s", w.link.Waiting())
+	if w.link.Waiting().Text != "" {
+		t.Errorf("still waiting: %s", w.link.Waiting().Text)
 	}
 }
 

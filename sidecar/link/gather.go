@@ -332,7 +332,7 @@ func (g *gathering) suspect(c *call) error {
 		if x.of.spare == nil {
 			g.because(x.of, x.which, reason{
 				format: "a loader of source %s (shard %s): %s is %s", isTrouble: true,
-				more: []any{x.member.name, c.suspected},
+				more: []any{x.member.name, c.suspected}, asked: x.member,
 			})
 			continue
 		}

@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc"
 
 	"millrace"
+	"millrace/internal/activity"
 	"millrace/internal/arena"
 	"millrace/internal/event"
 	"millrace/internal/failpoint"
@@ -30,6 +31,7 @@ import (
 	"millrace/internal/wire"
 	"millrace/proto"
 	"millrace/sidecar"
+	"millrace/sidecar/gauge"
 )
 
 // Config describes a sidecar and its surroundings.
@@ -51,6 +53,8 @@ type Config struct {
 	Events       *event.Log
 	Log          *slog.Logger
 	Term         func(millrace.Term) // called with each new term of the orchestrator
+	Meter        *activity.Meter     // of this process; nil: nothing is reported
+	Gauge        *gauge.Ranks        // of this host; not nil if Meter is not
 	// of this host's loaders; nil: only the end of a stream shows that a loader is dead
 	Pages heartbeat.Pages
 	// directory for files with different tokens of two loaders for one segment; empty: no files
@@ -84,7 +88,8 @@ func New(cfg Config) *Link {
 		awake:     make(chan struct{}, 1),
 		byAddress: map[string]*watched{},
 	}
-	l.waits = &waits{clock: cfg.Clock, doubt: make(chan struct{}, 1), fetches: map[*wait]struct{}{}}
+	l.waits = &waits{clock: cfg.Clock, doubt: make(chan struct{}, 1), ask: make(chan awaited, 1),
+		fetches: map[*wait]struct{}{}}
 	pool := arena.NewPool(cfg.Arenas, cfg.ArenaMemory, cfg.Log)
 	l.alerts = &alerts{log: cfg.Log, condition: newCondition()}
 	l.masks = &masks{
@@ -115,6 +120,10 @@ func (l *Link) Run(ctx context.Context) error {
 	ctx, leave := context.WithCancel(ctx)
 	var patrol errgroup.Group
 	patrol.Go(func() error { l.watch.patrol(ctx); return nil })
+	patrol.Go(func() error { l.waits.askLoaders(ctx, l.conns); return nil })
+	if l.cfg.Meter != nil {
+		patrol.Go(func() error { l.reportFigures(ctx); return nil })
+	}
 	defer func() {
 		leave()
 		_ = patrol.Wait()
@@ -137,7 +146,8 @@ func (l *Link) Run(ctx context.Context) error {
 		}
 		l.cfg.Log.Debug("lost the orchestrator", "error", err)
 		l.up.shut()
-		l.waits.orchestratorSays("the orchestrator is not there; it is being restarted")
+		l.waits.orchestratorSays(activity.Cause{Kind: activity.Plan, Role: "orchestrator",
+			Text: "the orchestrator is not there; it is being restarted"})
 		select {
 		case <-ctx.Done():
 		case <-l.cfg.Clock.After(retryAfter):
@@ -180,7 +190,7 @@ func (l *Link) greet(stream proto.Orchestrator_ServeClient) error {
 	if err := l.progress.greet(stream, hello); err != nil {
 		return err
 	}
-	l.waits.orchestratorSays("")
+	l.waits.orchestratorSays(activity.Cause{})
 	l.dir.repeatSwitches()
 	l.masks.repeatReports()
 	l.progress.repeatComplaint()
@@ -223,7 +233,9 @@ func (l *Link) obey(order *proto.SidecarOrder) error {
 	case *proto.SidecarOrder_Failed:
 		l.progress.abort(o.Failed)
 	case *proto.SidecarOrder_Waiting:
-		l.waits.orchestratorSays(o.Waiting.Text)
+		cause := wire.CauseFromProto(o.Waiting.Cause)
+		cause.Text = o.Waiting.Text
+		l.waits.orchestratorSays(cause)
 	case *proto.SidecarOrder_Committed:
 		l.progress.confirm(o.Committed)
 	}
@@ -284,7 +296,7 @@ func (l *Link) Left(rank millrace.Rank) { l.progress.leave(rank) }
 
 // Waiting implements sidecar.Upstream. It returns the reason of the earliest waiting step and the orchestrator's
 // reason.
-func (l *Link) Waiting() string { return l.waits.summary() }
+func (l *Link) Waiting() activity.Cause { return l.waits.summary() }
 
 // Alerts implements sidecar.Upstream.
 func (l *Link) Alerts(ctx context.Context, after uint64) (alerts []sidecar.Alert, version uint64, err error) {

@@ -233,21 +233,24 @@ func TestWaitingIsSaidInWords(t *testing.T) {
 	w, x := newWorld(t, 1)
 	x.order(1,
 		&proto.SidecarOrder{Order: &proto.SidecarOrder_Waiting{Waiting: &proto.Waiting{Text: "opening sources web"}}})
-	eventually(t, func() bool { return w.link.Waiting() == "opening sources web" })
+	eventually(t, func() bool { return w.link.Waiting().Text == "opening sources web" })
 	w.orch.server.Stop()
-	eventually(t, func() bool { return strings.Contains(w.link.Waiting(), "the orchestrator is not there") })
+	eventually(t, func() bool { return strings.Contains(w.link.Waiting().Text, "the orchestrator is not there") })
 	w.orchestrate()
 	w.orch.next(t)
-	eventually(t, func() bool { return w.link.Waiting() == "" })
+	eventually(t, func() bool { return w.link.Waiting().Text == "" })
 }
 
 // TestAStoppedOrchestratorIsNamed although its streams stay open.
 func TestAStoppedOrchestratorIsNamed(t *testing.T) {
 	w, _ := newWorld(t, 1)
 	w.orch.stopped.Store(true)
-	eventually(t, func() bool { return strings.Contains(w.link.Waiting(), "the orchestrator has not answered for") })
+	eventually(
+		t,
+		func() bool { return strings.Contains(w.link.Waiting().Text, "the orchestrator has not answered for") },
+	)
 	w.orch.stopped.Store(false)
-	eventually(t, func() bool { return w.link.Waiting() == "" })
+	eventually(t, func() bool { return w.link.Waiting().Text == "" })
 }
 
 // TestOrdersOfAnOldTermAreRefused, including an order to leave.
@@ -259,7 +262,7 @@ func TestOrdersOfAnOldTermAreRefused(t *testing.T) {
 	x.order(4, &proto.SidecarOrder{Order: &proto.SidecarOrder_Failed{Failed: &proto.Fatal{Reason: "from the past"}}})
 	x = w.orch.next(t)
 	x.order(5, &proto.SidecarOrder{Order: &proto.SidecarOrder_Waiting{Waiting: &proto.Waiting{Text: "b"}}})
-	eventually(t, func() bool { return w.link.Waiting() == "b" })
+	eventually(t, func() bool { return w.link.Waiting().Text == "b" })
 	if w.term.Load() != 5 {
 		t.Errorf("term %d was reported last", w.term.Load())
 	}

@@ -117,7 +117,8 @@ func (p *portion) convict(plan *millrace.Plan, samples []*proto.Quarantine) (isO
 type reason struct {
 	format        string // its first arguments are the source, and the shard of the first missing row
 	more          []any
-	isTrouble     bool // more than the time that an answer takes
+	isTrouble     bool    // more than the time that an answer takes
+	asked         *member // nil: no loader is asked
 	source, shard uint32
 }
 
@@ -150,13 +151,13 @@ func (g *gathering) tell() {
 
 // explain returns the reason of the wait, for messages. It is safe for concurrent use. Trouble comes before the time
 // that an answer takes.
-func (g *gathering) explain() string {
+func (g *gathering) explain() awaited {
 	o := g.told.Load()
 	if o == nil {
-		return "its samples"
+		return awaited{text: "its samples"}
 	}
 	if o.absent != "" {
-		return "a loader of source " + o.absent + ": none has come yet"
+		return awaited{text: "a loader of source " + o.absent + ": none has come yet", source: o.absent}
 	}
 	var first *reason
 	var of *portion
@@ -167,8 +168,12 @@ func (g *gathering) explain() string {
 		}
 	}
 	if first == nil {
-		return "its samples"
+		return awaited{text: "its samples"}
 	}
-	shard := g.dir.shardName(first.source, first.shard)
-	return fmt.Sprintf(first.format, append([]any{of.key.source, shard}, first.more...)...)
+	out := awaited{source: of.key.source, shard: g.dir.shardName(first.source, first.shard)}
+	out.text = fmt.Sprintf(first.format, append([]any{out.source, out.shard}, first.more...)...)
+	if first.asked != nil {
+		out.loader, out.address = first.asked.name, first.asked.address
+	}
+	return out
 }

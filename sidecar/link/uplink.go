@@ -3,10 +3,14 @@ package link
 import (
 	"context"
 	"log/slog"
+	"os"
 	"sync"
+	"time"
 
 	"millrace"
+	"millrace/internal/activity"
 	"millrace/internal/event"
+	"millrace/internal/wire"
 	"millrace/proto"
 	"millrace/sidecar"
 )
@@ -137,3 +141,25 @@ func (a *alerts) newerThan(ctx context.Context, after uint64) (open []sidecar.Al
 	})
 	return open, version, err
 }
+
+// figuresEvery is the time between two reports of what the sidecar does and how long its trainers wait.
+const figuresEvery = 500 * time.Millisecond
+
+// reportFigures reports until ctx ends. Without a stream to the orchestrator a report is lost: the counters only grow,
+// so that the next one has everything.
+func (l *Link) reportFigures(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-l.cfg.Clock.After(figuresEvery):
+		}
+		all := map[string]activity.Total{}
+		figures := wire.FiguresToProto(l.cfg.Meter, l.cfg.Name, int64(os.Getpid()), all)
+		figures.Ranks = l.cfg.Gauge.Figures()
+		l.up.send(&proto.SidecarEvent{Event: &proto.SidecarEvent_Figures{Figures: figures}})
+	}
+}
+
+// Delivery implements sidecar.Upstream.
+func (l *Link) Delivery() *proto.Delivery { return l.waits.newest().GetDelivery() }

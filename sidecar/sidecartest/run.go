@@ -13,7 +13,9 @@ import (
 
 	"millrace"
 	"millrace/constructors"
+	"millrace/internal/activity"
 	"millrace/internal/seal"
+	"millrace/proto"
 	"millrace/sidecar"
 )
 
@@ -438,14 +440,17 @@ func (r *Run) Left(rank millrace.Rank) {
 }
 
 // Waiting returns the number of ranks that have joined, as text.
-func (r *Run) Waiting() string {
+func (r *Run) Waiting() activity.Cause {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if n := len(r.waiting); n > 0 {
-		return fmt.Sprintf("%d of %d ranks are here", n, r.config.World)
+		return activity.Cause{Kind: activity.Ranks, Text: fmt.Sprintf("%d of %d ranks are here", n, r.config.World)}
 	}
-	return ""
+	return activity.Cause{}
 }
+
+// Delivery returns nil: there is no orchestrator.
+func (r *Run) Delivery() *proto.Delivery { return nil }
 
 // Alerts returns the alert of the configuration, if it has one.
 func (r *Run) Alerts(ctx context.Context, after uint64) ([]sidecar.Alert, uint64, error) {

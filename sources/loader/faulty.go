@@ -2,6 +2,7 @@ package loader
 
 import (
 	"millrace/internal/failpoint"
+	"millrace/sources"
 	"millrace/sources/index"
 )
 
@@ -66,4 +67,39 @@ func (f faultyFile) Sync() error {
 		return err
 	}
 	return f.File.Sync()
+}
+
+// dataFS returns the data files: nil for the default, or ones whose reads pass the point loader/file/read.
+func dataFS(fail *failpoint.Set) sources.FS {
+	if !fail.Arms("loader/file/") {
+		return nil
+	}
+	return faultyData{sources.OSFS(), fail}
+}
+
+type faultyData struct {
+	sources.FS
+	fail *failpoint.Set
+}
+
+// Open implements sources.FS.
+func (f faultyData) Open(path string) (sources.OpenFile, error) {
+	file, err := f.FS.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	return faultyDatum{file, f.fail}, nil
+}
+
+type faultyDatum struct {
+	sources.OpenFile
+	fail *failpoint.Set
+}
+
+// ReadAt implements io.ReaderAt.
+func (f faultyDatum) ReadAt(p []byte, off int64) (int, error) {
+	if err := f.fail.Fault("loader/file/read"); err != nil {
+		return 0, err
+	}
+	return f.OpenFile.ReadAt(p, off)
 }

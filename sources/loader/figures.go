@@ -5,6 +5,8 @@ import (
 	"os"
 	"time"
 
+	"millrace/internal/activity"
+	"millrace/internal/wire"
 	"millrace/proto"
 	"millrace/sources/cache"
 )
@@ -39,4 +41,39 @@ func (l *Loader) reportCache(ctx context.Context) error {
 		_ = out.send(0, &proto.LoaderEvent{Event: &proto.LoaderEvent_Cache{Cache: m}})
 		told, last = out, now
 	}
+}
+
+// activityEvery is the time between two reports of activities: a trainer's wait is explained within a second.
+const activityEvery = 500 * time.Millisecond
+
+// reportFigures reports what the loader does until ctx ends: all sources to each new session, then those with news.
+func (l *Loader) reportFigures(ctx context.Context) error {
+	var reached *reporter
+	var told map[string]activity.Total
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-l.cfg.Clock.After(activityEvery):
+		}
+		out := l.newest()
+		if out == nil {
+			continue
+		}
+		if out != reached {
+			reached, told = out, map[string]activity.Total{}
+		}
+		figures := wire.FiguresToProto(l.cfg.Meter, l.cfg.Name, l.cfg.Pid, told)
+		// A lost stream is no fault: the next session gets the figures again.
+		_ = out.send(0, &proto.LoaderEvent{Event: &proto.LoaderEvent_Figures{Figures: figures}})
+	}
+}
+
+// Current implements proto.LoaderServer.
+func (l *Loader) Current(_ context.Context, req *proto.CurrentRequest) (*proto.Activity, error) {
+	now := wire.CurrentToProto(l.cfg.Meter.Current(req.Source), l.cfg.Name, l.cfg.Pid)
+	if now == nil {
+		now = &proto.Activity{Role: l.cfg.Name, Pid: l.cfg.Pid}
+	}
+	return now, nil
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"millrace"
+	"millrace/internal/activity"
 	"millrace/internal/arena"
 	"millrace/internal/event"
 	"millrace/internal/failpoint"
@@ -49,10 +50,12 @@ type Config struct {
 	Clock  seam.Clock
 	Fail   *failpoint.Set
 	Events *event.Log
-	Log    *slog.Logger
-	Ready  func()              // called once it serves
-	Term   func(millrace.Term) // called with every term under which it reads as a primary
-	Role   func(standby bool)  // called when it becomes a shadow, or a primary; default: nothing
+	// of this process; nil: nothing is measured or reported
+	Meter *activity.Meter
+	Log   *slog.Logger
+	Ready func()              // called once it serves
+	Term  func(millrace.Term) // called with every term under which it reads as a primary
+	Role  func(standby bool)  // called when it becomes a shadow, or a primary; default: nothing
 }
 
 const (

@@ -55,6 +55,8 @@ func (l *Loader) openFiles(ctx context.Context, spec sources.Spec, known bool) (
 			Trouble:  func(text string) { l.trouble(spec.Name, text) },
 			Patient:  true,
 			Tried:    l.cfg.Beat.Progress,
+			Meter:    l.cfg.Meter,
+			FS:       dataFS(l.cfg.Fail),
 		}
 		if l.cfg.Cache != nil { // a nil *Store is not a nil Cache
 			opts.Cache = l.cfg.Cache

@@ -43,6 +43,9 @@ func (l *Loader) Run(ctx context.Context) error {
 		group.Go(func() error { return filler.Run(inner, l.pool.IsBusy) })
 		group.Go(func() error { return l.reportCache(inner) })
 	}
+	if l.cfg.Meter != nil {
+		group.Go(func() error { return l.reportFigures(inner) })
+	}
 	if l.cfg.Beat != nil {
 		group.Go(func() error { return l.cfg.Beat.Run(inner) })
 	}

@@ -10,9 +10,11 @@ import (
 
 	"millrace"
 	"millrace/constructors"
+	"millrace/internal/activity"
 	"millrace/internal/app/dryrun"
 	"millrace/internal/app/setup"
 	"millrace/internal/seal"
+	"millrace/proto"
 	"millrace/sidecar"
 )
 
@@ -228,7 +230,10 @@ func (m *Mock) Left(rank millrace.Rank) {
 }
 
 // Waiting implements sidecar.Upstream.
-func (m *Mock) Waiting() string { return "" }
+func (m *Mock) Waiting() activity.Cause { return activity.Cause{} }
+
+// Delivery implements sidecar.Upstream. A mock run has no figures.
+func (m *Mock) Delivery() *proto.Delivery { return nil }
 
 // Alerts implements sidecar.Upstream. The one alert tells the trainer that its batches are a mock.
 func (m *Mock) Alerts(ctx context.Context, after uint64) ([]sidecar.Alert, uint64, error) {

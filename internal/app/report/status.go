@@ -24,12 +24,13 @@ type Status struct {
 	Sources     map[string]Source `json:"sources"`
 	Quarantined Quarantined       `json:"quarantined"`
 	Waiting     string            `json:"waiting"`
-	Alerts      []Alert           `json:"alerts"`  // capabilities that the run lacks now
-	Stripes     []Stripe          `json:"stripes"` // the loader of each stripe, and its standby
-	Mixture     *Mixture          `json:"mixture"` // null if unknown
-	Masked      uint64            `json:"masked"`  // segments that became unreadable after their steps were sealed
-	Cache       *Cache            `json:"cache"`   // null without a token cache, or if unknown
-	GPUs        []GPU             `json:"gpus"`    // of the connected ranks; empty without a driver
+	Alerts      []Alert           `json:"alerts"`   // capabilities that the run lacks now
+	Stripes     []Stripe          `json:"stripes"`  // the loader of each stripe, and its standby
+	Mixture     *Mixture          `json:"mixture"`  // null if unknown
+	Masked      uint64            `json:"masked"`   // segments that became unreadable after their steps were sealed
+	Cache       *Cache            `json:"cache"`    // null without a token cache, or if unknown
+	GPUs        []GPU             `json:"gpus"`     // of the connected ranks; empty without a driver
+	Delivery    *Delivery         `json:"delivery"` // null if unknown
 }
 
 // Alert is a capability that the run lacks. Since is a time in RFC 3339, empty if unknown.
@@ -98,7 +99,7 @@ func (v *Status) Answer(r *proto.StatusReply) {
 	}
 	v.setQuarantined(r.Quarantined, r.Recent)
 	v.Masked = r.Masked
-	v.Cache = newCache(r.Roles)
+	v.Cache, v.Delivery = newCache(r.Roles), (*Delivery)(r.Delivery)
 	v.Mixture = NewMixture(r.Mixture)
 	for _, a := range r.Alerts {
 		v.Alerts = append(v.Alerts, newAlert(a))
@@ -192,6 +193,9 @@ func (v *Status) Print(w io.Writer) error {
 	}
 	if v.Waiting != "" {
 		fmt.Fprintf(w, "waiting: %s\n", v.Waiting)
+	}
+	if v.Delivery != nil {
+		v.Delivery.print(w)
 	}
 	for _, a := range v.Alerts {
 		fmt.Fprintf(w, "warning: %s\n", a.line())

@@ -9,10 +9,12 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"millrace"
+	"millrace/internal/activity"
 	"millrace/internal/app/rundir"
 	"millrace/internal/app/setup"
 	"millrace/internal/app/supervisor"
@@ -75,6 +77,7 @@ func (r *role) load(ctx context.Context, standby bool) error {
 		Facts:     func(bytes int64) { LimitMemory(division.Heap + bytes) },
 		OpenFiles: int(r.cfg.Limits.OpenFiles), Cache: tokens, Memory: division.Payload, Parallel: division.Decoders,
 		Arenas: arena.Host{}, Net: seam.UnixNet{}, Clock: seam.System{}, Fail: r.fail, Events: r.events, Log: r.log,
+		Meter: activity.New(time.Now),
 		Ready: r.ready, Term: r.term,
 		Role: func(standby bool) {
 			collectAsRole(standby)

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"millrace"
+	"millrace/internal/activity"
 	"millrace/internal/app/config"
 	"millrace/internal/app/rundir"
 	"millrace/internal/app/setup"
@@ -18,6 +20,7 @@ import (
 	"millrace/internal/seam"
 	"millrace/proto"
 	"millrace/sidecar"
+	"millrace/sidecar/gauge"
 	"millrace/sidecar/gpu"
 	"millrace/sidecar/link"
 	"millrace/sources"
@@ -53,6 +56,7 @@ func (r *role) serve(ctx context.Context, first int) error {
 	}
 	reader := inplace.New(sources.OSFS(), int(r.cfg.Limits.OpenFiles))
 	defer reader.Close()
+	meter, waits := activity.New(time.Now), &gauge.Ranks{Now: time.Now}
 	up := link.New(
 		link.Config{
 			Name:         r.Name,
@@ -67,13 +71,11 @@ func (r *role) serve(ctx context.Context, first int) error {
 			ArenaMemory:  memory / 4,
 			Files:        placedFiles{reader},
 			Clock:        seam.System{},
-			Fail:         r.fail,
-			Events:       r.events,
-			Log:          r.log,
-			Term:         r.term,
-			Pages:        heartbeat.Files{},
-			Dump:         r.RunDir,
-			Version:      speaks(r.Version),
+			Fail:         r.fail, Events: r.events, Log: r.log, Term: r.term,
+			Pages:   heartbeat.Files{},
+			Dump:    r.RunDir,
+			Version: speaks(r.Version),
+			Meter:   meter, Gauge: waits,
 		},
 	)
 	ranks := make([]millrace.Rank, r.Ranks)
@@ -100,6 +102,7 @@ func (r *role) serve(ctx context.Context, first int) error {
 			Watch:   monitor,
 			Version: r.Version,
 			Log:     r.log,
+			Meter:   meter, Gauge: waits,
 		},
 	)
 	if err != nil {

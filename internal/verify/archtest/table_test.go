@@ -23,7 +23,7 @@ var rooms = []room{
 	{"constructors", list("."), all},
 	{"checkpoint/...", list("internal/failpoint"), all},
 	{"sources/loader", list(".", "mixing", "proto", "sources/...", shell), all}, // the shell of the loader role
-	{"sources/...", list(".", "mixing", "internal/seam", "internal/failpoint"), all},
+	{"sources/...", list(".", "mixing", "internal/seam", "internal/failpoint", "internal/activity"), all},
 
 	// {orchestrator, sidecar} communicate only by proto
 	// select
@@ -55,6 +55,9 @@ var rooms = []room{
 	// the run's state: no machine inside
 	{"orchestrator/facts", list(".", "mixing", "checkpoint", "proto", "orchestrator/planner/...",
 		"orchestrator/ledger"), list("google.golang.org/protobuf")},
+	// how well trainers are fed: decides nothing
+	{"orchestrator/figures", list(".", "proto", "internal/activity", "internal/wire"),
+		list("github.com/prometheus/client_golang", "google.golang.org/protobuf")},
 	// when ranks begin: no store, no clock
 	{"orchestrator/attempts", list(".", "proto", "orchestrator/facts", "orchestrator/planner/progress",
 		"orchestrator/roster"), list("google.golang.org/protobuf")},
@@ -62,6 +65,7 @@ var rooms = []room{
 	{"orchestrator/mix", list(".", "mixing", "proto", "orchestrator/facts", "orchestrator/planner/...",
 		"orchestrator/roster"), none},
 	{"orchestrator", list(".", "mixing", "checkpoint", "proto", "orchestrator/...", shell), all},
+	{"sidecar/gauge", list(".", "proto", "internal/wire", "internal/activity"), none},
 	{"sidecar/...", list(".", "constructors", "proto", "internal/seal", shell), all},
 
 	// for every package
@@ -75,7 +79,8 @@ var rooms = []room{
 	{"internal/event", list("internal/seam"), none},
 	{"internal/bucket", list("."), none},
 	{"internal/seal", list("."), list("golang.org/x/crypto/blake2b", "golang.org/x/sys/cpu")},
-	{"internal/wire", list(".", "proto"), all},
+	{"internal/activity", none, none},
+	{"internal/wire", list(".", "proto", "internal/activity"), all},
 	{"internal/app/config/tree", list("."), list("github.com/goccy/go-yaml")},
 	{"internal/app/config/value", list("internal/app/config/tree"), none},
 	{"internal/app/config/decode", list("internal/app/config/tree", "internal/app/config/value"), none},
@@ -100,13 +105,13 @@ var rooms = []room{
 	// wiring of the processes
 	{"internal/app/roles", list(".", "mixing", "checkpoint", "proto", "sources/...", "sidecar/...",
 		"orchestrator/...", "internal/app/...", shell), all},
-	{"internal/app/report", list(".", "checkpoint", "proto", "orchestrator/facts", "orchestrator/planner",
-		"internal/app/exit", "internal/app/config/...", "internal/app/dryrun", "internal/app/setup",
-		"internal/app/supervisor"), none},
+	{"internal/app/report", list(".", "checkpoint", "proto", "internal/wire", "orchestrator/facts",
+		"orchestrator/planner", "internal/app/exit", "internal/app/config/...", "internal/app/dryrun",
+		"internal/app/setup", "internal/app/supervisor"), none},
 	// trainers and figures of millrace bench, and its mock run
-	{"internal/app/bench", list(".", "constructors", "internal/seal", "sidecar", "internal/app/dryrun",
-		"internal/app/report", "internal/app/rundir", "internal/app/setup"), list("golang.org/x/sync",
-		"golang.org/x/sys/unix")},
+	{"internal/app/bench", list(".", "constructors", "proto", "internal/activity", "internal/seal", "sidecar",
+		"internal/app/dryrun", "internal/app/report", "internal/app/rundir", "internal/app/setup"),
+		list("golang.org/x/sync", "golang.org/x/sys/unix")},
 	{"internal/app/supervisor", list(".", "internal/seam", "internal/failpoint"), list("golang.org/x/sys/unix")},
 	{"internal/verify/sim/...", all, all},
 
@@ -119,7 +124,7 @@ var rooms = []room{
 // shell lists the packages for roles that use the clock and the network.
 var shell = []string{
 	"internal/wire", "internal/event", "internal/failpoint", "internal/heartbeat", "internal/arena", "internal/memfd",
-	"internal/seam",
+	"internal/seam", "internal/activity",
 }
 
 // owners lists libraries that only some rooms may import.

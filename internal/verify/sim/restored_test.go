@@ -175,7 +175,7 @@ func (r *run) turn(steps int) bool {
 	}
 	if d.IsEmpty() && !acted {
 		r.t.Fatalf("%s: the run stands still at step %d: %s", r.x.name, r.out.from+uint64(len(r.out.steps)),
-			r.m.Waiting())
+			r.m.Waiting().Text)
 	}
 	return true
 }

@@ -236,7 +236,7 @@ func (w *world) standing() string {
 	for i, h := range w.hosts {
 		h.mu.Lock()
 		if h.link != nil {
-			text += fmt.Sprintf("%s waits: %q; ", sidecarName(i), h.link.Waiting())
+			text += fmt.Sprintf("%s waits: %q; ", sidecarName(i), h.link.Waiting().Text)
 		}
 		h.mu.Unlock()
 	}

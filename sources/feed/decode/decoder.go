@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"millrace"
+	"millrace/internal/activity"
 	"millrace/internal/failpoint"
 	"millrace/sources"
 	"millrace/sources/filter"
@@ -65,6 +66,8 @@ type Decoder struct {
 
 	// reused, so that a record costs no allocation
 	record sources.Record
+	doing  *activity.Activity
+	made   int64    // tokens of doing
 	tokens []uint32 // of a text's record
 	slots  []uint32
 	act    func() error
@@ -81,7 +84,10 @@ func New(progress func(), fail *failpoint.Set) *Decoder {
 	d := &Decoder{progress: progress, fail: fail, slots: make([]uint32, 1)}
 	d.act = func() (err error) {
 		d.fail.Hit("loader/decode/before")
+		before := d.turn(activity.Tokenise)
+		d.fail.Hit("loader/tokenise/before")
 		d.buf, err = d.src.Document(d.buf, d.rec, d.progress)
+		d.turn(before)
 		d.progress()
 		if err == nil {
 			err = d.judge(int(d.total()))
@@ -125,8 +131,27 @@ func (d *Decoder) Finish() Outcome {
 	return out
 }
 
+// turn goes on with another activity and returns the one before. Records that hold tokens are not tokenised: the time
+// of their few instructions is not taken.
+func (d *Decoder) turn(kind activity.Kind) (before activity.Kind) {
+	if d.src.HoldsTokens() {
+		return kind
+	}
+	return d.doing.Turn(kind)
+}
+
+// endActivity ends the activity of a shard.
+func (d *Decoder) endActivity() {
+	d.doing.End(0, d.made)
+	d.doing, d.made = nil, 0
+}
+
 // MakeText makes every slot of the part from its block's text.
 func (d *Decoder) MakeText(text *Text) error {
+	if len(d.part.Slots) > 0 {
+		d.doing = d.src.BeginDecode(d.part.Slots[0].Shard)
+		defer d.endActivity()
+	}
 	for i := range d.part.Slots {
 		s := &d.part.Slots[i]
 		d.record = text.record(s.Record, d.tokens[:0])
@@ -147,6 +172,8 @@ func (d *Decoder) place(shard uint32, r *sources.Record, slots []uint32) error {
 	if err := d.make(shard, r, slots); err != nil || d.part.Serve == nil {
 		return err
 	}
+	before := d.doing.Turn(activity.Fetch)
+	defer d.doing.Turn(before)
 	for _, i := range slots {
 		q, bad := d.out.Rejects[i]
 		s := &d.part.Slots[i]
@@ -196,6 +223,7 @@ func (d *Decoder) make(shard uint32, r *sources.Record, slots []uint32) error {
 		return nil
 	}
 	n := d.total()
+	d.made += int64(len(d.buf) - d.before)
 	found := kept.Length{Record: r.Number, Tokens: n, Refused: uint32(d.bits)}
 	if int(n) == len(d.buf)-before { // a part of a document has no checksum
 		if err := d.check.Compare(shard, &found, d.buf[before:]); err != nil {

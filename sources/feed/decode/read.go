@@ -76,6 +76,8 @@ func (d *Decoder) reserve(entries []Entry) {
 // readShard reads records of one shard. If the format's decoder panics, or finds damage after the lengths were found,
 // readShard tries the current record alone. It rejects the record if it fails again.
 func (d *Decoder) readShard(ctx context.Context, entries []Entry) error {
+	d.doing = d.src.BeginDecode(entries[0].shard)
+	defer d.endActivity()
 	o, err := d.src.Acquire(ctx, entries[0].shard)
 	if err != nil {
 		return err

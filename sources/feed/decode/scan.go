@@ -38,7 +38,9 @@ func (s *Scan) Read(ctx context.Context, src *sources.Source, spare Slabs) (*Tex
 	if s.next == nil {
 		s.next, s.stop = iter.Pull(s.blocks(ctx, src, spare))
 	}
+	a := src.BeginDecode(s.shard)
 	s.next()
+	a.End(0, 0)
 	text, err := s.text, s.err
 	s.text, s.err = nil, nil
 	return text, err

@@ -10,6 +10,7 @@ import os
 import socket
 import struct
 import sys
+import time
 import warnings
 import weakref
 from typing import Any, Callable, Deque, Dict, Optional, Tuple
@@ -23,7 +24,7 @@ from ._version import VERSION
 from ._where import dial
 
 BUFFER = 1 << 20  # bytes of socket buffer: room for large states
-RECEIVE_WITHIN = 1  # seconds until a receive without a message returns
+RECEIVE_WITHIN = 0.5  # seconds until a receive without a message returns
 SEND_WITHIN = 10
 MAP_POPULATE = 0x8000
 _STRANGER = (
@@ -88,7 +89,7 @@ class Connection:
         self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER)
         self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER)
         # With kernel timeouts the socket stays blocking, and a message costs one system call.
-        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", RECEIVE_WITHIN, 0))
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", 0, int(RECEIVE_WITHIN * 1e6)))
         self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", SEND_WITHIN, 0))
 
     def hello(self, rank: int, start: Dict[str, Any], position: Tuple[int, int, int]) -> None:
@@ -145,6 +146,27 @@ class Connection:
             pass
         self._rest = rest
         return self.left
+
+    def ask(self, datagram: bytes, flags: int, within: float) -> Optional[bytes]:
+        """Send a WAIT and return the body of the STATUS with these flags that answers it. Other messages stay unread,
+        in order. Return None if no answer comes in time."""
+        self.send(datagram)
+        held, self._rest = self._rest, collections.deque()
+        until = time.monotonic() + within
+        try:
+            while time.monotonic() < until:
+                message = self.receive()
+                if message is None:
+                    continue
+                if message[0].kind == wire.STATUS and message[0].flags & flags:
+                    return message[1]
+                held.append(message)
+                if message[0].kind in (wire.END, wire.ERROR):
+                    break
+            return None
+        finally:
+            held.extend(self._rest)
+            self._rest = held
 
     def receive(self, wait: bool = True) -> Optional[Message]:
         """Return the next message, or None if none came in time. Without `wait`, return at once."""

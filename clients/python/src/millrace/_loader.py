@@ -8,6 +8,7 @@ import json
 import os
 import sys
 import threading
+import time
 from types import TracebackType
 from typing import Any, Dict, Iterator, Mapping, Optional, Sequence, Tuple, Type
 
@@ -27,6 +28,7 @@ from ._where import find_socket
 
 TENSORS = ("numpy", "torch", "jax", "auto")
 STARTS = (None, "fresh", "latest")
+FIGURES_EVERY = 1.0  # seconds between two questions for the run's figures
 
 
 def connect(
@@ -103,6 +105,7 @@ class DataLoader:
         self._reports = Reports(self._stream.offer_report)
         self._lock = threading.Lock()
         self._checked = False  # whether refuse_misuse has passed
+        self._figures: Tuple[float, Dict[str, Any]] = (-FIGURES_EVERY, {})  # when asked, newest answer
         _be_an_iterable_dataset(self)
 
     # Taking batches.
@@ -213,19 +216,39 @@ class DataLoader:
         self._reports.time(step, microbatch, seconds)
 
     def stats(self) -> Dict[str, Any]:
-        """Return counts since the loader was made: `batches`, `bytes`, `copied_batches`, `connections`, `wait_seconds`
-        spent in `next()`; and of the ring now: `frames`, and the `held_frames` among them."""
+        """Return counts since the loader was made, and the run's figures.
+
+        `batches`, `bytes`, `copied_batches`, `connections`; `wait_seconds` spent in `next()`, of them
+        `first_batch_seconds` for the first batch; without the first: `longest_wait_seconds`, and `long_waits` of more
+        than a second; `last_wait_seconds`. `last_cause`: activity, source, shard, role, pid and text of the newest wait
+        that the sidecar explained, or None. Of the ring now: `frames`, and the `held_frames` among them.
+
+        `run`: the run's figures as `millrace status --json` has them under `delivery`; at most a second old if the
+        roles answer, and empty before the first batch. docs/metrics.md explains them."""
         stream = self._open_stream()
         ring = stream.conn.ring if stream.conn is not None else None
         return {
+            "wait_seconds": stream.waited,
+            "last_wait_seconds": stream.last,
+            **stream.waits.to_dict(),
+            "run": self._run_figures(stream),
             "batches": stream.frames.batches,
             "bytes": stream.frames.bytes,
             "copied_batches": stream.frames.copied,
             "connections": stream.connections,
-            "wait_seconds": stream.waited,
             "frames": ring.frames if ring else 0,
             "held_frames": len(ring.leased) if ring else 0,
         }
+
+    def _run_figures(self, stream: Stream) -> Dict[str, Any]:
+        """Return the run's figures. Ask at most once a second, and not while another thread is in `next`."""
+        now = time.monotonic()
+        if now - self._figures[0] >= FIGURES_EVERY and self._pid == os.getpid() and self._lock.acquire(blocking=False):
+            try:
+                self._figures = (now, stream.ask_figures() or self._figures[1])
+            finally:
+                self._lock.release()
+        return self._figures[1]
 
     # Leaving.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import time
@@ -16,7 +17,9 @@ log = logging.getLogger("millrace")
 
 PATIENCE = 30.0  # a run without an `up` counts as dead after so many seconds
 STAY = 1.0  # the same if `up` has written the run's outcome, or if this rank has consumed everything
-SAY_FIRST, SAY_MOST = 2.0, 60.0  # seconds of waiting until the first log message; the pause doubles up to SAY_MOST
+SAY_FIRST, SAY_MOST = 1.0, 60.0  # seconds of waiting until the first log message; the pause doubles up to SAY_MOST
+DEAF_AFTER = 4  # questions, half a second apart
+SAY_AGAIN = 1.0  # seconds at least between two log messages because the cause has changed
 PAUSE_FIRST, PAUSE_MOST = 0.005, 0.25  # seconds between attempts to connect
 ASK_FIRST = 0.2  # seconds without a socket until refuse_unserved asks another socket
 
@@ -28,6 +31,26 @@ class Limits(NamedTuple):
     patience: float  # for the next `up`, after one was killed
 
 
+class Cause(NamedTuple):
+    """What a trainer waits for: an activity of a role in a file of a source. Empty or 0: it is not known."""
+
+    activity: str
+    source: str
+    shard: str
+    role: str
+    pid: int
+    text: str
+
+    @classmethod
+    def read(cls, body: bytes) -> "Cause":
+        m = json.loads(body)
+        return cls(*(m.get(k, "") for k in ("activity", "source", "shard", "role")), m.get("pid", 0), m["text"])
+
+    def is_same(self, other: "Optional[Cause]") -> bool:
+        """Return whether both name the same activity of the same role in the same source."""
+        return other is not None and (self.activity, self.source, self.role) == other[:2] + (other.role,)
+
+
 class Patience:
     """One wait since `began`, on the monotonic clock. `goal()` names its goal. `arrived`: the run was there before.
     `complete`: this rank has its last batch. `waited`: seconds of all waits before. Most waits end at once, so that a
@@ -37,8 +60,11 @@ class Patience:
     _ask, _pause = ASK_FIRST, PAUSE_FIRST
     _alone: Optional[float] = None  # the time at which `up` was found missing
     _lost = 0
-    _asked = False  # the sidecar was asked and has not answered
+    _asked = 0  # questions that the sidecar has not answered
     said = False  # the beginning of the wait was logged
+    cause: Optional[Cause] = None  # the newest that the sidecar has named
+    _said_cause: Optional[Cause] = None
+    _said_at = 0.0
 
     def __init__(
         self,
@@ -66,21 +92,33 @@ class Patience:
         self._lost += 1
 
     def ask(self, conn: Connection) -> None:
-        """Send delayed releases. If a log message is due, ask the sidecar for the reason of the wait.
+        """Send delayed releases, and ask the sidecar for the reason of the wait.
 
-        Raise Abandoned if it did not answer the last time and no `up` is alive: it is another program."""
+        Raise Abandoned if it has not answered for long and no `up` is alive: it is another program."""
         conn.flush()
-        if self._is_due():
-            if self._asked and is_abandoned(self._path):
-                raise Abandoned(
-                    f"the program at {self._path} does not answer, and no `millrace up` serves this directory"
-                )
-            self._asked = True
-            conn.send(wire.pack(wire.WAIT, generation=int((self._waited + time.monotonic() - self._began) * 1e6)))
+        if self._asked >= DEAF_AFTER and is_abandoned(self._path):
+            raise Abandoned(f"the program at {self._path} does not answer, and no `millrace up` serves this directory")
+        self._asked += 1
+        now = time.monotonic() - self._began
+        waited = int((self._waited + now) * 1e6)
+        conn.send(wire.pack(wire.WAIT, flags=wire.CAUSE, frame=int(now * 1e3), generation=waited))
+
+    def hear(self, header: wire.Header, body: bytes) -> None:
+        """Take the sidecar's answer. Log it if a message is due, or if the cause has changed since the last message."""
+        self._asked = 0
+        text = str(body, "utf-8", "replace")
+        if header.flags & (wire.CAUSE | wire.FED):
+            self.cause = Cause.read(body)
+            text = self.cause.text
+        now = time.monotonic()
+        changed = self.said and self.cause is not None and not self.cause.is_same(self._said_cause)
+        if self._is_due() or changed and now - self._said_at >= SAY_AGAIN:
+            self.say(text)
+            self._said_cause, self._said_at = self.cause, now
 
     def say(self, status: str) -> None:
-        self.said, self._asked = True, False
-        log.warning("waiting for %s for %.0f s: %s", self._goal(), time.monotonic() - self._began, status)
+        self.said = True
+        log.warning("waiting for %s for %.1f s: %s", self._goal(), time.monotonic() - self._began, status)
 
     def over(self) -> None:
         """Log the end of the wait."""

@@ -18,6 +18,7 @@ from ._frames import Frames
 from ._patience import Limits, Patience
 from ._seat import seat
 from ._state import State, read_begin
+from ._waits import Waits
 from ._where import rank_of, refuse_stranger
 
 log = logging.getLogger("millrace")
@@ -28,6 +29,10 @@ _BATCH, _monotonic, _new_tuple = wire.BATCH, time.monotonic, wire.new_tuple
 AWAY = (
     FileNotFoundError, ConnectionRefusedError, ConnectionResetError, NotADirectoryError, TimeoutError, BlockingIOError,
 )  # fmt: skip
+
+
+NOTABLE = 0.001  # seconds from which on a wait may be the longest
+FIGURES_WITHIN = 1.0  # seconds until a sidecar has answered a question for figures
 
 
 class Place(NamedTuple):
@@ -68,7 +73,8 @@ class Stream:
         self._ahead: Deque[Tuple[Any, Place]] = collections.deque()  # copies that were not returned, and positions
         self.axes: Tuple[Dict[str, int], Dict[str, int]] = ({}, {})  # topology, coordinates
         self.connections = 0
-        self.waited = 0.0  # seconds
+        self.waited = self.last = 0.0  # seconds: of all waits, of the newest
+        self.waits = Waits()
         self._limits = limits
         self._began = 0.0  # of the present wait
         self._patience: Optional[Patience] = None  # the same
@@ -105,7 +111,10 @@ class Stream:
                 if self.place is None or not self.place.last:
                     raise RunError(str(e)) from None
                 batch = None  # this rank has consumed everything, and the run is over
-            self.waited += _monotonic() - began
+            self.last = spent = _monotonic() - began
+            self.waited += spent
+            if spent > NOTABLE:
+                self.waits.add(spent, self._patience)
             if self._patience is not None and self._patience.said:
                 self._patience.over()
             if batch is None:
@@ -128,6 +137,17 @@ class Stream:
                 hit("client/saved/after")
             except Lost:
                 pass  # the next connection repeats it
+
+    def ask_figures(self) -> Optional[Dict[str, Any]]:
+        """Return the figures of the run as the sidecar has them, None without a connection or an answer."""
+        if self.conn is None or self.place is None or self.ended:
+            return None
+        try:
+            body = self.conn.ask(wire.pack(wire.WAIT, flags=wire.FED), wire.FED, FIGURES_WITHIN)
+        except Lost:
+            return None  # the next batch finds the loss, too
+        figures: Optional[Dict[str, Any]] = json.loads(body).get("delivery") if body else None
+        return figures
 
     def hang_up(self) -> None:
         conn, self.conn = self.conn, None
@@ -229,7 +249,8 @@ class Stream:
                     )  # fmt: skip
                 return None
             if header.kind == wire.STATUS:
-                self._wait().say(str(body, "utf-8", "replace"))
+                self._wait().hear(header, body)
+                self.waits.cause = self._wait().cause
             elif header.kind == wire.ALERTS:
                 self.tell_alerts(json.loads(body))
             elif header.kind == wire.LEAVING:
@@ -313,7 +334,7 @@ class Stream:
             if header.kind == wire.BEGIN:
                 return header, body
             if header.kind == wire.STATUS:
-                self._wait().say(str(body, "utf-8", "replace"))
+                self._wait().hear(header, body)
             elif header.kind == wire.ERROR:
                 raise self._error(header, body)
             else:

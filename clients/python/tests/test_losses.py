@@ -273,3 +273,33 @@ if installed("torch") and installed("jax"):
             if batch.microbatch == batch.num_microbatches - 1:
                 weights = {name: w - 0.5 * sums[name] for name, w in weights.items()}
         np.testing.assert_allclose(losses, want, rtol=1e-5)
+
+    @pytest.mark.parametrize("layout", [SHAPE, VARLEN], ids=["packed", "varlen"])
+    @pytest.mark.parametrize("keys", ["hf", "megatron"])
+    def test_views_of_jax_arrays(house, layout, keys):
+        """Views and masks of JAX arrays are those of NumPy arrays."""
+        house.start(*layout)
+        with millrace.connect(house.path(), tensors="jax", keys=keys, start="fresh") as ours:
+            got = [dict(batch) | {"mask": batch.attention_mask(), **batch.flash_attention()} for batch in ours]
+        with millrace.connect(house.path(), tensors="numpy", keys=keys, start="fresh") as theirs:
+            for arrays, batch in zip(got, theirs):
+                for name in batch:
+                    assert isinstance(arrays[name], jax.Array) and np.array_equal(arrays[name], batch[name])
+                assert np.array_equal(arrays["mask"], batch.attention_mask())
+                for name, value in batch.flash_attention().items():
+                    assert np.array_equal(arrays[name], value) and type(arrays[name]) in (int, type(arrays["mask"]))
+
+
+if installed("torch"):
+
+    @pytest.mark.parametrize("layout", [SHAPE, VARLEN], ids=["packed", "varlen"])
+    def test_views_of_copies_on_a_device(house, layout):
+        """`keys=` names the copies: the names, the digests and the masks are those of the batches in the ring."""
+        house.start(*layout)
+        with millrace.connect(house.path(), tensors="torch", keys="hf", start="fresh") as loader:
+            want = [(b.digest, {n: t.clone() for n, t in b.items()}, b.attention_mask(), b.max_seqlen) for b in loader]
+        with millrace.connect(house.path(), device="cpu", prefetch=2, keys="hf", start="fresh") as loader:
+            for (digest, tensors, mask, longest), batch in zip(want, loader):
+                assert batch.digest == digest and list(batch) == list(tensors) and batch.max_seqlen == longest
+                assert all(torch.equal(batch[name], tensor) for name, tensor in tensors.items())
+                assert torch.equal(batch.attention_mask(), mask)

@@ -250,6 +250,7 @@ if importlib.util.find_spec("transformers"):
             assert trainer.seen == slots() and len(losses) == 3 and len(set(losses)) == 1
             assert len(over) == 3 * len(want)
             assert all(torch.equal(a["input_ids"], b["input_ids"]) for a, b in zip(over, 3 * want))
+            assert trainer.predict(loader).predictions.shape == (2 * MICRO * ROWS, LENGTH, VOCABULARY)
             loader.close()
         finally:
             second.stop()

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
 
 import torch
 import transformers
@@ -129,11 +129,18 @@ class TrainerMixin:
         batches = self.eval_dataset if eval_dataset is None else eval_dataset
         if isinstance(batches, str):
             batches = self.eval_dataset[batches]
+        found = self._find_batches(batches)
+        return super().get_eval_dataloader(eval_dataset) if found is None else found
+
+    def get_test_dataloader(self, test_dataset: Any) -> Any:
+        found = self._find_batches(test_dataset)
+        return super().get_test_dataloader(test_dataset) if found is None else found
+
+    def _find_batches(self, batches: Any) -> Optional[Iterable[Any]]:
+        """Return an iterable of the model's arguments; None for a dataset, of which the Trainer makes batches."""
         if isinstance(batches, DataLoader):
             return Evaluation(batches, self._convert)
-        if hasattr(batches, "__iter__") and not hasattr(batches, "__getitem__"):
-            return batches
-        return super().get_eval_dataloader(eval_dataset)
+        return batches if hasattr(batches, "__iter__") and not hasattr(batches, "__getitem__") else None
 
     # Checkpoints.
 

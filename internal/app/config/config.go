@@ -135,6 +135,11 @@ type Config struct {
 	Refit *Refit `yaml:"refit"`
 	// Reliability is the number of processes that stand by for lost ones.
 	Reliability Reliability `yaml:"reliability"`
+	// Streams are further streams of batches by name, such as evaluation sets, beside the stream `train` that the other
+	// keys describe. Each has its own position and its own keys; a key that it lacks is the run's. It has `stages`,
+	// `rampup_batch_size`, `adaptive` and `refit` only if it says so. `limits`, `parallelism`, `loaders`,
+	// `reliability`, `index_dir` and `cache` are the run's. A further stream changes no byte of another one.
+	Streams Streams `yaml:"streams" json:"-"`
 
 	// IsEarlier selects the defaults of earlier planners for keys that the file does not have; see Earlier.
 	IsEarlier bool `yaml:"-"`

@@ -85,6 +85,7 @@ var examples = map[string]string{
 	"sidecar_memory":    "512MiB",
 	"sample_bytes":      "64MiB",
 	"open_files":        "512",
+	"streams":           "{eval: {mixture: {weights: {heldout: 1}}, sources: {heldout: {path: heldout/*.jsonl}}}}",
 	"runway_seconds":    "60",
 }
 
@@ -99,10 +100,6 @@ func hints() decode.Hints {
 }
 
 func unknownKey(path, key string) (msg, cure string) {
-	if path == "" && key == "streams" {
-		return "`streams` is reserved", "not yet: further named streams (evaluation sets); this version has the " +
-			"training stream alone"
-	}
 	if path == "cache" && key == "files" {
 		return "`files` is reserved", "not yet: a cache of remote files; this version reads local files alone"
 	}

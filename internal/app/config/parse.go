@@ -50,19 +50,16 @@ func Parse(name string, content []byte, base string) (*Config, error) {
 	if len(errs) > 0 {
 		return nil, errs.Sorted()
 	}
-	c := &Config{File: name, Base: base, doc: doc}
-	d := decode.Decoder{Document: doc, Hints: hints()}
-	d.Decode("", doc.Root, reflect.ValueOf(c).Elem(), decode.Rules{})
-	v := validator{Decoder: &d, c: c}
-	v.check()
-	if len(d.Errs) > 0 {
-		return nil, d.Errs.Sorted()
+	c, errs := decodeConfig(name, doc, base)
+	if errs = append(errs, parseStreams(c, errs)...); len(errs) > 0 {
+		return nil, errs.Sorted()
 	}
 	return c, nil
 }
 
 // MarshalResolved returns the configuration as JSON for the processes of one run. It has every default filled in and an
-// absolute Base, so every process has the same settings. It belongs to one version of the binary.
+// absolute Base, so every process has the same settings. It has none of the further streams: each has its own JSON. It
+// belongs to one version of the binary.
 func (c *Config) MarshalResolved() ([]byte, error) {
 	b, err := json.Marshal(c)
 	if err != nil {

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -22,6 +23,7 @@ const self = "millrace/internal/app/config/genschema"
 const (
 	sizePattern    = `^[0-9]+(\.[0-9]+)? *([KMGT]i?B|kB|B)?$`
 	formulaPattern = `^ *([0-9]{1,9} *\* *)?(tokens|patches)(\^2)?( *\+ *([0-9]{1,9} *\* *)?(tokens|patches)(\^2)?)* *$`
+	streamPattern  = `^[A-Za-z0-9_-]{1,32}$`
 	namePattern    = "^[^\\x00-\\x1f\\x7f`\"'\\\\#,=\\[\\]{}]+$"
 )
 
@@ -48,9 +50,23 @@ func build(dir string) (*jsonschema.Schema, error) {
 	group.Version = ""
 	complete(group, reflect.TypeFor[config.Group]())
 	group.OneOf = oneOf("weights", "groups")
-	s.Definitions = jsonschema.Definitions{"group": group} // groups hold groups
+	s.Definitions = jsonschema.Definitions{"group": group, "stream": stream(s)} // groups hold groups
 	tighten(s)
 	return s, nil
+}
+
+// stream returns the schema of a further stream: the keys of the file that a stream may have, none of them required.
+func stream(file *jsonschema.Schema) *jsonschema.Schema {
+	s := &jsonschema.Schema{
+		Type: "object", Properties: jsonschema.NewProperties(), AdditionalProperties: jsonschema.FalseSchema,
+		Description: "The keys of one stream. A key that it lacks is the run's.",
+	}
+	for p := file.Properties.Oldest(); p != nil; p = p.Next() {
+		if !slices.Contains(config.RunKeys(), p.Key) {
+			s.Properties.Set(p.Key, &jsonschema.Schema{Ref: "#/properties/" + p.Key})
+		}
+	}
+	return s
 }
 
 // describe turns a Go comment into a description: one line, without the Go name.
@@ -135,6 +151,12 @@ func mapped(r *jsonschema.Reflector, t reflect.Type) *jsonschema.Schema {
 			Type:                 "object",
 			AdditionalProperties: &jsonschema.Schema{Ref: "#/$defs/group"},
 			MinProperties:        ptr(1),
+		}
+	case reflect.TypeFor[config.Streams]():
+		return &jsonschema.Schema{
+			Type:                 "object",
+			AdditionalProperties: &jsonschema.Schema{Ref: "#/$defs/stream"},
+			PropertyNames:        &jsonschema.Schema{Pattern: streamPattern},
 		}
 	case reflect.TypeFor[config.Sources]():
 		source := r.ReflectFromType(reflect.TypeFor[config.Source]())

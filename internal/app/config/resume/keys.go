@@ -46,6 +46,11 @@ var keyRules = []Rule{
 		Then: "no effect on content",
 	},
 	{
+		Keys: []string{"streams"},
+		Then: "no effect on other streams: streams may come and go. A stream of the same name goes on in its own " +
+			"directory, and its own keys follow the rules of this page",
+	},
+	{
 		Keys: []string{"stop.steps", "stop.tokens"},
 		Then: "the run ends there, or at once if it is past that step or token. With the rule `unimax` and no " +
 			"budget, `stop.tokens` also decides weights",

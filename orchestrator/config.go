@@ -51,6 +51,11 @@ type Config struct {
 	By      string // program version
 	Up      string // names this `up`; all orchestrators that it starts have the same
 	Log     *slog.Logger
+	// Lasts makes Run go on after every rank has consumed the stream: ranks may begin it anew.
+	Lasts bool
+	// Further marks a stream beside the one that the run is for. Nothing is read for it before a rank declares a start,
+	// and its failure does not end Run. It lasts.
+	Further bool
 }
 
 // Ahead bounds the steps that are planned ahead of the slowest rank beyond Config.Runway: as many as the ranks consume

@@ -31,7 +31,10 @@ func perform(effects ...effect) Decision { return Decision{effects: effects} }
 // Decide returns what to do next. The machine is the same after it. Concerns come in a fixed order; the first that has
 // something to do decides.
 func (m *Machine) Decide() Decision {
-	if m.failed != nil {
+	switch {
+	case m.failed != nil && m.cfg.Further:
+		return m.decideLoaders() // they may leave
+	case m.failed != nil:
 		return Decision{}
 	}
 	for _, decide := range []func() Decision{m.decideSaved, m.decideMasks, m.decideMix, m.decideReports,
@@ -40,7 +43,7 @@ func (m *Machine) Decide() Decision {
 			return d
 		}
 	}
-	if m.ranks.AreDone() {
+	if m.ranks.AreDone() && !m.cfg.Lasts {
 		return Decision{}
 	}
 	for _, decide := range []func() Decision{m.decideLoaders, m.decidePlan, m.decideNews} {
@@ -167,6 +170,7 @@ func (m *Machine) decideLoaders() (out Decision) {
 		return out
 	}
 	d := m.roster.Decide(roster.Journal{Term: m.s.AssignTerm, Next: m.s.Next, Manifests: m.s.Manifests,
+		IsIdle:    m.isIdle(),
 		IsAwaited: m.s.Attempt != nil && m.s.Ended == nil && m.s.Next == m.s.Watermark,
 		Holder: func(source string, stripe uint32) *proto.Assigned {
 			return m.s.Holders[facts.Stripe{Source: source, Index: stripe}]
@@ -198,7 +202,7 @@ func (directoryMoved) apply(m *Machine) {
 // decidePlan seals the next step if the runway has room and its selection is drawn, or ends the run.
 func (m *Machine) decidePlan() Decision {
 	switch drawn := m.planning.drawn; {
-	case !m.planning.hasRoom():
+	case !m.planning.hasRoom() || m.isIdle():
 		return Decision{}
 	case drawn == nil && m.planning.stale:
 		return perform(drawNext{})

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"millrace"
@@ -47,6 +48,8 @@ type Orchestrator struct {
 	stopped chan struct{}
 	since   int // records since the newest snapshot
 	meter   *activity.Meter
+	over    atomic.Bool
+	told    bool // the failure of a further stream was printed
 }
 
 // New restores the run from its store and acquires the lease, which journals the next term. The lease ends with ctx,
@@ -123,8 +126,8 @@ func (o *Orchestrator) checkIdentity(s *facts.State) error {
 	return nil
 }
 
-// Run owns the machine until ctx ends (nil), every rank has consumed the stream (nil, see Done), or the run failed
-// (why).
+// Run owns the machine until ctx ends (nil), every rank has consumed the stream (nil, see Done; not if it lasts), or
+// the run failed (why; not for a further stream).
 func (o *Orchestrator) Run(ctx context.Context) error {
 	defer close(o.stopped)
 	o.look()
@@ -133,12 +136,13 @@ func (o *Orchestrator) Run(ctx context.Context) error {
 		if err := o.turn(); err != nil {
 			return err
 		}
-		if err := o.m.Failed(); err != nil {
+		if err := o.failure(); err != nil {
 			return err
 		}
-		if o.m.Done() {
+		if o.m.Done() && !o.cfg.Lasts {
 			return nil
 		}
+		o.over.Store(o.m.ranks.AreAway() && (o.cfg.Further || o.m.Done()))
 		select {
 		case <-ctx.Done():
 			o.opt.Fail.Hit("orchestrator/stop/before")
@@ -158,6 +162,23 @@ func (o *Orchestrator) Run(ctx context.Context) error {
 		}
 	}
 }
+
+// failure returns why the run has failed, nil if it goes on. It prints the failure of a further stream once.
+func (o *Orchestrator) failure() error {
+	err := o.m.Failed()
+	if !o.cfg.Further {
+		return err
+	}
+	if err != nil && !o.told {
+		o.told = true
+		fmt.Fprintln(o.opt.Lines, "warning: the stream has failed, and other streams go on: "+err.Error())
+	}
+	return nil
+}
+
+// IsOver reports whether no trainer is connected to the stream and, unless it is a further one, every rank has consumed
+// it. It may be called from any goroutine.
+func (o *Orchestrator) IsOver() bool { return o.over.Load() }
 
 // look tells the machine the time and the free space of the journal's disk. If the space is unknown, a failed write
 // will report a full disk.

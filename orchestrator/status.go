@@ -73,9 +73,15 @@ func (m *Machine) Status() *proto.StatusReply {
 
 // lacking lists the conditions of now that people should know if they last, by kind and key.
 func (m *Machine) lacking() []condition {
-	out := append(m.alerts.lowSpace(), m.quarantine.nearlySpent()...)
-	for _, owner := range m.roster.AbsentOwners() {
-		out = append(out, condition{"role", owner, owner + " is not there; it is being restarted", roster.Absence})
+	out := m.quarantine.nearlySpent()
+	if m.isIdle() {
+		return out
+	}
+	if !m.cfg.Further { // the processes and the disk of all streams
+		out = append(m.alerts.lowSpace(), out...)
+		for _, owner := range m.roster.AbsentOwners() {
+			out = append(out, condition{"role", owner, owner + " is not there; it is being restarted", roster.Absence})
+		}
 	}
 	for _, t := range m.roster.Troubles() {
 		text := fmt.Sprintf("source %s cannot be read by %s for now: %s", t.Source, t.Member, t.Text)
@@ -102,6 +108,8 @@ func (m *Machine) Waiting() activity.Cause {
 	switch {
 	case m.failed != nil:
 		return busy("the run failed: " + m.failed.Error())
+	case m.isIdle():
+		return activity.Cause{} // nothing waits
 	case !m.pinned():
 		if m.planning.pending != "" {
 			return busy(m.planning.pending)

@@ -40,6 +40,12 @@ type Record struct {
 // Log appends records to a file; a nil Log drops them. Safe for concurrent use. Every record reaches the operating
 // system before Write returns, so a kill -9 loses none.
 type Log struct {
+	*sink
+	stream string // of every record that has one; empty: the record's own
+}
+
+// sink is the file that the logs of a process share.
+type sink struct {
 	role  string
 	clock seam.Clock
 	seq   atomic.Uint64
@@ -50,7 +56,15 @@ type Log struct {
 
 // To returns a log that writes to w, with one Write per record. The caller owns w.
 func To(w io.Writer, role string, clock seam.Clock) *Log {
-	return &Log{role: role, clock: clock, buf: bufio.NewWriter(w)}
+	return &Log{sink: &sink{role: role, clock: clock, buf: bufio.NewWriter(w)}}
+}
+
+// Of returns a log that writes to the same file and names a stream in every record about a stream.
+func (l *Log) Of(stream string) *Log {
+	if l == nil {
+		return nil
+	}
+	return &Log{l.sink, stream}
 }
 
 // Open opens dir/<role>-<pid>.jsonl for appending. For an empty dir it returns a nil Log.
@@ -66,13 +80,16 @@ func Open(dir, role string, clock seam.Clock) (*Log, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open event log: %w", err)
 	}
-	return &Log{role: role, clock: clock, file: f, buf: bufio.NewWriter(f)}, nil
+	return &Log{sink: &sink{role: role, clock: clock, file: f, buf: bufio.NewWriter(f)}}, nil
 }
 
 // Write stamps and appends a record. It drops errors: a lost log must not end a run.
 func (l *Log) Write(r Record) {
 	if l == nil {
 		return
+	}
+	if r.Stream != "" && l.stream != "" {
+		r.Stream = l.stream
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

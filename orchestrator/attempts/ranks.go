@@ -2,6 +2,7 @@ package attempts
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"millrace"
@@ -26,6 +27,7 @@ type Ranks struct {
 	s      *facts.State // read only
 	out    *roster.Sidecars
 	ranks  []rank
+	asked  bool   // a rank has been here
 	joins  uint64 // counted
 	call   rollCall
 	midway *join // the attempt starts inside a step: ranks begin when its placement was compared
@@ -37,6 +39,7 @@ type rank struct {
 	from    roster.Session
 	serving bool       // has begun in the open attempt
 	away    bool       // its trainer left, and has not begun again since
+	here    bool       // its trainer is connected, as far as this life of the orchestrator heard
 	below   uint64     // first step it has not consumed
 	present uint64     // newest join of another that it was known to be there after
 	last    *pb.Commit // of the stream's last step, to be answered to `from` once it is durable
@@ -74,6 +77,7 @@ func (r *Ranks) Join(from roster.Session, msg *pb.Join) (began bool) {
 		return r.goOn(k, from, msg)
 	}
 	r.joins++
+	r.asked, k.here = true, true
 	k.join, k.away = &join{msg: msg, session: from, number: r.joins}, k.away || k.serving
 	return false
 }
@@ -86,6 +90,7 @@ func (r *Ranks) goOn(k *rank, from roster.Session, msg *pb.Join) (began bool) {
 			msg.Rank, msg.Step, msg.Attempt, r.s.Watermark, r.s.CurrentAttempt()))
 		return false
 	}
+	r.asked = true
 	k.serve(from, msg.Step)
 	resume(r.out, from, msg)
 	r.CallRoll(from)
@@ -95,12 +100,13 @@ func (r *Ranks) goOn(k *rank, from roster.Session, msg *pb.Join) (began bool) {
 // serve notes that a rank serves in the open attempt, and has consumed the steps below one.
 func (k *rank) serve(from roster.Session, below uint64) {
 	k.serving, k.away, k.from, k.below, k.join = true, false, from, max(k.below, below), nil
+	k.here = true
 }
 
 // Leave observes that a rank's trainer is gone. A start that it declared is forgotten.
 func (r *Ranks) Leave(rank uint32) {
 	if int(rank) < len(r.ranks) {
-		r.ranks[rank].join, r.ranks[rank].away = nil, true
+		r.ranks[rank].join, r.ranks[rank].away, r.ranks[rank].here = nil, true, false
 	}
 }
 
@@ -110,6 +116,7 @@ func (r *Ranks) Connect(session roster.Session, positions []*pb.RankPosition) {
 		if p.Serving && int(p.Rank) < len(r.ranks) && p.Attempt == uint32(r.s.CurrentAttempt()) {
 			k := &r.ranks[p.Rank]
 			k.serving, k.away, k.from, k.below = true, false, session, max(k.below, p.Below)
+			r.asked, k.here = true, true
 		}
 	}
 }
@@ -120,8 +127,12 @@ func (r *Ranks) Tick(now time.Time) { r.call.now = now }
 // Disconnect observes that a host's stream ended. Its ranks keep their places, and their joins are forgotten.
 func (r *Ranks) Disconnect(session roster.Session) {
 	for i := range r.ranks {
-		if j := r.ranks[i].join; j != nil && j.session == session {
-			r.ranks[i].join = nil
+		k := &r.ranks[i]
+		if k.from == session || k.join != nil && k.join.session == session {
+			k.here = false
+		}
+		if k.join != nil && k.join.session == session {
+			k.join = nil
 		}
 	}
 }
@@ -142,6 +153,14 @@ func (r *Ranks) CallRoll(to roster.Session) {
 	if r.call.number > 0 && len(r.joined()) > 0 {
 		r.out.Send(to, r.call.order())
 	}
+}
+
+// AreAsked reports whether a rank has declared a start, or has gone on, in this life of the orchestrator.
+func (r *Ranks) AreAsked() bool { return r.asked }
+
+// AreAway reports whether no trainer is connected.
+func (r *Ranks) AreAway() bool {
+	return !slices.ContainsFunc(r.ranks, func(k rank) bool { return k.here })
 }
 
 // joined lists the ranks that wait to begin.

@@ -12,6 +12,7 @@ type Journal struct {
 	Manifests map[string]*pb.Manifest // pinned, by source
 	// Holder returns the last primary assignment of a stripe, nil before there is one.
 	Holder func(source string, stripe uint32) *pb.Assigned
+	IsIdle bool // no rank has asked for the stream: nothing is opened or read
 }
 
 // Decision says which assignments to journal, or which orders need no record. It is valid until the next event.
@@ -20,10 +21,11 @@ type Decision struct {
 	open     []opening
 	settled  bool // every stripe has everything that it can get now
 	deferred bool // more, as soon as the next step is sealed
+	dismiss  bool // members of an idle stream were asked to leave
 }
 
 // IsEmpty reports whether there is nothing to do.
-func (d Decision) IsEmpty() bool { return len(d.Assigned) == 0 && len(d.open) == 0 && !d.settled }
+func (d Decision) IsEmpty() bool { return len(d.Assigned) == 0 && len(d.open) == 0 && !d.settled && !d.dismiss }
 
 // opening is a source that a member opens next.
 type opening struct {
@@ -38,6 +40,9 @@ type opening struct {
 // While ranks wait for the next step and every stripe is read, shadows open nothing: they would take the time of the
 // readers.
 func (r *Roster) Decide(j Journal) Decision {
+	if j.IsIdle {
+		return Decision{dismiss: r.isLeft()}
+	}
 	if !r.unsettled && (!r.deferred || j.IsAwaited) {
 		return Decision{}
 	}
@@ -71,6 +76,9 @@ func (r *Roster) Settle(d Decision) {
 		o.member.asked[o.source] = true
 		open := &pb.OpenSource{Source: o.source, Known: o.known}
 		r.order(o.member, &pb.LoaderOrder{Order: &pb.LoaderOrder_Open{Open: open}})
+	}
+	if d.dismiss {
+		r.dismiss()
 	}
 	if d.settled {
 		r.unsettled, r.newcomers, r.deferred = false, false, d.deferred

@@ -180,6 +180,16 @@ func (r *Roster) isGone(name string) bool {
 	return r.members[name] == nil && r.now.Sub(since) >= Absence
 }
 
+// isLeft reports whether a member was asked to leave.
+func (r *Roster) isLeft() bool {
+	for _, l := range r.members {
+		if l.leaving {
+			return true
+		}
+	}
+	return false
+}
+
 // dismiss lets members leave that were asked to. Others hold their stripes, or no member can take them.
 func (r *Roster) dismiss() {
 	for _, l := range r.sortedMembers() {

@@ -16,6 +16,7 @@ import (
 // Names inside a run directory.
 const (
 	runtimeName = "run" // RUNDIR/run: the files that exist only while `up` runs
+	streamsName = "streams"
 	rolesName   = "roles.json"
 	pidName     = "up.pid"
 	reasonName  = "reason"
@@ -23,6 +24,30 @@ const (
 
 // RuntimeDir returns the directory, mode 0700, for sockets and other files that must not outlive `up`.
 func RuntimeDir(runDir string) string { return filepath.Join(runDir, runtimeName) }
+
+// StreamDir returns the directory of a further stream of a run. It is laid out as the run directory of the stream
+// alone.
+func StreamDir(runDir, stream string) string { return filepath.Join(runDir, streamsName, stream) }
+
+// MakeStream creates the directories of a further stream. The runtime directory must exist.
+func MakeStream(runDir, stream string) error {
+	if err := os.MkdirAll(RuntimeDir(StreamDir(runDir, stream)), 0o700); err != nil {
+		return fmt.Errorf("make the directory of stream %s: %w", stream, err)
+	}
+	return nil
+}
+
+// Streams returns the names of the further streams that the `up` of a run directory serves, sorted.
+func Streams(runDir string) []string {
+	entries, _ := os.ReadDir(filepath.Join(runDir, streamsName)) // no directory: no further streams
+	var out []string
+	for _, e := range entries {
+		if _, err := os.Stat(RuntimeDir(StreamDir(runDir, e.Name()))); err == nil {
+			out = append(out, e.Name())
+		}
+	}
+	return out
+}
 
 // makeRuntime creates an empty runtime directory, and removes the files of a killed `up`. The caller holds the lock.
 func makeRuntime(runDir string) error {
@@ -35,8 +60,18 @@ func makeRuntime(runDir string) error {
 	return replaceFile(filepath.Join(RuntimeDir(runDir), pidName), []byte(strconv.Itoa(os.Getpid())+"\n"))
 }
 
-// cleanRuntime removes RUNDIR/run and the ranks' sockets. The caller holds the lock.
+// cleanRuntime removes RUNDIR/run and the ranks' sockets, also those of the further streams. The caller holds the lock.
 func cleanRuntime(runDir string) error {
+	for _, stream := range Streams(runDir) {
+		if err := cleanDir(StreamDir(runDir, stream)); err != nil {
+			return err
+		}
+	}
+	return cleanDir(runDir)
+}
+
+// cleanDir removes the runtime files of one stream.
+func cleanDir(runDir string) error {
 	// The second pattern matches a socket that is bound but not renamed yet.
 	for _, pattern := range []string{"rank-*.sock", ".rank-*.sock.*"} {
 		sockets, err := filepath.Glob(filepath.Join(escapeGlob(runDir), pattern))

@@ -170,7 +170,7 @@ func (m *Machine) decideLoaders() (out Decision) {
 		return out
 	}
 	d := m.roster.Decide(roster.Journal{Term: m.s.AssignTerm, Next: m.s.Next, Manifests: m.s.Manifests,
-		IsIdle:    m.isIdle(),
+		IsIdle:    isIdle(m),
 		IsAwaited: m.s.Attempt != nil && m.s.Ended == nil && m.s.Next == m.s.Watermark,
 		Holder: func(source string, stripe uint32) *proto.Assigned {
 			return m.s.Holders[facts.Stripe{Source: source, Index: stripe}]
@@ -202,7 +202,7 @@ func (directoryMoved) apply(m *Machine) {
 // decidePlan seals the next step if the runway has room and its selection is drawn, or ends the run.
 func (m *Machine) decidePlan() Decision {
 	switch drawn := m.planning.drawn; {
-	case !m.planning.hasRoom() || m.isIdle():
+	case !m.planning.hasRoom() || isIdle(m):
 		return Decision{}
 	case drawn == nil && m.planning.stale:
 		return perform(drawNext{})

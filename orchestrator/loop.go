@@ -142,7 +142,8 @@ func (o *Orchestrator) Run(ctx context.Context) error {
 		if o.m.Done() && !o.cfg.Lasts {
 			return nil
 		}
-		o.over.Store(o.m.ranks.AreAway() && (o.cfg.Further || o.m.Done()))
+		here, _ := o.m.ranks.AreHere()
+		o.over.Store(!here && (o.cfg.Further || o.m.Done()))
 		select {
 		case <-ctx.Done():
 			o.opt.Fail.Hit("orchestrator/stop/before")

@@ -102,7 +102,10 @@ func (m *Machine) Done() bool { return m.failed == nil && m.ranks.AreDone() }
 
 // isIdle reports whether nothing is read for a further stream: no rank has asked for it in this life of the
 // orchestrator, or it has failed.
-func (m *Machine) isIdle() bool { return m.cfg.Further && (m.failed != nil || !m.ranks.AreAsked()) }
+func isIdle(m *Machine) bool {
+	_, asked := m.ranks.AreHere()
+	return m.cfg.Further && (m.failed != nil || !asked)
+}
 
 // Failed returns why the run cannot go on, or nil.
 func (m *Machine) Failed() error { return m.failed }

@@ -74,7 +74,7 @@ func (m *Machine) Status() *proto.StatusReply {
 // lacking lists the conditions of now that people should know if they last, by kind and key.
 func (m *Machine) lacking() []condition {
 	out := m.quarantine.nearlySpent()
-	if m.isIdle() {
+	if isIdle(m) {
 		return out
 	}
 	if !m.cfg.Further { // the processes and the disk of all streams
@@ -108,7 +108,7 @@ func (m *Machine) Waiting() activity.Cause {
 	switch {
 	case m.failed != nil:
 		return busy("the run failed: " + m.failed.Error())
-	case m.isIdle():
+	case isIdle(m):
 		return activity.Cause{} // nothing waits
 	case !m.pinned():
 		if m.planning.pending != "" {

@@ -105,6 +105,32 @@ func (u *up) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	if err := setup.Divide(cfg, u.ranks); err != nil {
+		return err
+	}
+	if err := setup.CheckIndexDir(cfg); err != nil {
+		return err
+	}
+	if _, err := setup.TokenCache(cfg, nil); err != nil {
+		return err
+	}
+	if u.runDir, err = filepath.Abs(u.runDir); err != nil {
+		return err
+	}
+	cfg.Loaders.Count = uint32(setup.Loaders(cfg)) // one number for all roles
+	for _, stream := range cfg.All() {
+		if err := u.prepare(ctx, c, stream); err != nil {
+			return err
+		}
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	return u.supervise(ctx, c, cfg)
+}
+
+// prepare refuses a stream that cannot be served.
+func (u *up) prepare(ctx context.Context, c *cobra.Command, cfg *config.Config) error {
 	if err := cfg.Payload(); err != nil {
 		return err
 	}
@@ -114,33 +140,34 @@ func (u *up) run(c *cobra.Command) error {
 	if _, err := setup.Tokenizer(cfg); err != nil {
 		return err
 	}
-	if err := setup.CheckIndexDir(cfg); err != nil {
-		return err
-	}
-	if _, err := setup.TokenCache(cfg, nil); err != nil {
-		return err
-	}
 	if err := dryrun.Measure(ctx, cfg, dryrun.Options{Logger: roles.NewLogger("up")}); err != nil {
 		return firstProblem(c, err)
 	}
-	if _, err := roles.OrchestratorConfig(cfg, u.world, programVersion()); err != nil {
-		return err
-	}
-	if u.runDir, err = filepath.Abs(u.runDir); err != nil {
-		return err
-	}
-	cfg.Loaders.Count = uint32(setup.Loaders(cfg)) // one number for all roles
-	resolved, err := cfg.MarshalResolved()
-	if err != nil {
-		return err
-	}
-	if ctx.Err() != nil {
-		return nil
-	}
-	return u.supervise(ctx, c, cfg, resolved)
+	_, err := roles.OrchestratorConfig(cfg, u.world, programVersion())
+	return err
 }
 
-func (u *up) supervise(ctx context.Context, c *cobra.Command, cfg *config.Config, resolved []byte) error {
+// writeConfigs makes the directories of further streams, and writes the configuration of every stream for the roles.
+func (u *up) writeConfigs(cfg *config.Config) error {
+	// Clients take the list of streams as complete when the run's own configuration is there.
+	for i := range cfg.Streams {
+		if err := supervisor.MakeStream(u.runDir, cfg.Streams[i].Name); err != nil {
+			return err
+		}
+	}
+	for name, stream := range cfg.All() {
+		resolved, err := stream.MarshalResolved()
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(rundir.ConfigFile(supervisor.StreamDir(u.runDir, name)), resolved, 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (u *up) supervise(ctx context.Context, c *cobra.Command, cfg *config.Config) error {
 	events, fail, err := roles.Watch(u.events, "up")
 	if err != nil {
 		return err
@@ -150,7 +177,11 @@ func (u *up) supervise(ctx context.Context, c *cobra.Command, cfg *config.Config
 	// The roles start while the paths are walked: a walk over a million files takes seconds.
 	var walk sync.WaitGroup
 	defer walk.Wait()
-	walk.Go(func() { warnOfSkipped(ctx, c, cfg) })
+	walk.Go(func() {
+		for _, stream := range cfg.All() {
+			warnOfSkipped(ctx, c, stream)
+		}
+	})
 	_, err = supervisor.Run(ctx, supervisor.Config{
 		Fail:   fail,
 		RunDir: u.runDir, Children: u.children(cfg), Program: strings.Fields(os.Getenv(roles.EnvProgram)),
@@ -159,7 +190,7 @@ func (u *up) supervise(ctx context.Context, c *cobra.Command, cfg *config.Config
 			if err := os.Remove(rundir.OutcomeFile(u.runDir)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err
 			}
-			return os.WriteFile(rundir.ConfigFile(u.runDir), resolved, 0o600)
+			return u.writeConfigs(cfg)
 		},
 		Final: judge,
 		OnReady: func() {

@@ -155,12 +155,9 @@ func (r *Ranks) CallRoll(to roster.Session) {
 	}
 }
 
-// AreAsked reports whether a rank has declared a start, or has gone on, in this life of the orchestrator.
-func (r *Ranks) AreAsked() bool { return r.asked }
-
-// AreAway reports whether no trainer is connected.
-func (r *Ranks) AreAway() bool {
-	return !slices.ContainsFunc(r.ranks, func(k rank) bool { return k.here })
+// AreHere reports whether a trainer is connected, and whether one was in this life of the orchestrator.
+func (r *Ranks) AreHere() (now, ever bool) {
+	return slices.ContainsFunc(r.ranks, func(k rank) bool { return k.here }), r.asked
 }
 
 // joined lists the ranks that wait to begin.

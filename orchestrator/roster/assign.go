@@ -25,7 +25,9 @@ type Decision struct {
 }
 
 // IsEmpty reports whether there is nothing to do.
-func (d Decision) IsEmpty() bool { return len(d.Assigned) == 0 && len(d.open) == 0 && !d.settled && !d.dismiss }
+func (d Decision) IsEmpty() bool {
+	return len(d.Assigned) == 0 && len(d.open) == 0 && !d.settled && !d.dismiss
+}
 
 // opening is a source that a member opens next.
 type opening struct {
@@ -41,7 +43,7 @@ type opening struct {
 // readers.
 func (r *Roster) Decide(j Journal) Decision {
 	if j.IsIdle {
-		return Decision{dismiss: r.isLeft()}
+		return Decision{dismiss: isAnyLeaving(r.members)}
 	}
 	if !r.unsettled && (!r.deferred || j.IsAwaited) {
 		return Decision{}

@@ -180,9 +180,9 @@ func (r *Roster) isGone(name string) bool {
 	return r.members[name] == nil && r.now.Sub(since) >= Absence
 }
 
-// isLeft reports whether a member was asked to leave.
-func (r *Roster) isLeft() bool {
-	for _, l := range r.members {
+// isAnyLeaving reports whether a member was asked to leave.
+func isAnyLeaving(members map[string]*member) bool {
+	for _, l := range members {
 		if l.leaving {
 			return true
 		}

@@ -34,11 +34,11 @@ func RunKeys() []string {
 	return []string{"version", "streams", "parallelism", "limits", "loaders", "reliability", "index_dir", "cache"}
 }
 
-// courseKeys are the keys that describe the course of a training. Other streams have one only if they say so.
-var courseKeys = []string{"stages", "rampup_batch_size", "adaptive", "refit"}
-
-// isInherited reports whether a stream that lacks a key has the run's.
-func isInherited(key string) bool { return key != "streams" && !slices.Contains(courseKeys, key) }
+// isInherited reports whether a stream that lacks a key has the run's. It has no key that describes the course of a
+// training.
+func isInherited(key string) bool {
+	return !slices.Contains([]string{"streams", "stages", "rampup_batch_size", "adaptive", "refit"}, key)
+}
 
 // DecodeNode reads the names of streams and finds their mappings. Parse reads the mappings.
 func (s *Streams) DecodeNode(d *decode.Decoder, path string, n *tree.Node) {

@@ -2,6 +2,7 @@ package roles
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -9,8 +10,10 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
 	"millrace"
@@ -23,6 +26,7 @@ import (
 	"millrace/internal/seam"
 	"millrace/sources"
 	"millrace/sources/loader"
+	"millrace/sources/tokenize"
 )
 
 // Load runs a loader, or a shadow that stands by for loaders, until the run ends.
@@ -36,64 +40,135 @@ func (p Process) Load(ctx context.Context, standby bool) error {
 }
 
 func (r *role) load(ctx context.Context, standby bool) error {
-	encoding, err := setup.Tokenizer(r.cfg)
-	if err != nil {
+	collectAsRole(standby)
+	p := &readers{role: r, standby: standby, ready: r.readyAfter(), encodings: map[string]*tokenize.Encoding{}}
+	procs := 0
+	for _, s := range r.streams {
+		division := setup.Division(s.cfg)
+		p.heap.Add(division.Heap)
+		procs = max(procs, division.Procs)
+	}
+	LimitMemory(p.heap.Load())
+	runtime.GOMAXPROCS(procs)
+	ctx, leave := handingOver(ctx)
+	group, ctx := errgroup.WithContext(ctx)
+	for _, s := range r.streams {
+		run, err := p.open(s, leave)
+		if err != nil {
+			return asFailure(s.failed(err))
+		}
+		group.Go(func() error {
+			if err := run(ctx); err != nil {
+				return s.failed(err)
+			}
+			select {
+			case <-leave:
+				return nil // the loaders of the other streams hand over, too
+			default:
+				return errDone
+			}
+		})
+	}
+	if err := group.Wait(); !errors.Is(err, errDone) {
 		return asFailure(err)
 	}
-	runtimeDir := supervisor.RuntimeDir(r.RunDir)
-	if err := removeLeftovers(runtimeDir, r.Name); err != nil {
-		return err
+	return nil
+}
+
+// readers are the loaders of a process, one for each stream.
+type readers struct {
+	*role
+	standby   bool
+	ready     func()
+	heap      atomic.Int64 // limit of the process's heap in bytes, with the facts about files
+	encodings map[string]*tokenize.Encoding
+}
+
+// open makes the loader of a stream. The caller calls run, which removes the loader's files at its end.
+func (p *readers) open(s *stream, leave <-chan struct{}) (run func(context.Context) error, err error) {
+	runtimeDir := supervisor.RuntimeDir(s.dir)
+	if err := removeLeftovers(runtimeDir, p.Name); err != nil {
+		return nil, err
 	}
-	beat, err := heartbeat.Files{}.Create(heartbeat.Path(runtimeDir, r.Name, os.Getpid()))
+	division := setup.Division(s.cfg)
+	encoding, err := p.encoding(s, division.Encoders)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	division := setup.Division(r.cfg)
-	LimitMemory(division.Heap)
-	collectAsRole(standby)
-	runtime.GOMAXPROCS(division.Procs)
+	beat, err := heartbeat.Files{}.Create(heartbeat.Path(runtimeDir, p.Name, os.Getpid()))
+	if err != nil {
+		return nil, err
+	}
 	kept := setup.NewKept(division.Decoders, division.Kept)
-	if encoding != nil {
-		encoding.LimitEncoders(division.Encoders)
-	}
-	address := rundir.Socket(r.RunDir, fmt.Sprintf("%s-%d", r.Name, os.Getpid()))
-	tokens, err := setup.TokenCache(r.cfg, r.log)
+	address := rundir.Socket(s.dir, fmt.Sprintf("%s-%d", p.Name, os.Getpid()))
+	tokens, err := setup.TokenCache(s.cfg, p.log)
 	if err != nil { // up found the directory good; without it, the files have every document
-		r.log.Warn("the token cache is not used", "err", err)
+		p.log.Warn("the token cache is not used", "err", err)
 	}
-	ctx, leave := handingOver(ctx)
 	l := loader.New(loader.Config{
-		Name: r.Name, Address: address, Orchestrator: rundir.Socket(r.RunDir, "orchestrator"), Standby: standby,
+		Name: p.Name, Address: address, Orchestrator: rundir.Socket(s.dir, "orchestrator"), Standby: p.standby,
 		Beat: beat, Leave: leave,
-		Version: speaks(r.Version),
+		Version: speaks(p.Version),
 		Spec: func(name string) (sources.Spec, error) {
-			src, ok := r.cfg.Source(name)
+			src, ok := s.cfg.Source(name)
 			if !ok {
 				return sources.Spec{}, millrace.Errorf(millrace.ErrInvalid, "source %s is not in the mixture", name)
 			}
-			return setup.SourceSpec(r.cfg, src, encoding, kept)
+			return setup.SourceSpec(s.cfg, src, encoding, kept)
 		},
-		// The collector would run without end if it had to keep the facts about many files inside the payload's room.
-		Facts:     func(bytes int64) { LimitMemory(division.Heap + bytes) },
-		OpenFiles: int(r.cfg.Limits.OpenFiles), Cache: tokens, Memory: division.Payload, Parallel: division.Decoders,
-		Arenas: arena.Host{}, Net: seam.UnixNet{}, Clock: seam.System{}, Fail: r.fail, Events: r.events, Log: r.log,
+		Facts:     p.facts(),
+		OpenFiles: int(s.cfg.Limits.OpenFiles), Cache: tokens, Memory: division.Payload, Parallel: division.Decoders,
+		Arenas: arena.Host{}, Net: seam.UnixNet{}, Clock: seam.System{}, Fail: p.fail, Events: s.events, Log: p.log,
 		Meter: activity.New(time.Now),
-		Ready: r.ready, Term: r.term,
-		Role: func(standby bool) {
-			collectAsRole(standby)
-			if standby {
-				title(ShadowRole)
-			} else {
-				title(LoaderRole)
-			}
-		},
+		Ready: p.ready, Term: p.terms(s), Role: roleOf(s),
 	})
-	err = l.Run(ctx)
-	// Both file names hold this process's pid: no successor's files are removed.
-	if e := os.Remove(address); !errors.Is(e, os.ErrNotExist) {
-		err = errors.Join(err, e)
+	return func(ctx context.Context) error {
+		err := l.Run(ctx)
+		// Both file names hold this process's pid: no successor's files are removed.
+		if e := os.Remove(address); !errors.Is(e, os.ErrNotExist) {
+			err = errors.Join(err, e)
+		}
+		return errors.Join(err, beat.Close())
+	}, nil
+}
+
+// encoding returns the tokenizer of a stream. Streams with one tokenizer share it. nil: the stream has none.
+func (p *readers) encoding(s *stream, encoders int) (*tokenize.Encoding, error) {
+	key, err := json.Marshal(s.cfg.Tokenizer)
+	if err != nil {
+		return nil, fmt.Errorf("compare tokenizers: %w", err)
 	}
-	return asFailure(errors.Join(err, beat.Close()))
+	if e := p.encodings[string(key)]; e != nil {
+		return e, nil
+	}
+	e, err := setup.Tokenizer(s.cfg)
+	if e != nil {
+		e.LimitEncoders(encoders)
+		p.encodings[string(key)] = e
+	}
+	return e, err
+}
+
+// facts returns a function that makes room in the heap for the bytes of the facts about a stream's files. The collector
+// would run without end if it had to keep them inside the payload's room.
+func (p *readers) facts() func(bytes int64) {
+	var had atomic.Int64
+	return func(bytes int64) { LimitMemory(p.heap.Add(bytes - had.Swap(bytes))) }
+}
+
+// roleOf returns a function that shows the role of this process in the stream `train`, or none for other streams.
+func roleOf(s *stream) func(standby bool) {
+	if s.isFurther() {
+		return nil
+	}
+	return func(standby bool) {
+		collectAsRole(standby)
+		if standby {
+			title(ShadowRole)
+		} else {
+			title(LoaderRole)
+		}
+	}
 }
 
 // handingOver returns a context that ends with ctx unless the supervisor asked this process to stop. In that case leave

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
+	"slices"
 	"syscall"
 	"time"
 
@@ -68,52 +70,126 @@ func die(err error) {
 }
 
 func (r *role) orchestrate(ctx context.Context, metrics, up string) error {
-	cfg, err := OrchestratorConfig(r.cfg, r.World, r.Version)
-	if err != nil {
-		return err
-	}
-	cfg.Log, cfg.Up = r.log, up
-	store, err := checkpoint.Open(
-		checkpoint.Config{Dir: rundir.Journal(r.RunDir), CreatedBy: r.Version, Logger: r.log, Fail: r.fail, Fatal: die},
-	)
-	if err != nil {
-		return err
-	}
-	defer store.Close()
-	o, err := orchestrator.New(
-		context.WithoutCancel(ctx), cfg,
-		orchestrator.Options{Store: store, Lines: os.Stderr, Events: r.events, Fail: r.fail, Fenced: r.fenced},
-	)
-	if err != nil {
-		return err
-	}
-	address := rundir.Socket(r.RunDir, "orchestrator")
-	listener, err := seam.UnixNet{}.Listen(address)
-	if err != nil {
-		return fmt.Errorf("listen for the other roles: %w", err)
-	}
-	defer os.Remove(address)
-	server := grpc.NewServer(grpc.MaxRecvMsgSize(wire.MaxMessage))
-	proto.RegisterOrchestratorServer(server, orchestrator.NewServer(o))
-	group, gctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return server.Serve(listener) })
-	if metrics != "" {
-		group.Go(func() error { return orchestrator.ServeMetrics(gctx, metrics, o) })
-	}
-	// The loop's end is the role's end: nil if the run is complete or was asked to stop.
-	group.Go(func() error {
-		defer stopServing(server)
-		if err := o.Run(gctx); err != nil {
-			return err
+	var all []*planning
+	defer func() {
+		for _, p := range all {
+			p.close()
 		}
-		return errDone
-	})
+	}()
+	for _, s := range r.streams {
+		p, err := r.openPlanning(ctx, s, up)
+		if err != nil {
+			return s.failed(err)
+		}
+		all = append(all, p)
+	}
+	group, gctx := errgroup.WithContext(ctx)
+	for _, p := range all {
+		group.Go(func() error { return p.server.Serve(p.listener) })
+		// The loop's end is the role's end: nil if the run is complete or was asked to stop.
+		group.Go(func() error {
+			defer stopServing(p.server)
+			if err := p.Run(gctx); err != nil {
+				return p.stream.failed(err)
+			}
+			return errDone
+		})
+	}
+	if metrics != "" {
+		group.Go(func() error { return orchestrator.ServeMetrics(gctx, metrics, all[0].Orchestrator) })
+	}
+	if len(all) > 1 {
+		group.Go(func() error { return awaitEnd(gctx, all) })
+	}
 	r.ready()
-	r.term(o.Term())
+	r.term(all[0].Term())
 	if err := group.Wait(); !errors.Is(err, errDone) {
 		return err
 	}
 	return nil
+}
+
+// planning is the orchestrator of one stream, with its journal and its socket.
+type planning struct {
+	*orchestrator.Orchestrator
+	stream   *stream
+	store    *checkpoint.Store
+	address  string
+	listener net.Listener
+	server   *grpc.Server
+}
+
+// openPlanning opens the journal and the socket of a stream. Nothing runs yet. The caller closes it.
+func (r *role) openPlanning(ctx context.Context, s *stream, up string) (_ *planning, err error) {
+	cfg, err := OrchestratorConfig(s.cfg, r.World, r.Version)
+	if err != nil {
+		return nil, err
+	}
+	cfg.Log, cfg.Up = r.log, up
+	cfg.Lasts, cfg.Further = len(r.streams) > 1, s.isFurther()
+	p := &planning{stream: s, address: rundir.Socket(s.dir, "orchestrator")}
+	defer func() {
+		if err != nil {
+			p.close()
+		}
+	}()
+	p.store, err = checkpoint.Open(
+		checkpoint.Config{Dir: rundir.Journal(s.dir), CreatedBy: r.Version, Logger: r.log, Fail: r.fail, Fatal: die},
+	)
+	if err != nil {
+		return nil, err
+	}
+	p.Orchestrator, err = orchestrator.New(
+		context.WithoutCancel(ctx), cfg, orchestrator.Options{
+			Store: p.store, Lines: s.lines(os.Stderr), Events: s.events, Fail: r.fail, Fenced: r.fenced,
+		},
+	)
+	if err != nil {
+		return nil, err
+	}
+	if p.listener, err = (seam.UnixNet{}).Listen(p.address); err != nil {
+		return nil, fmt.Errorf("listen for the other roles: %w", err)
+	}
+	p.server = grpc.NewServer(grpc.MaxRecvMsgSize(wire.MaxMessage))
+	proto.RegisterOrchestratorServer(p.server, orchestrator.NewServer(p.Orchestrator))
+	return p, nil
+}
+
+// close removes the socket and closes the journal.
+func (p *planning) close() {
+	if p.listener != nil {
+		os.Remove(p.address)
+	}
+	if p.store != nil {
+		p.store.Close()
+	}
+}
+
+// A run with several streams ends when the stream `train` is consumed and no trainer has been connected for quiet: a
+// trainer may evaluate after its last step. Within quiet, the trainers of a sidecar that was restarted come back.
+const (
+	quiet     = 2 * time.Second
+	lookEvery = 50 * time.Millisecond
+)
+
+// awaitEnd returns errDone at the end of a run with several streams.
+func awaitEnd(ctx context.Context, all []*planning) error {
+	isOpen := func(p *planning) bool { return !p.IsOver() }
+	clock := seam.System{}
+	since := clock.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-clock.After(lookEvery):
+		}
+		switch now := clock.Now(); {
+		case slices.ContainsFunc(all, isOpen):
+			since = now
+		case now.Sub(since) >= quiet:
+			return errDone
+		}
+	}
 }
 
 // stopServing delivers the last replies to the other roles, but does not wait for a role that does not read.

@@ -4,13 +4,11 @@ package roles
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"os"
+	"sync/atomic"
 
 	"millrace"
-	"millrace/internal/app/config"
-	"millrace/internal/app/rundir"
 	"millrace/internal/app/supervisor"
 	"millrace/internal/event"
 	"millrace/internal/failpoint"
@@ -30,11 +28,11 @@ type Process struct {
 // role is a process that is attached to its supervisor.
 type role struct {
 	Process
-	cfg    *config.Config
-	life   *supervisor.Life
-	fail   *failpoint.Set
-	events *event.Log
-	log    *slog.Logger
+	streams []*stream // the first is the stream `train`
+	life    *supervisor.Life
+	fail    *failpoint.Set
+	events  *event.Log
+	log     *slog.Logger
 }
 
 // start attaches to the supervisor and reads the run's configuration. The caller calls stop.
@@ -47,12 +45,8 @@ func (p Process) start(ctx context.Context) (_ *role, _ context.Context, stop fu
 	if r.events, r.fail, err = Watch(os.Getenv(EnvEvents), p.Name); err != nil {
 		return nil, nil, nil, err
 	}
-	text, err := os.ReadFile(rundir.ConfigFile(p.RunDir))
-	if err != nil {
-		return nil, nil, nil, fmt.Errorf("read the run's configuration: %w", err)
-	}
-	if r.cfg, err = config.UnmarshalResolved(text); err != nil {
-		return nil, nil, nil, fmt.Errorf("read the run's configuration: %w", err)
+	if r.streams, err = openStreams(p.RunDir, r.events); err != nil {
+		return nil, nil, nil, err
 	}
 	profiled, err := profile(os.Getenv(envCPU), p.Name)
 	if err != nil {
@@ -73,7 +67,15 @@ func (p Process) start(ctx context.Context) (_ *role, _ context.Context, stop fu
 	return r, ctx, stop, nil
 }
 
-// term reports the role's term to the supervisor.
+// terms returns a function that reports the role's term in a stream to the supervisor. The supervisor knows the terms
+// of the stream `train`.
+func (r *role) terms(s *stream) func(millrace.Term) {
+	if s.isFurther() {
+		return func(millrace.Term) {}
+	}
+	return r.term
+}
+
 func (r *role) term(t millrace.Term) {
 	if err := r.life.ReportTerm(t); err != nil {
 		r.log.Warn("cannot report the term to the supervisor", "error", err)
@@ -84,6 +86,17 @@ func (r *role) term(t millrace.Term) {
 func (r *role) fenced(f roster.Process) {
 	if err := r.life.ReportFenced(f.Name, f.Pid); err != nil {
 		r.log.Warn("cannot report a fenced process to the supervisor", "name", f.Name, "pid", f.Pid, "error", err)
+	}
+}
+
+// readyAfter returns a function that reports that the role serves, when it was called once for each stream.
+func (r *role) readyAfter() func() {
+	var missing atomic.Int32
+	missing.Store(int32(len(r.streams)))
+	return func() {
+		if missing.Add(-1) == 0 {
+			r.ready()
+		}
 	}
 }
 

@@ -43,37 +43,58 @@ func (p Process) Serve(ctx context.Context, first int) error {
 const ownMemory = 24 << 20
 
 func (r *role) serve(ctx context.Context, first int) error {
-	memory := int64(r.cfg.Limits.SidecarMemory)
-	LimitMemory(memory/4 + ownMemory)
-	topology, err := r.cfg.Topology(r.World)
+	heap, files := int64(ownMemory), 0
+	for _, s := range r.streams {
+		heap += int64(s.cfg.Limits.SidecarMemory) / 4
+		files += int(s.cfg.Limits.OpenFiles)
+	}
+	LimitMemory(heap)
+	reader := inplace.New(sources.OSFS(), files)
+	defer reader.Close()
+	group, gctx := errgroup.WithContext(ctx)
+	// A link outlives its server and still sends the last commits of its trainers.
+	linked := context.WithoutCancel(ctx)
+	ready := r.readyAfter()
+	for _, s := range r.streams {
+		if err := r.serveStream(gctx, linked, s, first, placedFiles{reader}, ready, group); err != nil {
+			group.Go(func() error { return s.failed(err) })
+			break
+		}
+	}
+	return group.Wait()
+}
+
+// serveStream starts to serve a stream in the group: until ctx ends, and its link until linked ends or its server has
+// ended.
+func (r *role) serveStream(
+	ctx, linked context.Context, s *stream, first int, files link.Files, ready func(), group *errgroup.Group,
+) error {
+	memory := int64(s.cfg.Limits.SidecarMemory)
+	topology, err := s.cfg.Topology(r.World)
 	if err != nil {
 		return err
 	}
-	shapes := r.cfg.Shapes()
-	perRank := memory / 2 / int64(r.Ranks)
-	if err := setup.CheckSidecarMemory(r.cfg, r.Ranks); err != nil {
+	if err := setup.CheckSidecarMemory(s.cfg, r.Ranks); err != nil {
 		return err
 	}
-	reader := inplace.New(sources.OSFS(), int(r.cfg.Limits.OpenFiles))
-	defer reader.Close()
 	meter, waits := activity.New(time.Now), &gauge.Ranks{Now: time.Now}
 	up := link.New(
 		link.Config{
 			Name:         r.Name,
-			Orchestrator: rundir.Socket(r.RunDir, "orchestrator"),
-			Shapes:       shapes,
-			PadMultiple:  r.cfg.PadMultiple,
+			Orchestrator: rundir.Socket(s.dir, "orchestrator"),
+			Shapes:       s.cfg.Shapes(),
+			PadMultiple:  s.cfg.PadMultiple,
 			Topology:     topology,
-			Broadcast:    setup.Broadcast(r.cfg),
+			Broadcast:    setup.Broadcast(s.cfg),
 			Ranks:        r.Ranks,
 			Net:          seam.UnixNet{},
 			Arenas:       arena.Host{},
 			ArenaMemory:  memory / 4,
-			Files:        placedFiles{reader},
+			Files:        files,
 			Clock:        seam.System{},
-			Fail:         r.fail, Events: r.events, Log: r.log, Term: r.term,
+			Fail:         r.fail, Events: s.events, Log: r.log, Term: r.terms(s),
 			Pages:   heartbeat.Files{},
-			Dump:    r.RunDir,
+			Dump:    s.dir,
 			Version: speaks(r.Version),
 			Meter:   meter, Gauge: waits,
 		},
@@ -82,43 +103,45 @@ func (r *role) serve(ctx context.Context, first int) error {
 	for i := range ranks {
 		ranks[i] = millrace.Rank(first + i)
 	}
-	monitor := gpu.New(gpu.Config{Open: gpu.Open, Clock: seam.System{}, Log: r.log, Report: func(f []gpu.Figures) {
-		up.ReportGPUs(gpuFigures(f))
-	}})
+	linked, unlink := context.WithCancel(linked)
+	var watch sidecar.Watcher
+	if !s.isFurther() { // one monitor watches the trainers of all streams
+		monitor := gpu.New(gpu.Config{Open: gpu.Open, Clock: seam.System{}, Log: r.log, Report: func(f []gpu.Figures) {
+			up.ReportGPUs(gpuFigures(f))
+		}})
+		watch = monitor
+		group.Go(func() error { monitor.Run(linked); return nil })
+	}
 	server, err := sidecar.New(
 		sidecar.Config{
-			Dir:      r.RunDir,
+			Dir:      s.dir,
 			Ranks:    ranks,
 			Upstream: up,
 			Fetcher:  up,
-			RingSize: perRank,
+			RingSize: memory / 2 / int64(r.Ranks),
 			Shared: sidecar.Shared{
-				TP: slices.Contains(r.cfg.SharedMemory, config.AxisTP),
-				PP: slices.Contains(r.cfg.SharedMemory, config.AxisPP),
+				TP: slices.Contains(s.cfg.SharedMemory, config.AxisTP),
+				PP: slices.Contains(s.cfg.SharedMemory, config.AxisPP),
 			},
 			Reserve: memory / 8, // half of the arenas
-			Ready:   r.ready,
-			Observe: r.observe,
-			Watch:   monitor,
+			Ready:   ready,
+			Observe: func(e sidecar.Event) { r.observe(s, e) },
+			Watch:   watch,
 			Version: r.Version,
 			Log:     r.log,
 			Meter:   meter, Gauge: waits,
 		},
 	)
 	if err != nil {
+		unlink()
 		return err
 	}
-	group, gctx := errgroup.WithContext(ctx)
-	// The link outlives the server and still sends the last commits of its trainers.
-	linked, unlink := context.WithCancel(context.WithoutCancel(ctx))
-	defer unlink()
 	group.Go(func() error { return up.Run(linked) })
-	group.Go(func() error { monitor.Run(linked); return nil })
 	group.Go(func() error {
 		defer unlink()
-		return server.Run(r.reasoned(gctx))
+		return server.Run(r.reasoned(ctx))
 	})
-	return group.Wait()
+	return nil
 }
 
 // placedFiles reads rows in place.
@@ -166,8 +189,8 @@ func (r *role) reasoned(ctx context.Context) context.Context {
 }
 
 // observe writes a rank's events and passes the failpoints at them.
-func (r *role) observe(e sidecar.Event) {
-	r.events.Write(
+func (r *role) observe(s *stream, e sidecar.Event) {
+	s.events.Write(
 		event.Record{
 			Event:   string(e.Kind),
 			Stream:  string(millrace.Train),

@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"path/filepath"
 
-	"millrace"
 	"millrace/internal/app/supervisor"
 )
 
@@ -22,14 +21,6 @@ func OutcomeFile(dir string) string { return filepath.Join(dir, "outcome.json") 
 
 // Journal returns the directory of the journal.
 func Journal(dir string) string { return filepath.Join(dir, "journal") }
-
-// Stream returns the directory of a stream of a run: the run directory itself for the stream `train`.
-func Stream(dir, name string) string {
-	if name == string(millrace.Train) {
-		return dir
-	}
-	return supervisor.StreamDir(dir, name)
-}
 
 // Roles returns the processes of the `up` that serves a run directory. running is false if no `up` does.
 func Roles(dir string) (roles []supervisor.Role, running bool, err error) {

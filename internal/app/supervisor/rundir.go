@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"millrace"
 )
 
 // Names inside a run directory.
@@ -25,9 +27,14 @@ const (
 // RuntimeDir returns the directory, mode 0700, for sockets and other files that must not outlive `up`.
 func RuntimeDir(runDir string) string { return filepath.Join(runDir, runtimeName) }
 
-// StreamDir returns the directory of a further stream of a run. It is laid out as the run directory of the stream
-// alone.
-func StreamDir(runDir, stream string) string { return filepath.Join(runDir, streamsName, stream) }
+// StreamDir returns the directory of a stream of a run. That of a further stream is laid out as the run directory of
+// the stream alone; the stream `train` has the run directory itself.
+func StreamDir(runDir, stream string) string {
+	if stream == string(millrace.Train) {
+		return runDir
+	}
+	return filepath.Join(runDir, streamsName, stream)
+}
 
 // MakeStream creates the directories of a further stream. The runtime directory must exist.
 func MakeStream(runDir, stream string) error {

@@ -24,7 +24,7 @@ from ._reports import Reports
 from ._state import in_one_string, is_for_dcp, read_state
 from ._stream import Start, Stream
 from ._views import Keys, Names
-from ._where import find_socket
+from ._where import TRAIN, find_socket, socket_of
 
 TENSORS = ("numpy", "torch", "jax", "auto")
 STARTS = (None, "fresh", "latest")
@@ -39,6 +39,7 @@ def connect(
     keys: Keys = None,
     device: Any = None,
     prefetch: int = 0,
+    stream: str = TRAIN,
     wait: float = 5.0,
     patience: Optional[float] = None,
 ) -> "DataLoader":
@@ -49,7 +50,8 @@ def connect(
     `tensors`: "numpy", "torch" (views of the same memory), "jax" (the same on CPUs, else copies on the default device),
         or "auto": torch if it is imported already, else NumPy.
     `start`: None, "fresh" (from step 0) or "latest" (the first step that not all ranks have committed). A loaded state
-        replaces it. On a run with history, None without a state is a StartError.
+        replaces it. On a run with history, None without a state is a StartError. For a stream other than "train", None
+        is "fresh".
     `keys`: the names of the tensors, as models of a framework expect them: "hf", "torchtitan", "megatron", "maxtext",
         or a mapping {new: old} of the tensors to keep. None: the loader's names.
     `device`: a torch device, "cpu", "cuda" or "cuda:<n>", to which each batch is copied beside the trainer's work. Its
@@ -57,6 +59,8 @@ def connect(
         are views of shared memory.
     `prefetch`: with `device`, the most batches to copy ahead of the trainer. The position, the state and the commits
         follow the batches that `next()` has returned.
+    `stream`: "train", or the name of another stream of the mixture file, such as an evaluation set. Each has its own
+        position. With "fresh", each `for` over the loader of such a stream begins it anew, on all ranks.
     `wait`: seconds to wait for the first `millrace up`.
     `patience`: seconds to wait for a new `millrace up` on the same run directory after one was killed; by default
         MILLRACE_PATIENCE, or 30. While `up` lives, the loader waits without a limit. After `up` has written how the
@@ -64,8 +68,8 @@ def connect(
 
     Raises ValueError for a wrong argument and ModuleNotFoundError if PyTorch or JAX is wanted and missing."""
     return DataLoader(
-        find_socket(path), tensors=tensors, start=start, keys=keys, device=device, prefetch=prefetch, wait=wait,
-        patience=patience,
+        find_socket(path), tensors=tensors, start=start, keys=keys, device=device, prefetch=prefetch, stream=stream,
+        wait=wait, patience=patience,
     )  # fmt: skip
 
 
@@ -83,11 +87,13 @@ class DataLoader:
         keys: Keys = None,
         device: Any = None,
         prefetch: int = 0,
+        stream: str = TRAIN,
         wait: float = 5.0,
         patience: Optional[float] = None,
     ) -> None:
         self._pid = os.getpid()
         self._stream: Optional[Stream] = None
+        self._further = False  # whether the stream is another one than "train"
         if tensors not in TENSORS:
             raise ValueError(f"tensors={tensors!r}: want one of {', '.join(map(repr, TENSORS))}")
         if start not in STARTS:
@@ -101,7 +107,10 @@ class DataLoader:
         limits = Limits(wait, read_patience() if patience is None else patience)
         copies = None if device is None else Copies(find_device(device), prefetch)
         frames = Frames(tensors, None if keys is None else Names(keys), copies)
-        self._stream = Stream(path, frames, Start(start), limits)
+        self._further = stream != TRAIN
+        if self._further and start is None:
+            start = "fresh"
+        self._stream = Stream(socket_of(path, stream), frames, Start(start), limits)
         self._reports = Reports(self._stream.offer_report)
         self._lock = threading.Lock()
         self._checked = False  # whether refuse_misuse has passed
@@ -114,6 +123,11 @@ class DataLoader:
         self._guard()
         self._checked = False
         self._check()
+        stream = self._open_stream()
+        if self._further and stream.start.kind == "fresh" and stream.place is not None:
+            if stream.ended or stream.start.state is None:
+                with self._lock:
+                    stream.restart(Start("fresh"))
         return self
 
     def __next__(self) -> Batch:

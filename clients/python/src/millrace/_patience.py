@@ -11,7 +11,7 @@ from typing import Callable, NamedTuple, Optional
 from . import _wire as wire
 from ._connection import Connection
 from ._errors import Abandoned, Lost, OutOfStep, RunError
-from ._where import is_abandoned, outcome, refuse_unserved
+from ._where import home_of, is_abandoned, outcome, refuse_unknown, refuse_unserved
 
 log = logging.getLogger("millrace")
 
@@ -125,11 +125,12 @@ class Patience:
         log.warning("waiting is over after %.1f s", time.monotonic() - self._began)
 
     def pause(self) -> None:
-        """Wait a little for the socket. Raise Abandoned if no `up` can bring it, and StartError if the run does not
-        serve this rank."""
+        """Wait a little for the socket. Raise Abandoned if no `up` can bring it, and StartError if the run has no such
+        stream or does not serve this rank."""
         now = time.monotonic()
         if not is_abandoned(self._path):
             self._alone = None
+            refuse_unknown(self._path)
             if now - self._began >= self._ask:
                 self._ask *= 2
                 refuse_unserved(self._path)
@@ -150,7 +151,7 @@ class Patience:
         return self._limits.patience
 
     def _farewell(self) -> str:
-        directory, told = os.path.dirname(self._path), outcome(self._path)
+        directory, told = home_of(self._path), outcome(self._path)
         if told:
             return f"no `millrace up` serves {directory} any more: {told}"
         return f"no `millrace up` serves {directory}: start `millrace up MIXTURE --ranks N --run-dir {directory}`"

@@ -10,11 +10,13 @@ import re
 import socket
 import stat
 import struct
-from typing import Optional
+from typing import List, Optional
 
 from . import _wire as wire
 from ._errors import StartError
 
+TRAIN = "train"  # the stream in the run directory itself
+STREAMS = "streams"  # the folder of the run directory with a folder for each further stream
 MAX_PATH = 107  # bytes of a socket path, less the final zero
 
 
@@ -31,6 +33,26 @@ def find_socket(path: Optional[str]) -> str:
     if os.path.isdir(path) or not path.endswith(".sock"):
         path = os.path.join(path, f"rank-{int(os.environ.get('LOCAL_RANK', '0'))}.sock")
     return os.path.abspath(path)
+
+
+def socket_of(path: str, stream: str) -> str:
+    """Return the rank's socket of a stream. `path` is the rank's socket in the run directory.
+
+    Raises ValueError if no stream can have that name."""
+    if stream == TRAIN:
+        return path
+    if not re.fullmatch(r"[A-Za-z0-9_-]{1,32}", stream):
+        raise ValueError(f"stream={stream!r}: want the name of a stream, such as 'eval', or 'train'")
+    return os.path.join(os.path.dirname(path), STREAMS, stream, os.path.basename(path))
+
+
+def home_of(path: str) -> str:
+    """Return the run directory of a rank's socket of any stream."""
+    directory = os.path.dirname(path)
+    above, folder = os.path.split(os.path.dirname(directory))
+    if folder == STREAMS and any(os.path.isdir(os.path.join(above, name)) for name in ("run", "journal")):
+        return above
+    return directory
 
 
 def rank_of(path: str) -> int:
@@ -76,7 +98,7 @@ def refuse_stranger(path: str, error: OSError) -> None:
 def is_abandoned(path: str) -> bool:
     """Return whether no `millrace up` is alive for the run directory. A living `up` holds a lock (flock) on it."""
     try:
-        directory = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        directory = os.open(home_of(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:
         return True
     try:
@@ -91,7 +113,7 @@ def is_abandoned(path: str) -> bool:
 def outcome(path: str) -> str:
     """Return the reason of the run's end from the file that `up` wrote, or an empty string."""
     try:
-        with open(os.path.join(os.path.dirname(path), "outcome.json"), encoding="utf-8") as f:
+        with open(os.path.join(home_of(path), "outcome.json"), encoding="utf-8") as f:
             told = json.load(f)
         return str(told.get("reason") or told.get("state") or "")
     except (OSError, ValueError, AttributeError):
@@ -99,6 +121,28 @@ def outcome(path: str) -> str:
 
 
 ASK_WITHIN = 2  # seconds for another rank's socket to answer
+
+
+def refuse_unknown(path: str) -> None:
+    """Raise StartError if the run has no stream with the socket of `path`. `up` makes the directories of all streams
+    before it writes the configuration of the run."""
+    home, directory = home_of(path), os.path.dirname(path)
+    if home == directory or not os.path.exists(os.path.join(home, "run", "config.json")):
+        return
+    if not os.path.isdir(os.path.join(directory, "run")):
+        raise StartError(
+            f"this run has no stream {os.path.basename(directory)!r}: connect to one of "
+            f"{', '.join(streams_of(home))}, or add it to `streams` of the mixture file and start millrace up again"
+        )
+
+
+def streams_of(home: str) -> List[str]:
+    """Return the names of the streams that the `up` of a run directory serves."""
+    try:
+        names = sorted(os.listdir(os.path.join(home, STREAMS)))
+    except OSError:
+        names = []
+    return [TRAIN] + [name for name in names if os.path.isdir(os.path.join(home, STREAMS, name, "run"))]
 
 
 def refuse_unserved(path: str) -> None:

@@ -62,7 +62,7 @@ func (r *Ranks) resolutions() (out []resolution) {
 // back, so the hosts are asked: call is then the number of the join that they are asked about. A rank that its host
 // does not know any more, because its sidecar died, counts as there after a while.
 func (r *Ranks) rejoining() (begin []int, call uint64) {
-	if r.isPlacedAnew() || len(r.joined()) == len(r.ranks) {
+	if isPlacedAnew(r) || len(r.joined()) == len(r.ranks) {
 		return nil, 0
 	}
 	newest := uint64(0)
@@ -97,12 +97,12 @@ func (r *Ranks) othersArePresent(number uint64) bool {
 	return true
 }
 
-func (r *Ranks) isPlacedAnew() bool { return !proto.Equal(r.s.Attempt.GetPlacing(), r.cfg.Placing) }
+func isPlacedAnew(r *Ranks) bool { return !proto.Equal(r.s.Attempt.GetPlacing(), r.cfg.Placing) }
 
 // isSameAttempt reports whether all ranks can go on in the open attempt: they start at the watermark, nothing is
 // consumed twice, and nothing is placed otherwise.
 func (r *Ranks) isSameAttempt(at *start, inForce facts.Overrides) bool {
-	if r.s.Attempt == nil || r.isPlacedAnew() || at.step != r.s.Watermark || at.microbatch != 0 || at.kind == "fresh" ||
+	if r.s.Attempt == nil || isPlacedAnew(r) || at.step != r.s.Watermark || at.microbatch != 0 || at.kind == "fresh" ||
 		at.forgets {
 		return false
 	}

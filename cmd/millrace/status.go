@@ -3,7 +3,9 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"os/signal"
 	"syscall"
 	"time"
@@ -13,6 +15,7 @@ import (
 	"millrace/internal/app/exit"
 	"millrace/internal/app/report"
 	"millrace/internal/app/rundir"
+	"millrace/internal/app/top"
 	"millrace/internal/seam"
 )
 
@@ -64,18 +67,7 @@ func watchStatus(c *cobra.Command, dir string, asJSON bool) error {
 
 // oneStatus prints the status once and reports whether the run goes on.
 func oneStatus(ctx context.Context, c *cobra.Command, dir string, asJSON bool) (running bool, err error) {
-	roles, running, err := rundir.Roles(dir)
-	if err != nil {
-		return false, exit.Failure(err)
-	}
-	view := report.NewStatus(roles, running)
-	if !running {
-		err = storedStatus(view, dir)
-	} else if reply, unanswered := rundir.AskStatus(ctx, dir); unanswered != nil {
-		view.Unanswered(unanswered)
-	} else {
-		view.Answer(reply)
-	}
+	view, running, err := readStatus(ctx, dir)
 	if err != nil {
 		return false, err
 	}
@@ -89,6 +81,45 @@ func oneStatus(ctx context.Context, c *cobra.Command, dir string, asJSON bool) (
 		fmt.Fprintf(c.ErrOrStderr(), "no `millrace up` runs on %s\n", dir)
 	}
 	return running, err
+}
+
+// readStatus returns the status and whether the run goes on.
+func readStatus(ctx context.Context, dir string) (view *report.Status, running bool, err error) {
+	roles, running, err := rundir.Roles(dir)
+	if err != nil {
+		return nil, false, exit.Failure(err)
+	}
+	view = report.NewStatus(roles, running)
+	if !running {
+		err = storedStatus(view, dir)
+	} else if reply, unanswered := rundir.AskStatus(ctx, dir); unanswered != nil {
+		view.Unanswered(unanswered)
+	} else {
+		view.Answer(reply)
+	}
+	return view, running, err
+}
+
+func topCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "top DIR",
+		Short: "Show a run while it goes on",
+		Long: `Show the run in a run directory once a second: its step and rates, the waits of its trainers, the tokens
+and the share of each source, the GPUs, and the CPU and memory of each process. q or Ctrl-C ends it. If standard output
+is no terminal, top prints a line each second. It ends with the run.`,
+		Example: "  millrace top runs/a",
+		Args:    exactArgs(1, "one run directory"),
+		RunE: func(c *cobra.Command, args []string) error {
+			ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGINT, syscall.SIGTERM)
+			defer stop()
+			read := func(ctx context.Context) (*report.Status, bool, error) { return readStatus(ctx, args[0]) }
+			err := top.Show(ctx, args[0], read, os.Stdin, os.Stdout)
+			if errors.Is(err, syscall.EPIPE) {
+				return nil
+			}
+			return err
+		},
+	}
 }
 
 // storedStatus adds the facts in the journal of a stopped run.

@@ -39,8 +39,8 @@ func newGPU(g *proto.Gpu) GPU {
 	return out
 }
 
-// printGPUs writes a line for each rank's GPU.
-func (v *Status) printGPUs(w io.Writer) error {
+// PrintGPUs writes a line for each rank's GPU.
+func (v *Status) PrintGPUs(w io.Writer) error {
 	if len(v.GPUs) == 0 {
 		return nil
 	}

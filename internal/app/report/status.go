@@ -231,7 +231,7 @@ func (v *Status) Print(w io.Writer) error {
 			return err
 		}
 	}
-	if err := v.printGPUs(w); err != nil {
+	if err := v.PrintGPUs(w); err != nil {
 		return err
 	}
 	if v.Cache != nil {

@@ -34,3 +34,18 @@ func CPU(pid int) (time.Duration, error) {
 	}
 	return total, nil
 }
+
+// PSS returns the memory of a process in bytes. Each page counts by its share among the processes that have it.
+func PSS(pid int) (int64, error) {
+	b, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "smaps_rollup"))
+	if err != nil {
+		return 0, fmt.Errorf("read the memory of process %d: %w", pid, err)
+	}
+	for line := range strings.Lines(string(b)) {
+		if rest, ok := strings.CutPrefix(line, "Pss:"); ok {
+			n, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
+			return n << 10, err
+		}
+	}
+	return 0, fmt.Errorf("read the memory of process %d: the kernel gives no Pss", pid)
+}

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from types import TracebackType
-from typing import Any, Dict, Iterator, Mapping, Optional, Sequence, Tuple, Type
+from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Sequence, Tuple, Type
 
 from ._batch import Batch
 from ._copies import Copies
@@ -282,8 +282,9 @@ class DataLoader:
     ) -> None:
         self.close()
 
-    def __del__(self) -> None:
-        self._hang_up()
+    def __del__(self, ending: Callable[[], bool] = sys.is_finalizing) -> None:
+        if not ending():  # otherwise the globals of the modules may be gone, and the system closes the socket
+            self._hang_up()
 
     def __reduce__(self) -> Any:
         raise TypeError(

@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .PHONY: help build wheel test test-race test-adapters sim lint generate demo clean
-.PHONY: chaos endurance mutants fuzz
+.PHONY: chaos endurance observe mutants fuzz
 .PHONY: bench bench-tokenizer bench-stream bench-plan bench-failover bench-delivery bench-scale bench-peers
 
 help: ## print this
@@ -104,6 +104,12 @@ endurance: build ## train MINUTES (60) from SOURCES (1000) beside LOAD (0) busy 
 	@tools/venv.sh .venv-e2e e2e/requirements.txt
 	.venv-e2e/bin/python e2e/endurance.py --millrace ./millrace --minutes $(or $(MINUTES),60) \
 		--sources $(or $(SOURCES),1000) --load $(or $(LOAD),0)
+
+# One of the planted causes: read, decode, tokenise, fetch, build, plan or rank.
+observe: build ## plant each slow activity TIMES (20) times; log, stats() and status must name it within 5 s. ONLY=read
+	@tools/venv.sh .venv-e2e e2e/requirements.txt
+	MILLRACE=$(CURDIR)/millrace MILLRACE_OBSERVE_TIMES=$(or $(TIMES),20) .venv-e2e/bin/python -m pytest -q \
+		-p no:cacheprovider e2e/test_observe.py $(if $(ONLY),-k "named and $(ONLY)")
 
 mutants: ## put one mistake at a time into the product; its judge must notice. ONLY=name,name
 	@tools/venv.sh .venv-e2e e2e/requirements.txt

@@ -61,7 +61,7 @@ func (r *Ranks) Committed(of millrace.Rank, below millrace.Step, waited time.Dur
 	if k.consumed = below; k.first.IsZero() || waited < k.base+k.waited { // the first, or of another trainer
 		k.first, k.base = r.Now(), waited
 	}
-	k.waited, k.current, k.cause = waited-k.base, 0, activity.Cause{}
+	k.waited, k.current, k.isLong, k.cause = waited-k.base, 0, false, activity.Cause{}
 }
 
 // Waits notes that a trainer waits: how long in all, with the wait that is under way, and why.
@@ -91,7 +91,7 @@ func (r *Ranks) Delivered(of millrace.Rank) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	k := r.of(of)
-	k.current, k.cause = 0, activity.Cause{}
+	k.current, k.isLong, k.cause = 0, false, activity.Cause{}
 }
 
 // Ready notes that the tokens of the steps below one are here for a rank.

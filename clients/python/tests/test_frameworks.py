@@ -159,12 +159,11 @@ if installed("torch"):
     def test_workers_are_refused(house, wrap, context, stay):
         """A forked worker refuses to read. For another kind of worker, the loader refuses to be pickled."""
         house.start(*SHAPE)
-        outer = torch.utils.data.DataLoader(
-            wrap(millrace.connect(house.path())), batch_size=None, num_workers=2, multiprocessing_context=context,
-            persistent_workers=stay,
-        )  # fmt: skip
-        seconds = []
+        data, seconds = wrap(millrace.connect(house.path())), []
         while not seconds or min(seconds) >= 1 and len(seconds) < 5:  # other programs may keep the processors busy
+            outer = torch.utils.data.DataLoader(
+                data, batch_size=None, num_workers=2, multiprocessing_context=context, persistent_workers=stay
+            )
             began = time.monotonic()
             with pytest.raises((millrace.MisuseError, TypeError), match="num_workers=0"):
                 next(iter(outer))

@@ -1,0 +1,65 @@
+package activity
+
+import (
+	"testing"
+	"time"
+)
+
+// TestTheCurrentActivityTakesTheMostTime, also while it is under way, and reads are no decoding.
+func TestTheCurrentActivityTakesTheMostTime(t *testing.T) {
+	now := time.Unix(1000, 0)
+	m := New(func() time.Time { return now })
+	web, code := m.Source("web"), m.Source("code")
+	code.Current()
+	decode := web.Begin(Decode, "a.jsonl")
+	read := web.Begin(Read, "a.jsonl")
+	now = now.Add(3 * time.Second)
+	if c := web.Current(); c.Kind != Read || c.Shard != "a.jsonl" || c.Source != "web" {
+		t.Errorf("while a read hangs: %+v", c)
+	}
+	if c := m.Current("code"); c.Source != "web" {
+		t.Errorf("a source that nothing is done for: %+v", c)
+	}
+	read.End(100, 0)
+	if before := decode.Turn(Tokenise); before != Decode {
+		t.Errorf("the activity before was %q", before)
+	}
+	for range 3 {
+		now = now.Add(time.Second)
+		web.Current()
+	}
+	if c := web.Current(); c.Kind != Tokenise {
+		t.Errorf("after seconds of tokenising: %+v", c)
+	}
+	decode.End(0, 7)
+	f := web.Figures()
+	if f.Times[Read] != 3*time.Second || f.Times[Decode] != 0 || f.Times[Tokenise] != 3*time.Second ||
+		f.Bytes != 100 || f.Tokens != 7 {
+		t.Errorf("the figures are %+v", f)
+	}
+	for range 3 {
+		now = now.Add(time.Second)
+		web.Current()
+	}
+	if c := m.Current("web"); c != (Current{}) {
+		t.Errorf("an idle process does %+v", c)
+	}
+}
+
+// TestNilMeasuresNothing: a process without a meter runs the same code.
+func TestNilMeasuresNothing(t *testing.T) {
+	var m *Meter
+	a := m.Source("web").Begin(Read, "x")
+	if a.Turn(Decode) != Decode || m.Current("web") != (Current{}) || m.All() != nil {
+		t.Error("a nil meter measures")
+	}
+	a.End(1, 1)
+}
+
+// BenchmarkTurn measures the cost of a document: two turns.
+func BenchmarkTurn(b *testing.B) {
+	a := New(time.Now).Source("web").Begin(Decode, "x")
+	for b.Loop() {
+		a.Turn(a.Turn(Tokenise))
+	}
+}

@@ -34,6 +34,8 @@ def test_a_run_is_measured(stage: Any) -> None:
     assert set(roles) >= {"loader", "orchestrator", "sidecar", "trainers"}
     assert 0 < sum(r["cores"] for r in roles.values()) <= figures["cpus"] + 0.2
     assert figures["limit"]
+    work = {(a["role"], a["kind"]) for a in figures["activities"] if a["seconds"] > 0}
+    assert work >= {("loader", "tokenise"), ("sidecar", "build")}, work
 
 
 def test_mock_batches_are_the_first_step_again(stage: Any, caplog: pytest.LogCaptureFixture) -> None:

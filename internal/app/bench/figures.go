@@ -33,6 +33,17 @@ type Figures struct {
 	CPUs             int     `json:"cpus"`
 	Busy             float64 `json:"busy_cpus"` // of this host, with all its processes
 	Limit            string  `json:"limit"`     // the reason why there are not more batches
+	// Of all processes of a role, by role and kind.
+	Activities []Activity `json:"activities"`
+}
+
+// Activity is the time that the processes of a role spent on one kind of work, such as read, decode or tokenise, with
+// its waits.
+type Activity struct {
+	Role     string  `json:"role"`
+	Kind     string  `json:"kind"`
+	Seconds  float64 `json:"seconds"`
+	PerToken float64 `json:"seconds_per_million_tokens"`
 }
 
 // Role is the CPU of the processes of one role.
@@ -56,6 +67,11 @@ func (f *Figures) fill(steps []time.Time) {
 		slices.Sort(gaps)
 		f.Step.Mean = steps[len(steps)-1].Sub(steps[0]).Seconds() / float64(len(gaps))
 		f.Step.P99 = gaps[int(math.Ceil(0.99*float64(len(gaps))))-1]
+	}
+	for i := range f.Activities {
+		if a := &f.Activities[i]; f.Tokens > 0 {
+			a.PerToken = a.Seconds / float64(f.Tokens) * 1e6
+		}
 	}
 	for i := range f.Roles {
 		r := &f.Roles[i]
@@ -130,5 +146,13 @@ func (f *Figures) Print(w io.Writer) error {
 	if len(f.Roles) == 0 {
 		return nil
 	}
-	return report.Table(w, append(rows, report.Row("all", "", "", fmt.Sprintf("%.3f", f.PerToken)))...)
+	rows = append(rows, report.Row("all", "", "", fmt.Sprintf("%.3f", f.PerToken)))
+	if err := report.Table(w, rows...); err != nil || len(f.Activities) == 0 {
+		return err
+	}
+	rows = []string{report.Row("\nROLE", "ACTIVITY", "SECONDS", "s / M TOKENS")}
+	for _, a := range f.Activities {
+		rows = append(rows, report.Row(a.Role, a.Kind, fmt.Sprintf("%.2f", a.Seconds), fmt.Sprintf("%.3f", a.PerToken)))
+	}
+	return report.Table(w, rows...)
 }

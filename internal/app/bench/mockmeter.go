@@ -43,7 +43,7 @@ func (m *MockMeter) Figures(mock *Mock, ranks int) *Figures {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	f := &Figures{Ranks: ranks, Mock: true, Batches: m.batches, Steps: uint64(mock.Consumed()), CPUs: runtime.NumCPU(),
-		Roles: []Role{}}
+		Roles: []Role{}, Activities: []Activity{}}
 	f.Tokens = f.Steps * mock.StepTokens()
 	f.Seconds = max(m.newest.Sub(m.began).Seconds(), 1e-9)
 	f.fill(m.steps)

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -108,9 +109,13 @@ type look struct {
 	tokens  uint64 // of the steps below watermark
 	below   uint64 // the watermark
 	waits   string
+	work    map[activityOf]float64 // seconds
 	cpu     map[process]time.Duration
 	host    time.Duration // of all processes
 }
+
+// activityOf is an activity of the processes of one role.
+type activityOf struct{ role, kind string }
 
 // process is one process of the run. A restarted one is another.
 type process struct {
@@ -146,10 +151,12 @@ func (m *meter) keep(ctx context.Context) {
 
 // look reads the counts of now.
 func (m *meter) look(ctx context.Context) look {
-	l := look{cpu: map[process]time.Duration{}, host: hostCPU()}
+	l := look{cpu: map[process]time.Duration{}, host: hostCPU(), work: map[activityOf]float64{}}
+	kinds := map[string]string{} // of processes: their role
 	roles, _, err := rundir.Roles(m.runDir)
 	if err == nil {
 		for _, r := range roles {
+			kinds[r.Name] = r.Role
 			if used, err := rundir.CPU(r.Pid); err == nil {
 				l.cpu[process{r.Role, r.Name, r.Pid}] = used
 			}
@@ -162,6 +169,13 @@ func (m *meter) look(ctx context.Context) look {
 		l.waits, l.below = status.Waiting, status.Step
 		for _, s := range status.Sources {
 			l.tokens += s.Tokens
+		}
+		for _, r := range status.GetDelivery().GetRoles() {
+			for _, s := range r.Sources {
+				for i, kind := range s.Kind {
+					l.work[activityOf{kinds[r.Role], kind}] += s.Seconds[i]
+				}
+			}
 		}
 	}
 	m.mu.Lock()
@@ -195,6 +209,14 @@ func (m *meter) conclude(ctx context.Context, f *Figures, from look) {
 		f.Roles[i].Processes++
 		f.Roles[i].CPU += (used - from.cpu[p]).Seconds()
 	}
+	for a, seconds := range to.work {
+		if spent := seconds - from.work[a]; spent > 0 {
+			f.Activities = append(f.Activities, Activity{Role: a.role, Kind: a.kind, Seconds: spent})
+		}
+	}
+	slices.SortFunc(f.Activities, func(a, b Activity) int {
+		return cmp.Or(strings.Compare(a.Role, b.Role), strings.Compare(a.Kind, b.Kind))
+	})
 	slices.SortFunc(f.Roles, func(a, b Role) int { return strings.Compare(a.Role, b.Role) })
 	m.mu.Lock()
 	steps := slices.Clone(m.steps[from.steps:to.steps])

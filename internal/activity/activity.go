@@ -28,6 +28,30 @@ const (
 // Kinds returns all kinds, in the order of a sample's way.
 func Kinds() []Kind { return []Kind{Read, Decode, Tokenise, Plan, Fetch, Build, Ranks, Frames} }
 
+// kinds is the number of kinds.
+const kinds = 8
+
+// index returns the kind's place in Kinds.
+func (k Kind) index() int {
+	switch k {
+	case Read:
+		return 0
+	case Decode:
+		return 1
+	case Tokenise:
+		return 2
+	case Plan:
+		return 3
+	case Fetch:
+		return 4
+	case Build:
+		return 5
+	case Ranks:
+		return 6
+	}
+	return 7
+}
+
 // Verb returns the kind as the verb of a sentence about a role.
 func (k Kind) Verb() string {
 	switch k {
@@ -66,7 +90,7 @@ func (m *Meter) Source(name string) *Source {
 	defer m.mu.Unlock()
 	s := m.sources[name]
 	if s == nil {
-		s = &Source{name: name, now: m.now, running: map[*Activity]struct{}{}, total: Figures{Times: Times{}}}
+		s = &Source{name: name, now: m.now, running: map[*Activity]struct{}{}}
 		m.sources[name], m.names = s, append(m.names, name)
 	}
 	return s
@@ -155,8 +179,10 @@ type Source struct {
 
 	mu      sync.Mutex
 	running map[*Activity]struct{}
-	spare   []*Activity // for reuse
-	total   Figures
+	spare   []*Activity          // for reuse
+	spent   [kinds]time.Duration // by index, of ended activities
+	bytes   int64
+	tokens  int64
 	shards  [3]lastShard
 	marks   [2]mark // the older first
 }
@@ -229,7 +255,7 @@ func (a *Activity) Turn(kind Kind) (before Kind) {
 
 // charge adds the time until now; mu is held.
 func (a *Activity) charge(now time.Time) {
-	a.of.total.Times[a.kind] += now.Sub(a.since)
+	a.of.spent[a.kind.index()] += now.Sub(a.since)
 	a.since = now
 }
 
@@ -242,8 +268,8 @@ func (a *Activity) End(bytes, tokens int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	a.charge(s.now())
-	s.total.Bytes += bytes
-	s.total.Tokens += tokens
+	s.bytes += bytes
+	s.tokens += tokens
 	delete(s.running, a)
 	s.spare = append(s.spare, a)
 }
@@ -252,16 +278,16 @@ func (a *Activity) End(bytes, tokens int64) {
 func (s *Source) Figures() Figures {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := s.total
-	out.Times = s.times(s.now())
-	return out
+	return Figures{Times: s.times(s.now()), Bytes: s.bytes, Tokens: s.tokens}
 }
 
 // times returns the time of each kind at a time; mu is held. Reads happen within decoding, on the same goroutine.
 func (s *Source) times(now time.Time) Times {
 	out := Times{}
-	for kind, spent := range s.total.Times {
-		out[kind] = spent
+	for i, kind := range Kinds() {
+		if s.spent[i] > 0 {
+			out[kind] = s.spent[i]
+		}
 	}
 	for a := range s.running {
 		out[a.kind] += now.Sub(a.since)

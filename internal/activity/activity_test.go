@@ -46,6 +46,18 @@ func TestTheCurrentActivityTakesTheMostTime(t *testing.T) {
 	}
 }
 
+// TestIndexIsThePlaceInKinds, so that no two kinds share a counter.
+func TestIndexIsThePlaceInKinds(t *testing.T) {
+	for i, k := range Kinds() {
+		if k.index() != i {
+			t.Errorf("%s has index %d, want %d", k, k.index(), i)
+		}
+	}
+	if len(Kinds()) != kinds {
+		t.Errorf("%d kinds, want %d", len(Kinds()), kinds)
+	}
+}
+
 // TestNilMeasuresNothing: a process without a meter runs the same code.
 func TestNilMeasuresNothing(t *testing.T) {
 	var m *Meter

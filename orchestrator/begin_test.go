@@ -1,9 +1,11 @@
 package orchestrator
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
+	"millrace/orchestrator/facts"
 	"millrace/proto"
 )
 
@@ -68,6 +70,64 @@ func TestARankWhoseAnswerWasLostOnTheWayBeginsAlone(t *testing.T) {
 				t.Fatalf("start %q, rank 0 at step %d: %v", start, ahead, got)
 			}
 		}
+	}
+}
+
+// TestARankWhoseAnswerInsideAStepWasLostBeginsAlone: as before, and the ranks start from a state inside a step. The
+// rank begins where the others have begun.
+func TestARankWhoseAnswerInsideAStepWasLostBeginsAlone(t *testing.T) {
+	for _, elsewhere := range []bool{false, true} {
+		w := newWorld(t, 2)
+		w.connect()
+		w.joinAll("fresh", nil)
+		w.consume(3)
+		placement, microbatch := strings.Fields(w.contents()[1][2])[1], 2
+		if elsewhere {
+			placement, microbatch = strings.Repeat("0", len(placement)), 0
+		}
+		saved := insideStep(state(t, w, 2), 2, placement)
+		w.joinAll("state", saved)
+		w.restart()
+		w.connect()
+		w.reconnect(&proto.RankPosition{Rank: 0, Attempt: 2, Below: 2, Serving: true})
+		w.turn()
+		w.sidecar.take()
+		w.lines = nil
+		w.join(1, "state", saved)
+		got, want := w.sidecar.take(), fmt.Sprintf("begin rank 1 attempt 2 step 2 microbatch %d", microbatch)
+		if !has(got, want) || has(got, "begin rank 0") || has(got, want+" (") != elsewhere {
+			t.Fatalf("under another placement: %t: %v", elsewhere, got)
+		}
+		if len(w.lines) > 0 {
+			t.Errorf("people were told again: %q", w.lines)
+		}
+	}
+}
+
+// TestARankInsideAStepDoesNotBeginAtAnotherMicrobatch: the attempt began inside its first step, and one rank comes back
+// at the beginning of the step. Alone it would train on microbatches that the others have left out.
+func TestARankInsideAStepDoesNotBeginAtAnotherMicrobatch(t *testing.T) {
+	w := newWorld(t, 2)
+	w.connect()
+	w.joinAll("fresh", nil)
+	w.consume(3)
+	placement := strings.Fields(w.contents()[1][2])[1]
+	w.joinAll("state", insideStep(state(t, w, 2), 2, placement))
+	restored, err := facts.Restore(w.m.s.Snapshot(), w.cfg.Spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if microbatch, of := restored.Inside(); microbatch != 2 || of != placement {
+		t.Errorf("a snapshot has microbatch %d of placement %q", microbatch, of)
+	}
+	w.restart()
+	w.connect()
+	w.reconnect(&proto.RankPosition{Rank: 0, Attempt: 2, Below: 2, Serving: true})
+	w.turn()
+	w.sidecar.take()
+	w.join(1, "latest", nil)
+	if got := w.sidecar.take(); has(got, "begin") {
+		t.Fatalf("rank 1 began alone: %v", got)
 	}
 }
 

@@ -48,11 +48,14 @@ func (r *Ranks) Carry(d Decision) (began bool) {
 	return len(d.begin) > 0
 }
 
-// begin answers ranks that wait: they begin at their declared starts.
+// begin answers ranks that wait: they begin at their declared starts. A start inside a step needs the step's plan.
 func (r *Ranks) begin(ranks []int) {
 	for _, i := range ranks {
 		k := &r.ranks[i]
 		j := k.join
+		if j.start.microbatch > 0 {
+			j.start.settle(r.s.Sealed[j.start.step].Plan)
+		}
 		k.serve(j.session, j.start.step)
 		begin(r.out, j.session, j.msg, r.s.Attempt.Attempt, &j.start, r.s.At(j.start.step))
 	}
@@ -82,32 +85,35 @@ func (r *Ranks) Seal(p *pb.Plan) (began bool) {
 		return false
 	}
 	r.midway = nil
-	switch at := &j.start; {
-	case fmt.Sprintf("%x", p.Placement) != at.placement:
-		r.goBack()
-	case at.microbatch >= p.Microbatches:
+	at := j.start
+	if at.isBeyond(p) {
 		r.refuseAll(millrace.Errorf(millrace.ErrMismatch, "the state was saved inside step %d, "+
 			"after %d of its microbatches, and it has %d: pass what state_dict() returned, unchanged",
 			at.step, at.microbatch, p.Microbatches))
 		return false
 	}
+	if at.settle(p); at.notice != "" {
+		r.out.Say("warning: %s", at.notice)
+	}
 	r.begin(r.joined())
 	return true
 }
 
-// goBack moves the declared starts of all ranks from inside a step to its beginning. The ranks and `up` are told.
-func (r *Ranks) goBack() {
-	for i, k := range r.joined() {
-		at := &r.ranks[k].join.start
-		at.notice = fmt.Sprintf("the state was saved inside step %d, after %d of its microbatches, and the ranks, "+
-			"micro_batch_size, balance or layout differ now: training goes back to the beginning of step %d. "+
-			"If the gradients of these microbatches were applied, they are trained again.",
-			at.step, at.microbatch, at.step)
-		at.microbatch = 0
-		if i == 0 {
-			r.out.Say("warning: %s", at.notice)
-		}
+// isBeyond reports whether a start inside a step has taken all microbatches of its step.
+func (at *start) isBeyond(p *pb.Plan) bool {
+	return fmt.Sprintf("%x", p.Placement) == at.placement && at.microbatch >= p.Microbatches
+}
+
+// settle moves a start inside a step to the beginning of the step if the step is placed otherwise than under the state.
+func (at *start) settle(p *pb.Plan) {
+	if at.microbatch == 0 || fmt.Sprintf("%x", p.Placement) == at.placement {
+		return
 	}
+	at.notice = fmt.Sprintf("the state was saved inside step %d, after %d of its microbatches, and the ranks, "+
+		"micro_batch_size, balance or layout differ now: training goes back to the beginning of step %d. "+
+		"If the gradients of these microbatches were applied, they are trained again.",
+		at.step, at.microbatch, at.step)
+	at.microbatch = 0
 }
 
 // End observes that no step follows. It refuses a start inside a step that the run does not reach.

@@ -39,7 +39,8 @@ func (r *Ranks) Decide(inForce facts.Overrides) (d Decision) {
 		return d
 	}
 	d.At = first.state
-	d.Opened = &pb.Opened{Attempt: uint32(r.s.CurrentAttempt()) + 1, Step: first.step, State: first.state.Encode(),
+	d.Opened = &pb.Opened{Attempt: uint32(r.s.CurrentAttempt()) + 1, Step: first.step,
+		State:   first.state.EncodeInside(first.microbatch, first.placement),
 		Placing: r.cfg.Placing, Up: r.cfg.Up, Forgets: first.forgets}
 	return d
 }

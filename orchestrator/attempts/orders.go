@@ -17,10 +17,7 @@ func begin(
 	out *roster.Sidecars, to roster.Session, msg *pb.Join, attempt uint32, at *start, state *facts.RunState,
 ) {
 	b := &pb.Begin{Rank: msg.Rank, Call: msg.Call, Attempt: attempt, Step: at.step, Microbatch: at.microbatch,
-		Notice: at.notice, State: state.Encode()}
-	if at.microbatch > 0 {
-		b.State = state.EncodeInside(at.microbatch, at.placement)
-	}
+		Notice: at.notice, State: state.EncodeInside(at.microbatch, at.placement)}
 	out.Send(to, &pb.SidecarOrder{Order: &pb.SidecarOrder_Begin{Begin: b}})
 }
 

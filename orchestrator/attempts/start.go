@@ -117,11 +117,36 @@ func (r *Ranks) isUnheard(k *rank) bool {
 
 // isAtItsPlace reports whether a rank declares the place at which it stands in the open attempt.
 func (r *Ranks) isAtItsPlace(k *rank) bool {
-	if k.join == nil || k.join.start.microbatch != 0 {
+	if k.join == nil {
 		return false
 	}
 	at := &k.join.start
+	if !r.isAligned(at) {
+		return false
+	}
+	if at.microbatch > 0 {
+		return r.hasMissed(k, at)
+	}
 	return k.serving && at.kind != "fresh" && at.step == k.below || r.isAhead(k, at) || r.hasMissed(k, at)
+}
+
+// isAligned reports whether a rank that begins alone takes the same microbatches of its first step as the other ranks.
+// The open attempt may have begun inside that step, or the rank may declare so.
+func (r *Ranks) isAligned(at *start) bool {
+	own, others := *at, start{}
+	if r.s.Attempt != nil && at.step == r.s.Attempt.Step {
+		others.microbatch, others.placement = r.s.Inside()
+	}
+	if own.microbatch == 0 && others.microbatch == 0 {
+		return true
+	}
+	sealed, ok := r.s.Sealed[at.step]
+	if !ok {
+		return false
+	}
+	own.settle(sealed.Plan)
+	others.settle(sealed.Plan)
+	return own.microbatch == others.microbatch
 }
 
 // isAhead reports whether a rank goes on from a state of the open attempt that shows more consumed steps than the rank

@@ -147,7 +147,7 @@ func readOwn(text []byte, spec *planner.Spec) (*RunState, error) {
 func (s *RunState) Encode() []byte { return s.text().encode() }
 
 // EncodeInside returns the text that a trainer saves inside the next step, after some of its microbatches. placement is
-// the step's placement digest, in hex.
+// the step's placement digest, in hex. After no microbatch the text is that of Encode.
 func (s *RunState) EncodeInside(microbatch uint32, placement string) []byte {
 	t := s.text()
 	t.Microbatch, t.Placement = microbatch, placement

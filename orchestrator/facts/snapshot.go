@@ -48,7 +48,7 @@ func (s *State) Snapshot() *proto.Snapshot {
 		out.Attempt = &proto.Opened{
 			Attempt: s.Attempt.Attempt,
 			Step:    s.Attempt.Step,
-			State:   s.Base.Encode(),
+			State:   s.Base.EncodeInside(s.Inside()),
 			Placing: s.Attempt.Placing,
 			Up:      s.Attempt.Up,
 		}

@@ -134,6 +134,19 @@ func (s *State) acknowledge(below uint64) {
 	}
 }
 
+// Inside returns the microbatches of the first step of the newest attempt that its ranks had consumed before it, and
+// the placement under which they had. They are zero once the step is consumed.
+func (s *State) Inside() (microbatch uint32, placement string) {
+	if s.Attempt == nil || s.Watermark != s.Attempt.Step {
+		return 0, ""
+	}
+	saved, err := ReadSaved(s.Attempt.State)
+	if err != nil {
+		return 0, "" // a state without records, in a test
+	}
+	return saved.Microbatch, saved.Placement
+}
+
 // Tail returns the run's state after the last sealed step, nil before the first attempt.
 func (s *State) Tail() *RunState {
 	if step, ok := s.Sealed[s.Next-1]; s.Next > s.Watermark && ok {

@@ -1,7 +1,7 @@
 # `make` prints the targets. A target reports each tool that it needs and cannot find.
 
 .DEFAULT_GOAL := help
-.PHONY: help build wheel test test-race test-adapters sim lint generate demo clean
+.PHONY: help build wheel image test test-race test-adapters sim lint generate demo clean
 .PHONY: chaos endurance observe mutants fuzz
 .PHONY: bench bench-tokenizer bench-stream bench-plan bench-failover bench-delivery bench-scale bench-peers
 
@@ -20,6 +20,13 @@ wheel: ## build the wheels of x86-64 and arm64 into build/wheels, check them, an
 	@tools/venv.sh .venv-e2e e2e/requirements.txt
 	@MILLRACE_WHEEL=$$(ls -t build/wheels/*manylinux*_$$(uname -m).whl | head -1) \
 		.venv-e2e/bin/python -m pytest -q -p no:cacheprovider e2e/test_install.py
+
+image: ## build an OCI image of x86-64 and arm64 into build/image/millrace.tar, twice, and run it
+	@tools/image.sh build/image/millrace.tar
+	@tools/image.sh build/image/again.tar
+	@tools/venv.sh .venv-e2e e2e/requirements.txt
+	@MILLRACE_IMAGE=build/image/millrace.tar MILLRACE_IMAGE_AGAIN=build/image/again.tar \
+		.venv-e2e/bin/python -m pytest -q -p no:cacheprovider e2e/test_image.py
 
 test: ## run everything that CI runs: vet, gofmt, Go, arm64 golden tests, Python, end to end
 	@tools/test.sh

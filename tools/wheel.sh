@@ -22,10 +22,8 @@ trap 'rm -rf "$work"' EXIT
 # stub FILE TARGET: the stub of zigcc.sh. Its own name is that of a library which every program may load.
 stub() {
 	local nvml
-	nvml=$(go list -m -f '{{.Dir}}' github.com/NVIDIA/go-nvml 2>/dev/null || true)
-	: >"$work/stub.c"
-	[[ -z $nvml ]] || grep -ohE '\bnvml[A-Z]\w*' "$nvml/pkg/nvml/nvml.h" | sort -u |
-		sed 's/.*/void &(void) {}/' >"$work/stub.c"
+	nvml=$(go list -m -f '{{.Dir}}' github.com/NVIDIA/go-nvml)
+	grep -ohE '\bnvml[A-Z]\w*' "$nvml/pkg/nvml/nvml.h" | sort -u | sed 's/.*/void &(void) {}/' >"$work/stub.c"
 	"$python" -m ziglang cc -target "$2" -shared -nostdlib -Wl,-soname,libm.so.6 -o "$1" "$work/stub.c"
 }
 

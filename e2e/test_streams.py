@@ -245,3 +245,31 @@ def test_a_killed_run_goes_on_with_its_streams(stage: Any, golden: Golden) -> No
         assert told[rank].evals and all(e == golden.evals[rank] for e in told[rank].evals)
 
 
+def test_the_tools_know_streams(stage: Any) -> None:
+    """check checks every stream; status, plan, preview, ledger and mix take --stream, also while the run goes on."""
+
+    def told(*args: str, code: int = 0) -> Any:
+        return json.loads(command(stage.binary, *args, "--json", code=code).splitlines()[0])
+
+    mixture = training(streams={"eval": EVAL})
+    path = str(stage.mixture(mixture))
+    report = told("check", path, "--ranks", str(RANKS))
+    assert [s["name"] for s in report["streams"]["eval"]["sources"]] == ["books", "plain"] and report["ok"]
+    planned = told("plan", path, "--steps", "1..2", "--ranks", str(RANKS), "--stream", "eval")
+    assert told("preview", path, "--step", "1", "--stream", "eval")["content_digest"] == planned["content_digest"]
+    command(stage.binary, "plan", path, "--steps", "0..1", "--stream", "evil", code=2)
+    with stage.up(mixture, RANKS) as run:
+        directory = str(run.directory)
+        ranks = Ranks(run, every=EVERY, pause=0, steps=EVERY + 2)
+        ranks.until_paused()
+        status = told("status", directory)
+        assert status["step"] == EVERY - 1 and status["streams"]["eval"]["attempt"] == 1
+        assert told("status", directory, "--stream", "eval")["running"]
+        step = told("ledger", directory, "--step", "1", "--stream", "eval")
+        assert step["content_digest"] == planned["content_digest"]
+        assert set(told("mix", directory, "show", "--stream", "eval")["weights"]) == {"books", "plain"}
+        command(stage.binary, "status", directory, "--stream", "evil", code=1)
+        ranks.proceed()
+        ranks.end()
+    stored = told("plan", "--run-dir", directory, "--steps", "1..2", "--stream", "eval")
+    assert stored["placement_digest"] == planned["placement_digest"]

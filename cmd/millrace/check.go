@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -11,6 +12,7 @@ import (
 	"millrace/internal/app/exit"
 	"millrace/internal/app/report"
 	"millrace/internal/app/roles"
+	"millrace/internal/app/setup"
 )
 
 // check is the flags of `millrace check`.
@@ -59,9 +61,55 @@ func (k *check) run(c *cobra.Command, mixture string) error {
 	if err != nil {
 		return err
 	}
+	if err := setup.Divide(cfg, k.ranks); err != nil {
+		return err
+	}
 	roles.LimitMemory(toolMemory)
+	var r *dryrun.Report
+	for name, stream := range cfg.All() {
+		of, err := k.check(c, stream)
+		switch {
+		case err != nil:
+			return err
+		case r == nil:
+			r = of
+		case r.Streams == nil:
+			r.Streams = map[string]*dryrun.Report{}
+			fallthrough
+		default:
+			r.Streams[name] = of
+			r.OK = r.OK && of.OK
+		}
+	}
+	err = page(c, func(w *bufio.Writer) error {
+		if k.json {
+			return report.Encode(w, r)
+		}
+		return report.PrintCheck(w, r)
+	})
+	if err != nil {
+		return err
+	}
+	problems := slices.Clone(r.Problems)
+	for _, name := range report.Names(r.Streams) {
+		for _, p := range r.Streams[name].Problems {
+			problems = append(problems, dryrun.Complaint{Reason: "stream " + name + ": " + p.Reason})
+		}
+	}
+	for i, p := range problems {
+		if i == len(problems)-1 {
+			return exit.Failuref("%s", p.Reason)
+		}
+		fmt.Fprintln(c.ErrOrStderr(), p.Reason)
+	}
+	return nil
+}
+
+// check checks one stream.
+func (k *check) check(c *cobra.Command, cfg *config.Config) (*dryrun.Report, error) {
 	m := newMeter(c)
-	r, err := dryrun.Check(
+	defer m.clear()
+	return dryrun.Check(
 		c.Context(),
 		cfg,
 		dryrun.CheckOptions{
@@ -73,24 +121,4 @@ func (k *check) run(c *cobra.Command, mixture string) error {
 			Logger:   roles.NewLogger("check"),
 		},
 	)
-	m.clear()
-	if err != nil {
-		return err
-	}
-	err = page(c, func(w *bufio.Writer) error {
-		if k.json {
-			return report.Encode(w, r)
-		}
-		return report.PrintCheck(w, r)
-	})
-	if err != nil {
-		return err
-	}
-	for i, p := range r.Problems {
-		if i == len(r.Problems)-1 {
-			return exit.Failuref("%s", p.Reason)
-		}
-		fmt.Fprintln(c.ErrOrStderr(), p.Reason)
-	}
-	return nil
 }

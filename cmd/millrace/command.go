@@ -14,14 +14,18 @@ import (
 
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
 
+	"millrace"
 	"millrace/checkpoint"
 	"millrace/clients"
+	"millrace/internal/app/config"
 	"millrace/internal/app/dryrun"
 	"millrace/internal/app/exit"
 	"millrace/internal/app/roles"
 	"millrace/internal/app/rundir"
+	"millrace/internal/app/supervisor"
 )
 
 // noArgs is cobra.NoArgs with the status of wrong usage. It suggests commands with a similar name.
@@ -164,4 +168,32 @@ func (m *meter) clear() {
 		_ = m.bar.Clear()
 		m.bar = nil
 	}
+}
+
+// streamFlag adds the flag --stream.
+func streamFlag(f *pflag.FlagSet, name *string) {
+	f.StringVar(name, "stream", string(millrace.Train), "the stream of the run, such as an evaluation set")
+}
+
+// loadStream reads a mixture file and returns one of its streams.
+func loadStream(mixture, stream string) (*config.Config, error) {
+	cfg, err := config.Load(mixture)
+	if err != nil {
+		return nil, err
+	}
+	return cfg.Stream(stream)
+}
+
+// streamDir returns the directory of a stream of a run.
+func streamDir(runDir, stream string) (string, error) {
+	dir := supervisor.StreamDir(runDir, stream)
+	if st, err := os.Stat(dir); dir == runDir || err == nil && st.IsDir() {
+		return dir, nil
+	}
+	names := []string{string(millrace.Train)}
+	entries, _ := os.ReadDir(supervisor.StreamDir(runDir, "")) // no directory: no further streams
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return "", exit.Failuref("%s has no stream %s: --stream can be %s", runDir, stream, strings.Join(names, ", "))
 }

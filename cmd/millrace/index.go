@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"millrace/internal/app/config"
 	"millrace/internal/app/dryrun"
 	"millrace/internal/app/exit"
 	"millrace/internal/app/report"
@@ -17,6 +16,7 @@ import (
 
 // index is the flags of `millrace index`.
 type index struct {
+	stream                string
 	source                string
 	lengths, tokens, json bool
 }
@@ -39,6 +39,7 @@ start.`,
 	}
 	f := c.Flags()
 	f.StringVar(&x.source, "source", "", "one source (default: all)")
+	streamFlag(f, &x.stream)
 	f.BoolVar(&x.lengths, "lengths", false, "tokenise every document and keep its length")
 	f.BoolVar(&x.tokens, "tokens", false, "tokenise every document and keep its tokens in the token cache")
 	f.BoolVar(&x.json, "json", false, "print one JSON object")
@@ -46,7 +47,7 @@ start.`,
 }
 
 func (x *index) run(c *cobra.Command, mixture string) error {
-	cfg, err := config.Load(mixture)
+	cfg, err := loadStream(mixture, x.stream)
 	if err != nil {
 		return err
 	}

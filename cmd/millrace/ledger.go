@@ -21,6 +21,7 @@ import (
 
 // ledgerQuery is the flags of `millrace ledger`.
 type ledgerQuery struct {
+	stream              string
 	dir, sample, source string
 	step                uint64
 	json                bool
@@ -52,6 +53,7 @@ The run drops the full plans of old steps, as checkpoint_saved allows. Their dig
 	f.Uint64Var(&l.step, "step", 0, "the step to show")
 	f.StringVar(&l.sample, "sample", "", "the sample to find, as SOURCE/ID")
 	f.StringVar(&l.source, "source", "", "the sample's source, if --sample is its id alone")
+	streamFlag(f, &l.stream)
 	f.BoolVar(&l.json, "json", false, "print one JSON object a step and attempt")
 	return c
 }
@@ -62,7 +64,10 @@ type answers struct {
 	replies []*proto.LedgerReply
 }
 
-func (l *ledgerQuery) run(c *cobra.Command) error {
+func (l *ledgerQuery) run(c *cobra.Command) (err error) {
+	if l.dir, err = streamDir(l.dir, l.stream); err != nil {
+		return err
+	}
 	_, running, err := rundir.Roles(l.dir)
 	if err != nil {
 		return exit.Failure(err)

@@ -19,7 +19,7 @@ import (
 
 // mix is the flags of `millrace mix`.
 type mix struct {
-	dir              string
+	dir, stream      string
 	from, to, over   uint64
 	linear           uint64
 	quadratic        uint64
@@ -56,7 +56,11 @@ before that step.
 			if len(args) < 2 {
 				return exactArgs(2, "one run directory and a verb")(c, args)
 			}
-			m.dir, m.given = args[0], c.Flags().Changed
+			dir, err := streamDir(args[0], m.stream)
+			if err != nil {
+				return err
+			}
+			m.dir, m.given = dir, c.Flags().Changed
 			return m.run(c, args[1], args[2:])
 		},
 	}
@@ -69,6 +73,7 @@ before that step.
 	f.Uint64Var(&m.linear, "linear", 0, "of costs: the cost of a token")
 	f.Uint64Var(&m.quadratic, "quadratic", 0, "of costs: the cost of a pair of tokens of one document")
 	f.BoolVar(&m.fit, "refit", false, "of costs: fit them to the times that trainers reported")
+	streamFlag(f, &m.stream)
 	f.BoolVar(&m.json, "json", false, "print one JSON object")
 	return c
 }

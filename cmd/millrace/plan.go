@@ -26,6 +26,7 @@ import (
 // plan is the flags of `millrace plan`.
 type plan struct {
 	steps, runDir string
+	stream        string
 	ranks         int
 	json, explain bool
 	html          string
@@ -56,6 +57,7 @@ documents; each source against its target; and a picture of each rank's cost. --
 	f.StringVar(&p.steps, "steps", "", "steps A..B, B excluded (required)")
 	f.IntVar(&p.ranks, "ranks", 1, "trainer ranks")
 	f.StringVar(&p.runDir, "run-dir", "", "read the ledger of this run")
+	streamFlag(f, &p.stream)
 	f.BoolVar(&p.json, "json", false, "print one JSON object a step")
 	f.BoolVar(&p.explain, "explain", false, "print the cost of each step and its causes, in place of its segments")
 	f.StringVar(&p.html, "html", "", "with --explain, write a page with plots to this file")
@@ -76,13 +78,18 @@ func (p *plan) run(c *cobra.Command, args []string) error {
 	if p.runDir != "" && p.explain {
 		return exit.Usagef("millrace plan: --explain computes plans from the mixture file: leave --run-dir out")
 	}
+	if p.runDir != "" {
+		if p.runDir, err = streamDir(p.runDir, p.stream); err != nil {
+			return err
+		}
+	}
 	if p.runDir != "" && len(args) == 0 {
 		return page(c, func(w *bufio.Writer) error { return p.fromLedger(w) })
 	}
 	if err := exactArgs(1, "one mixture file")(c, args); err != nil {
 		return err
 	}
-	cfg, err := config.Load(args[0])
+	cfg, err := loadStream(args[0], p.stream)
 	if err != nil {
 		return err
 	}

@@ -19,6 +19,7 @@ import (
 
 // preview is the flags of `millrace preview`.
 type preview struct {
+	stream                  string
 	step                    int64
 	rank, ranks, microbatch int
 	full, json              bool
@@ -44,6 +45,7 @@ preview shortens long texts in the middle; --full prints them whole. It prints t
 	f.IntVar(&p.rank, "rank", 0, "trainer rank, from 0; ranks count along tp, cp, dp, pp")
 	f.IntVar(&p.ranks, "ranks", 1, "trainer ranks")
 	f.IntVar(&p.microbatch, "microbatch", -1, "one microbatch, from 0 (default: all of the step)")
+	streamFlag(f, &p.stream)
 	f.BoolVar(&p.full, "full", false, "print whole texts")
 	f.BoolVar(&p.json, "json", false, "print one JSON object")
 	return c
@@ -60,7 +62,7 @@ func (p *preview) run(c *cobra.Command, mixture string) error {
 		return usage("--ranks %d: want at least 1", p.ranks)
 	}
 	var err error
-	if p.cfg, err = config.Load(mixture); err != nil {
+	if p.cfg, err = loadStream(mixture, p.stream); err != nil {
 		return err
 	}
 	if err = p.cfg.Payload(); err != nil {

@@ -15,6 +15,7 @@ import (
 	"millrace/internal/app/exit"
 	"millrace/internal/app/report"
 	"millrace/internal/app/rundir"
+	"millrace/internal/app/supervisor"
 	"millrace/internal/app/top"
 	"millrace/internal/seam"
 )
@@ -24,6 +25,7 @@ const watchEvery = time.Second
 
 func statusCommand() *cobra.Command {
 	var asJSON, watch bool
+	var stream string
 	c := &cobra.Command{
 		Use:   "status DIR",
 		Short: "Print the state of a run",
@@ -38,13 +40,18 @@ journal; "running" is then false.`,
 			"--watch",
 		Args: exactArgs(1, "one run directory"),
 		RunE: func(c *cobra.Command, args []string) error {
-			if watch {
-				return watchStatus(c, args[0], asJSON)
+			dir, err := streamDir(args[0], stream)
+			if err != nil {
+				return err
 			}
-			_, err := oneStatus(c.Context(), c, args[0], asJSON)
+			if watch {
+				return watchStatus(c, dir, asJSON)
+			}
+			_, err = oneStatus(c.Context(), c, dir, asJSON)
 			return err
 		},
 	}
+	streamFlag(c.Flags(), &stream)
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	c.Flags().BoolVar(&watch, "watch", false, "print again every second, until interrupted or the run ends")
 	return c
@@ -70,6 +77,15 @@ func oneStatus(ctx context.Context, c *cobra.Command, dir string, asJSON bool) (
 	view, running, err := readStatus(ctx, dir)
 	if err != nil {
 		return false, err
+	}
+	for _, name := range supervisor.Streams(dir) {
+		of := report.NewStatus(nil, running)
+		if reply, unanswered := rundir.AskStatus(ctx, supervisor.StreamDir(dir, name)); unanswered != nil {
+			of.Unanswered(unanswered)
+		} else {
+			of.Answer(reply)
+		}
+		view.AddStream(name, of)
 	}
 	err = page(c, func(w *bufio.Writer) error {
 		if asJSON {

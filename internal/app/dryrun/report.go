@@ -19,6 +19,8 @@ type Report struct {
 	Quarantined Quarantined      `json:"quarantined"`
 	Payload     bool             `json:"payload"` // false if the mixture can only be planned
 	Tokenizer   *TokenizerReport `json:"tokenizer,omitempty"`
+	// Streams are the reports of the further streams, by name.
+	Streams map[string]*Report `json:"streams,omitempty"`
 }
 
 // TokenizerReport is the tokenizer of the sources that hold text.

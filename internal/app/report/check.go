@@ -25,8 +25,21 @@ func printSkipped(w io.Writer, s *dryrun.SourceReport) {
 	}
 }
 
-// PrintCheck writes the report of `millrace check` for people.
+// PrintCheck writes the report of `millrace check` for people, also those of further streams.
 func PrintCheck(w io.Writer, r *dryrun.Report) error {
+	if err := printStream(w, r); err != nil {
+		return err
+	}
+	for _, name := range Names(r.Streams) {
+		fmt.Fprintf(w, "\nSTREAM %s\n\n", name)
+		if err := printStream(w, r.Streams[name]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func printStream(w io.Writer, r *dryrun.Report) error {
 	if err := printSources(w, r); err != nil {
 		return err
 	}

@@ -31,6 +31,31 @@ type Status struct {
 	Cache       *Cache            `json:"cache"`    // null without a token cache, or if unknown
 	GPUs        []GPU             `json:"gpus"`     // of the connected ranks; empty without a driver
 	Delivery    *Delivery         `json:"delivery"` // null if unknown
+	// Streams are the further streams that are served, by name.
+	Streams map[string]*Status `json:"streams,omitempty"`
+}
+
+// AddStream adds the status of a further stream.
+func (v *Status) AddStream(name string, of *Status) {
+	if v.Streams == nil {
+		v.Streams = map[string]*Status{}
+	}
+	v.Streams[name] = of
+}
+
+// printStreams prints a line for each further stream.
+func (v *Status) printStreams(w io.Writer) {
+	for _, name := range Names(v.Streams) {
+		s := v.Streams[name]
+		text := "no trainer has begun it"
+		switch {
+		case s.Waiting != "":
+			text = s.Waiting
+		case s.Attempt > 0 && s.Step != nil:
+			text = fmt.Sprintf("attempt %d, step %d", s.Attempt, *s.Step)
+		}
+		fmt.Fprintf(w, "stream %s: %s\n", name, text)
+	}
 }
 
 // Alert is a capability that the run lacks. Since is a time in RFC 3339, empty if unknown.
@@ -200,6 +225,7 @@ func (v *Status) Print(w io.Writer) error {
 	for _, a := range v.Alerts {
 		fmt.Fprintf(w, "warning: %s\n", a.line())
 	}
+	v.printStreams(w)
 	rows := []string{Row("\nROLE", "NAME", "PID", "STATE", "TERM", "RESTARTS")}
 	for _, r := range v.Roles {
 		rows = append(rows, Row(r.Role, r.Name, r.Pid, r.State, r.Term, r.Restarts))

@@ -22,9 +22,10 @@ func OutcomeFile(dir string) string { return filepath.Join(dir, "outcome.json") 
 // Journal returns the directory of the journal.
 func Journal(dir string) string { return filepath.Join(dir, "journal") }
 
-// Roles returns the processes of the `up` that serves a run directory. running is false if no `up` does.
+// Roles returns the processes of the `up` that serves a run directory, or the directory of a stream. running is false
+// if no `up` does.
 func Roles(dir string) (roles []supervisor.Role, running bool, err error) {
-	roles, err = supervisor.ReadRoles(dir)
+	roles, err = supervisor.ReadRoles(supervisor.HomeOf(dir))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, false, nil
 	}

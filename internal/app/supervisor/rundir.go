@@ -36,6 +36,16 @@ func StreamDir(runDir, stream string) string {
 	return filepath.Join(runDir, streamsName, stream)
 }
 
+// HomeOf returns the run directory of a directory that StreamDir returned for a stream that is served now. Another
+// directory is its own.
+func HomeOf(dir string) string {
+	above, folder := filepath.Split(filepath.Dir(filepath.Clean(dir)))
+	if _, err := os.Stat(RuntimeDir(dir)); err == nil && folder == streamsName {
+		return filepath.Clean(above)
+	}
+	return dir
+}
+
 // MakeStream creates the directories of a further stream. The runtime directory must exist.
 func MakeStream(runDir, stream string) error {
 	if err := os.MkdirAll(RuntimeDir(StreamDir(runDir, stream)), 0o700); err != nil {

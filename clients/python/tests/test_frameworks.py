@@ -444,6 +444,14 @@ if installed("jax"):
         del segments
         assert int(total) == held.sum() and loader.stats()["held_frames"] == 0
 
+    def test_jax_copies_memory_that_is_read_only():
+        """The ranks of a group map a ring that they can only read."""
+        from millrace._arrays import jax_from_numpy
+
+        array = np.arange(64, dtype=np.int32)
+        array.flags.writeable = False
+        assert np.array_equal(jax_from_numpy()(array), array)
+
     def test_jax_computes_from_a_dropped_array(small_house):
         """A computation that JAX has started keeps the frame until it has read it."""
         loader = millrace.connect(small_house.path(), tensors="jax")

@@ -28,10 +28,11 @@ def count_up(length: int, like: Any) -> Any:
 
 def jax_from_numpy() -> Callable[[Any], Any]:
     """Return the function that makes a JAX array of a NumPy array. It is a view of the same memory on CPUs, if JAX has
-    the dtype; otherwise a copy on the default device. The NumPy array lives until JAX needs it no more."""
+    the dtype and the memory is writable; otherwise a copy on the default device. The NumPy array lives until JAX needs
+    it no more."""
     jax = importlib.import_module("jax")
     if jax.default_backend() == "cpu":
-        view: Callable[[Any], Any] = jax.dlpack.from_dlpack
-        return view
+        # DLPack as JAX reads it cannot mark memory as read-only.
+        return lambda array: jax.dlpack.from_dlpack(array if array.flags.writeable else array.copy())
     put: Callable[[Any], Any] = jax.device_put
     return put

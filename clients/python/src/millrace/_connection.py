@@ -51,7 +51,8 @@ class Ring:
         self.number = number
         self.frames = frames
         protection = mmap.PROT_READ | mmap.PROT_WRITE
-        if access & wire.RING_READ_ONLY:
+        self.is_read_only = bool(access & wire.RING_READ_ONLY)
+        if self.is_read_only:
             protection = mmap.PROT_READ
             warnings.filterwarnings("ignore", message="The given NumPy array is not writable")  # of torch.from_numpy
         self.memory = mmap.mmap(fd, size, flags=mmap.MAP_SHARED | MAP_POPULATE, prot=protection)

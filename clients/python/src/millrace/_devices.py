@@ -15,6 +15,7 @@ from ._connection import Ring
 log = logging.getLogger("millrace")
 
 PORTABLE = 1  # cudaHostRegisterPortable: the memory is page-locked for every device of the process
+READ_ONLY = 8  # cudaHostRegisterReadOnly: the process cannot write to the memory
 
 
 class Done(Protocol):
@@ -105,8 +106,9 @@ class Cuda:
 
     def register(self, ring: Ring) -> None:
         cuda = self._torch.cuda
+        flags = PORTABLE | READ_ONLY if ring.is_read_only else PORTABLE
         with cuda.device(self._device):
-            error = int(cuda.cudart().cudaHostRegister(ring.address, len(ring.memory), PORTABLE))
+            error = int(cuda.cudart().cudaHostRegister(ring.address, len(ring.memory), flags))
         self._is_registered = error == 0
         if error == 0:
             # The ring goes after its last copy, and its mapping after that.
@@ -117,7 +119,7 @@ class Cuda:
             self._told = True
             log.warning(
                 "the CUDA driver cannot page-lock the ring of %d bytes (cudaError %d): each batch is copied to pinned "
-                "memory first. Raise the limit of locked memory (ulimit -l) to spare that copy",
+                "memory first. If the limit of locked memory (ulimit -l) is low, raise it to spare that copy",
                 len(ring.memory),
                 error,
             )

@@ -1,7 +1,7 @@
 # `make` prints the targets. A target reports each tool that it needs and cannot find.
 
 .DEFAULT_GOAL := help
-.PHONY: help build wheel image test test-race test-adapters sim lint generate demo clean
+.PHONY: help build wheel image test test-race test-adapters test-pythons sim lint generate demo clean
 .PHONY: chaos endurance observe mutants fuzz
 .PHONY: bench bench-tokenizer bench-stream bench-plan bench-failover bench-delivery bench-scale bench-peers
 
@@ -58,6 +58,9 @@ lint: ## vet, gofmt and the architecture test
 
 generate: ## regenerate proto/*.pb.go, the schema and the tables; leaves the tree clean
 	@tools/generate.sh
+
+test-pythons: ## run the client's tests on every supported Python of this machine
+	@tools/pythons.sh
 
 # DEMO=torch uses the environment of test-adapters.
 demo: build ## train a small model on real files of this machine, kill a loader, resume on other ranks

@@ -23,14 +23,14 @@ func commands(of *cobra.Command) (out []*cobra.Command) {
 	return out
 }
 
-// TestEveryCommandThatPrintsTakesJSON holds the promise of README.md.
+// TestEveryCommandThatPrintsTakesJSON holds the promise of README.md. `top` shows what `status --json` prints.
 func TestEveryCommandThatPrintsTakesJSON(t *testing.T) {
 	all := commands(rootCommand())
 	if len(all) < 13 {
 		t.Fatalf("only %d commands were found", len(all))
 	}
 	for _, c := range all {
-		if flag := c.Flags().Lookup("json"); (flag == nil) != (c.Name() == "up") {
+		if flag := c.Flags().Lookup("json"); (flag == nil) != (c.Name() == "up" || c.Name() == "top") {
 			t.Errorf("%s: --json is %v", c.CommandPath(), flag)
 		}
 	}

@@ -10,9 +10,12 @@ import (
 	"testing"
 )
 
-// forEyes names the files that may compute in floating point: text for people, and the statistics of reports, which
-// package feedback rounds before they are journaled.
-var forEyes = []string{"../feedback.go", "../metrics.go", "../status.go", "../../internal/app/setup/adaptive.go"}
+// forEyes names the files that may compute in floating point: text and figures for people, and the statistics of
+// reports, which package feedback rounds before they are journaled.
+var forEyes = []string{
+	"../feedback.go", "../metrics.go", "../status.go", "../../internal/app/setup/adaptive.go",
+	"../../internal/wire/activity.go",
+}
 
 // TestNoFloatingPoint searches the packages that make plans, digests and the journal. A compiler may fuse
 // floating-point operations, and plans would differ between hosts.

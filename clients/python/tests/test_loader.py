@@ -281,7 +281,9 @@ def test_a_batch_costs_few_calls(house):
         sys.setprofile(None)
         made = [name for name in calls if name is not None]
         assert array.size == 128 and batch.microbatch > 0
-        assert made.count("recvmsg_into") == made.count("send") == 1, repr(made)
+        assert made.count("recvmsg_into") == 1, repr(made)
+        if sys.version_info >= (3, 11):  # older profilers do not see the calls of a weak reference's callback
+            assert made.count("send") == 1, repr(made)
         all_made.append(made)
         calls.clear()
     fewest = min(all_made, key=len)  # a batch that was not ready takes more: its wait is noted

@@ -181,13 +181,12 @@ class Stream:
             conn.send(wire.pack(wire.COMMIT, attempt=place.next[0], step=place.uncommitted, generation=waited))
             self.place = Place(place.next, place.state, None, place.last)
             hit("client/commit/after")
+        batch: Optional[Batch] = None
         if self.frames.copies is not None:
-            return self._take_copy(conn, self.frames.copies)
-        taken = self._receive(conn)
-        if taken is None:
-            return None
-        batch, self.place = taken
-        if armed:
+            batch = self._take_copy(conn, self.frames.copies)
+        elif (taken := self._receive(conn)) is not None:
+            batch, self.place = taken
+        if armed and batch is not None:
             hit("client/batch/after")
         return batch
 
@@ -214,7 +213,6 @@ class Stream:
         batch = self.frames.finish(copy)
         ahead.popleft()
         self.place = place
-        hit("client/batch/after")
         return batch
 
     def _receive_pushed(self, conn: Connection) -> Optional[Tuple[Any, Place]]:

@@ -13,11 +13,11 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def quickstart() -> str:
-    """The quickstart's commands without the one that installs."""
+    """The quickstart's commands without those that build and install."""
     text = (ROOT / "README.md").read_text()
     found = re.search(r"^## Quickstart\n\n```sh\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     assert found, "README.md has no quickstart"
-    return "".join(line for line in found[1].splitlines(True) if not line.startswith("pip install"))
+    return "".join(line for line in found[1].splitlines(True) if not line.startswith(("go build", "pip install")))
 
 
 def test_quickstart_runs_as_written(binary: Path, tmp_path: Path) -> None:

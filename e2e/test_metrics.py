@@ -59,7 +59,7 @@ def test_every_metric_is_documented_and_real(scraped: Dict[str, Set[str]]) -> No
     """docs/metrics.md has each metric of the run with its labels, and no other but those that need hardware."""
     page = documented()
     assert {name: page.get(name) for name in scraped} == scraped
-    assert {n for n in page if n not in scraped and not n.startswith("millrace_gpu_")} == RARE
+    assert {n for n in page if n not in scraped and not n.startswith("millrace_gpu_")} <= RARE
 
 
 def expressions() -> List[str]:

@@ -51,10 +51,12 @@ class Ranks:
 
     def __init__(self, run: Run, **orders: Any) -> None:
         script = str(Path(__file__).parent / "evaluating.py")
+        client = str(Path(__file__).resolve().parent.parent / "clients" / "python" / "src")
         self.children = [
             subprocess.Popen(
                 [sys.executable, script, json.dumps({"socket": socket, **orders})],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                env={**os.environ, "PYTHONPATH": client},
             )
             for socket in run.sockets()
         ]  # fmt: skip

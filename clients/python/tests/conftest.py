@@ -23,11 +23,8 @@ sys.path.insert(0, str(HERE.parent / "src"))
 
 DEADLINE = 60.0
 WITH_TORCH = ("test_devices", "test_frameworks", "test_hf", "test_lightning", "test_losses", "test_torchtitan")
-# Without PyTorch this is `make test`, in which no test may be skipped.
-collect_ignore = [] if importlib.util.find_spec("torch") else ["test_torchtitan.py"]
-
-# Files that need a framework; `make test-adapters` runs them.
-collect_ignore = [] if importlib.util.find_spec("torch") else ["test_devices.py"]
+# Without PyTorch this is `make test`, in which no test may be skipped. `make test-adapters` runs all files.
+collect_ignore = [] if importlib.util.find_spec("torch") else ["test_devices.py", "test_torchtitan.py"]
 
 
 @pytest.fixture(scope="session")

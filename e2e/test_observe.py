@@ -32,8 +32,8 @@ class Planted(NamedTuple):
 
 STAGES = {
     "read": Planted(("loader/file/read",), "1500ms", "read", "web", "loader-"),
-    "decode": Planted(("loader/decode/before",), "200ms", "decode", "web", "loader-"),
-    "tokenise": Planted(("loader/tokenise/before",), "200ms", "tokenise", "web", "loader-"),
+    "decode": Planted(("loader/decode/before",), "1500ms", "decode", "web", "loader-"),
+    "tokenise": Planted(("loader/tokenise/before",), "1500ms", "tokenise", "web", "loader-"),
     "fetch": Planted(("loader/reply/before",), "2500ms", "fetch", "*", "loader-"),
     "build": Planted(("sidecar/filling",), "2500ms", "build", "", "sidecar"),
     "plan": Planted(("orchestrator/journal/before",), "2500ms", "plan", "", "orchestrator"),

@@ -1,4 +1,4 @@
-"""Kills an example again and again, resumes it on other numbers of ranks, and judges what it has trained on."""
+"""Kills an example again and again, resumes it on other numbers of ranks, and judges the trained microbatches."""
 
 from __future__ import annotations
 

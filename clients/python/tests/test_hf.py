@@ -1,4 +1,4 @@
-"""millrace.hf.Trainer: the losses and gradients of a bare loop, its checkpoints, its end, and what it refuses.
+"""millrace.hf.Trainer: the losses and gradients of a bare loop, its checkpoints, its end, and its refusals.
 
 The tests run where transformers is installed: `make test-adapters`. examples/trainers has the test on several ranks."""
 

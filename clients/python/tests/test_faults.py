@@ -237,7 +237,7 @@ def test_interrupt(house):
     house.start(*SHAPE)
     want = digests(house)
     house.stop()
-    house.start(*SHAPE, "--plan-delay", "20ms")
+    house.start(*SHAPE, "--plan-delay", "100ms")  # Even a slow machine waits for most batches.
 
     def handler(number, frame):
         # The place at which next() waits. Elsewhere in next() an exception may strike between returning a batch and
@@ -253,7 +253,7 @@ def test_interrupt(house):
         got, interrupts = [], 0
         while len(got) < len(want):
             # The moment differs from batch to batch: at once, during the connect, during the wait.
-            signal.setitimer(signal.ITIMER_REAL, 0.0002 + 0.001 * (interrupts % 20))
+            signal.setitimer(signal.ITIMER_REAL, 0.0002 + 0.007 * (interrupts % 20))
             try:
                 batch = next(loader)
             except KeyboardInterrupt:

@@ -17,6 +17,7 @@ type Collator struct {
 	pad   uint32 // segments are padded to a multiple of pad, in tokens
 	ranks uint32 // context-parallel ranks; this collator is for number rank
 	rank  uint32
+	workers
 	// Constant rows that are copied into batches: 0, 1, 2 …; -100 …; 1.0 ….
 	count64, none64 []int64
 	count32, none32 []int32
@@ -42,7 +43,7 @@ func New(shape millrace.Shape, padMultiple uint32) *Collator {
 
 // bare returns a collator that can lay out microbatches but not build them.
 func bare(shape millrace.Shape, padMultiple uint32) *Collator {
-	return &Collator{shape: shape, pad: max(padMultiple, 1), ranks: max(shape.CP, 1)}
+	return &Collator{shape: shape, pad: max(padMultiple, 1), ranks: max(shape.CP, 1), workers: allCores()}
 }
 
 // Shape returns the shape of the whole microbatches.
@@ -169,26 +170,8 @@ func build[T int32 | int64](c *Collator, dst []byte, ts []Tensor, in arranged, c
 		a.ids, a.mask = view[int32](dst, ts[3]), view[float32](dst, ts[4])
 		stride = int(c.shape.SequenceLength / c.ranks)
 	}
-	at, id, row := 0, int32(0), uint32(0)
-	var runs [2]run
-	for i := range in.part {
-		p := &in.part[i]
-		if p.Row != row {
-			row, id = p.Row, 0
-		}
-		id++
-		for _, r := range c.runs(p, &runs) {
-			start := int(p.Row)*stride + r.at
-			a.padding(at, start)
-			if in.masked != nil && in.masked[i] {
-				a.masked(start, r, id)
-			} else {
-				a.segment(start, r, in.tokens[i], id)
-			}
-			at = start + r.to - r.from
-		}
-	}
-	a.padding(at, len(a.tokens))
+	d := drawing[T]{c, in, a, stride}
+	d.inParts(c.workers.parts(len(a.tokens)))
 }
 
 // segment writes a run of a segment's tokens at column `at`. If the document continues after the segment, tokens also

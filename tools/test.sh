@@ -32,6 +32,8 @@ fi
 steps+=(
 	"check:python-environment=tools/venv.sh .venv tools/requirements-test.txt"
 	'pytest:python=.venv/bin/python -m pytest -q -p no:cacheprovider --junitxml="$JUNIT" clients/python'
+	"check:types-environment=tools/venv.sh .venv-types tools/requirements-types.txt"
+	"check:types=cd clients/python && ../../.venv-types/bin/python -m mypy"
 	"check:build=go build -o build/millrace ./cmd/millrace"
 	'pytest:demo=.venv/bin/python -m pytest -q -p no:cacheprovider --junitxml="$JUNIT" examples/demo'
 	"check:e2e-environment=tools/venv.sh .venv-e2e e2e/requirements.txt"

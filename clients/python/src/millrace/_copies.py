@@ -17,7 +17,8 @@ from ._metadata import Metadata
 class Frame(Protocol):
     """The memory of a batch."""
 
-    layout: Layout
+    @property
+    def layout(self) -> Layout: ...
 
     def names(self) -> Collection[str]: ...
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from typing import Any, Dict, FrozenSet, Optional
+from typing import Any, Callable, Dict, FrozenSet, Optional
 
 import torch
 from transformers.utils.generic import is_flash_attention_requested
@@ -29,14 +29,14 @@ def model_inputs(batch: Batch, model: Any) -> Dict[str, Any]:
     if config is not None and is_flash_attention_requested(config):
         for name, value in batch.flash_attention("hf").items():
             tensors[name] = value if isinstance(value, int) else torch.as_tensor(value)
-    accepted = _parameters(type(model))
+    accepted = _parameters(type(model).forward)
     return tensors if accepted is None else {name: t for name, t in tensors.items() if name in accepted}
 
 
 @functools.lru_cache(maxsize=None)
-def _parameters(model: type) -> Optional[FrozenSet[str]]:
-    """Return the names that forward() accepts, and `labels`, which a compute_loss_func gets. None: it accepts all."""
-    parameters = inspect.signature(model.forward).parameters  # type: ignore[attr-defined]
+def _parameters(forward: Callable[..., Any]) -> Optional[FrozenSet[str]]:
+    """Return the names that a forward() accepts, and `labels`, which a compute_loss_func gets. None: it accepts all."""
+    parameters = inspect.signature(forward).parameters
     if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()):
         return None
     return frozenset(parameters) | {"labels"}

@@ -44,7 +44,8 @@ class Cause(NamedTuple):
     @classmethod
     def read(cls, body: bytes) -> "Cause":
         m = json.loads(body)
-        return cls(*(m.get(k, "") for k in ("activity", "source", "shard", "role")), m.get("pid", 0), m["text"])
+        activity, source, shard, role = (m.get(k, "") for k in ("activity", "source", "shard", "role"))
+        return cls(activity, source, shard, role, m.get("pid", 0), m["text"])
 
     def is_same(self, other: "Optional[Cause]") -> bool:
         """Return whether both name the same activity of the same role in the same source."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Iterable, Iterator, List, Optional, Tuple
 
 import torch
 import transformers
@@ -25,8 +25,13 @@ from ._loader import DataLoader
 
 __all__ = ["Trainer", "TrainerMixin"]
 
+if TYPE_CHECKING:
+    from transformers import Trainer as _Base
+else:
+    _Base = object  # a mixin has no base of its own
 
-class TrainerMixin:
+
+class TrainerMixin(_Base):
     """Makes a subclass of transformers.Trainer train on the batches of a loader: `class Mine(TrainerMixin, Base)`.
 
     One optimizer step takes the microbatches of one step of the run, whatever their number. The loss is the sum over

@@ -60,7 +60,7 @@ class DataModule(pl.LightningDataModule):  # type: ignore[misc, unused-ignore]
         means = self.trainer.world_size
         if self.trainer.lightning_module.automatic_optimization:
             means *= self.trainer.accumulate_grad_batches
-        return means / max(batch.step_loss_tokens, 1)
+        return float(means / max(batch.step_loss_tokens, 1))
 
     # Lightning's hooks.
 

@@ -25,7 +25,7 @@ __all__ = ["DataLoader"]
 log = logging.getLogger("millrace")
 
 
-class DataLoader(BaseDataLoader):  # type: ignore[misc]  # torchtitan may be missing where types are checked
+class DataLoader(BaseDataLoader):
     """Yields `({"input", "positions"}, labels)` for each microbatch. `labels` are shifted already, -100 is ignored.
 
     torchtitan builds the attention masks of documents from `positions`. Its `training.local_batch_size` and
@@ -33,7 +33,7 @@ class DataLoader(BaseDataLoader):  # type: ignore[misc]  # torchtitan may be mis
     of the run: `training.global_batch_size` is the mixture's `global_batch_size`."""
 
     @dataclass(kw_only=True, slots=True)
-    class Config(BaseDataLoader.Config):  # type: ignore[misc]
+    class Config(BaseDataLoader.Config):
         """`path` as in `millrace.connect`: a run directory, or the socket of a rank."""
 
         path: Optional[str] = None

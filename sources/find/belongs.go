@@ -21,6 +21,7 @@ type Skipped struct {
 type sifter struct {
 	format  string // of the source
 	skipped []Skipped
+	looked  int // files whose content was looked at
 }
 
 func (f *sifter) skip(path, reason string, args ...any) {
@@ -32,6 +33,17 @@ func (f *sifter) skipSide(path string) {
 		Skipped{Path: path, Reason: "it describes a dataset and holds no records", Side: true})
 }
 
+// skipUnknown lists a file whose name shows no format. Its content may show that it holds records.
+func (f *sifter) skipUnknown(file string) {
+	const mostLooked = 100
+	if f.looked++; f.looked <= mostLooked && byContent(file) == f.format {
+		f.skip(file, "its name has no ending of a known format, and its content is %s: name the file itself to read it",
+			f.format)
+		return
+	}
+	f.skip(file, "its name has no ending of a known format")
+}
+
 // skipHidden lists a hidden file if its name is that of the source's data.
 func (f *sifter) skipHidden(file string) {
 	if kindOf(file).format == f.format {
@@ -39,8 +51,8 @@ func (f *sifter) skipHidden(file string) {
 	}
 }
 
-// unpack is the cure for data in a packing that is not read.
-const unpack = "unpack it, or pack JSON lines with gzip or zstd"
+// unpackCure is the cure for data in a packing that is not read.
+const unpackCure = "unpack it, or pack JSON lines with gzip or zstd"
 
 // belongs reports whether a file of a directory belongs to the source, and lists it as skipped if it does not. Data of
 // the source's format in a packing that is not read is an error: leaving it out would lose data.
@@ -67,7 +79,7 @@ func (f *sifter) belongs(file string, e fs.DirEntry) (bool, error) {
 	case k.side:
 		f.skipSide(file)
 	case k.format == "":
-		f.skip(file, "its name has no ending of a known format")
+		f.skipUnknown(file)
 	case isData && k.unread != "":
 		return false, unreadError(file, k)
 	case k.format == megatronFormat:
@@ -83,7 +95,7 @@ func (f *sifter) belongs(file string, e fs.DirEntry) (bool, error) {
 func unreadError(file string, k kind) error {
 	return millrace.Errorf(millrace.ErrInvalid,
 		"read %s: it is %s packed with %s, which is not read; %s, or take it out of the path", file, k.format, k.unread,
-		unpack)
+		unpackCure)
 }
 
 // belongsToDataset reports whether a .bin or .idx names a shard. A .bin with its .idx beside it does. Other programs
@@ -112,7 +124,7 @@ func (f *sifter) wants(file string) (bool, error) {
 	k := kindOf(file)
 	data := strings.TrimSuffix(file, filepath.Ext(file))
 	switch {
-	case k.format == megatronFormat && formatOf(data) != "" && exists(data):
+	case k.format == megatronFormat && formatOf(strings.ToLower(filepath.Ext(data))) != nil && exists(data):
 		f.skip(data+".idx", "it is the index that another program keeps of %s", filepath.Base(data))
 	case k.side:
 		f.skipSide(file)

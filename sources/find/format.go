@@ -12,15 +12,17 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 )
 
-// Format returns the format of a source by its path patterns. The text of a pattern decides it. For directories,
-// prefixes and open patterns, the names of the files decide it. Relative patterns start at base. If base is empty,
-// Format looks at no file.
+// Format returns the format of a source by its path patterns. The content of files decides it. Where files show none,
+// or are not there, the text of a pattern decides it. For directories, prefixes and open patterns, the names of the
+// files decide it. Relative patterns start at base. If base is empty, Format looks at no file.
 func Format(base string, patterns []string) (format string, _ *Unclear) {
 	for _, pattern := range patterns {
 		found, why := patternFormat(pattern)
-		if why == nil && found == "" {
-			found, why = look(base, pattern)
+		if why != nil {
+			return "", why
 		}
+		seen, why := look(base, pattern, found)
+		found = cmp.Or(seen, found)
 		switch {
 		case why != nil:
 			return "", why
@@ -39,7 +41,7 @@ func Format(base string, patterns []string) (format string, _ *Unclear) {
 type Unclear struct{ Why, Cure string }
 
 func unclear(why string, args ...any) *Unclear {
-	return &Unclear{fmt.Sprintf(why, args...), "add `format: jsonl`, `parquet`, `megatron` or `lengths`"}
+	return &Unclear{fmt.Sprintf(why, args...), cure()}
 }
 
 // patternFormat returns the format of all alternatives of a pattern, "" if one has none or they differ.
@@ -51,7 +53,7 @@ func patternFormat(pattern string) (format string, _ *Unclear) {
 		if k.unread != "" {
 			return "", &Unclear{
 				fmt.Sprintf("is %s packed with %s in `%s`, which is not read", k.format, k.unread, pattern),
-				unpack,
+				unpackCure,
 			}
 		}
 		return k.format, nil
@@ -78,8 +80,9 @@ const maxLooked = 10_000
 // errDone ends a walk.
 var errDone = errors.New("seen enough")
 
-// look returns the one format of the files that a pattern leads to. Files named .json count if there are no others.
-func look(base, pattern string) (format string, why *Unclear) {
+// look returns the one format of the files that a pattern leads to. byText is the format that the pattern's text shows;
+// with it, look reads names only to find files with content. Files of weak names count if there are no others.
+func look(base, pattern, byText string) (format string, why *Unclear) {
 	if base == "" || strings.Contains(pattern, "://") {
 		return "", nil
 	}
@@ -91,33 +94,83 @@ func look(base, pattern string) (format string, why *Unclear) {
 		full, dir = filepath.Join(base, full), filepath.Join(base, dir)
 	}
 	if st, err := os.Stat(full); err == nil && st.IsDir() {
-		dir, rest = full, "**"
+		return lookBelow(full, "**", "", true)
+	} else if err == nil {
+		return byContent(full), nil
 	} else if exists(full + ".idx") {
 		return megatronFormat, nil
 	} else if rest == "" {
 		return "", nil
 	}
-	looked, weak := 0, ""
-	err := doublestar.GlobWalk(os.DirFS(dir), rest, func(name string, d fs.DirEntry) error {
-		looked++
-		found, ok := detect(name)
-		switch {
-		case looked > maxLooked:
-			return errDone
-		case d.IsDir() || !ok || hidden(name):
-			return nil
-		case kindOf(name).weak:
-			weak = found
-			return nil
-		case format != "" && found != format:
-			why = unclear("is not one: there are %s and %s files", format, found)
+	return lookBelow(dir, rest, byText, false)
+}
+
+// lookBelow returns the one format of the files of a glob below a directory. Only files that a source of the directory
+// would read count: in a directory, those with a name of a format.
+func lookBelow(dir, glob, byText string, named bool) (format string, why *Unclear) {
+	var s seen
+	err := doublestar.GlobWalk(os.DirFS(dir), glob, func(name string, d fs.DirEntry) error {
+		if s.entries++; s.entries > maxLooked || byText != "" && len(s.samples) == mostSamples {
 			return errDone
 		}
-		format = found
-		return nil
+		if d.IsDir() || hidden(name) {
+			return nil
+		}
+		return s.file(dir, name, named)
 	})
 	if err != nil && !errors.Is(err, errDone) {
 		return "", nil // the same error comes up when the pattern is resolved
 	}
-	return cmp.Or(format, weak), why
+	if s.byName == "" {
+		s.byName, s.samples = s.weak, append(s.weakSamples, s.samples...)
+	}
+	if byText == "" && s.other != "" {
+		return "", unclear("is not one: there are %s and %s files", s.byName, s.other)
+	}
+	shown := ""
+	for _, path := range s.samples[:min(len(s.samples), mostSamples)] {
+		found := byContent(path)
+		if shown != "" && found != "" && found != shown {
+			return "", unclear("is not one: there are %s and %s files", shown, found)
+		}
+		shown = cmp.Or(shown, found)
+	}
+	return cmp.Or(shown, s.byName), nil
+}
+
+// mostSamples is the number of files of a directory or a glob whose content is looked at.
+const mostSamples = 4
+
+// seen has the facts of the names below a directory.
+type seen struct {
+	entries      int
+	byName, weak string   // formats by strong names, and by weak ones
+	other        string   // a second format by a strong name
+	samples      []string // the first files
+	weakSamples  []string
+}
+
+func (s *seen) file(dir, name string, named bool) error {
+	k := kindOf(name)
+	full := filepath.Join(dir, name)
+	switch {
+	case k.side, k.unread != "", named && k.format == "":
+	case k.weak:
+		s.weak = k.format
+		s.weakSamples = sampled(s.weakSamples, full)
+	case k.format != "" && s.byName != "" && k.format != s.byName:
+		s.other = k.format
+		return errDone
+	default:
+		s.byName = cmp.Or(s.byName, k.format)
+		s.samples = sampled(s.samples, full)
+	}
+	return nil
+}
+
+func sampled(files []string, full string) []string {
+	if len(files) < mostSamples {
+		files = append(files, full)
+	}
+	return files
 }

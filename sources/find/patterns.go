@@ -168,7 +168,7 @@ func (f *finder) literal(full, root string) ([]match, error) {
 
 // shardFile returns the .bin for its .idx, so that both name the same shard.
 func (f *finder) shardFile(file string) string {
-	if f.format == megatronFormat && formatOf(file) == megatronFormat {
+	if f.format == megatronFormat && kindOf(file).format == megatronFormat {
 		return strings.TrimSuffix(file, filepath.Ext(file)) + ".bin"
 	}
 	return file

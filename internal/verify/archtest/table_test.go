@@ -155,6 +155,7 @@ var testOnly = []string{
 // tables lists package variables that never change and that Go cannot declare as constants.
 var tables = map[string][]string{
 	"orchestrator/planner/plannertest": {"PretrainShares", "LongContextShares", "lengthClasses"},
+	"sources/find":                     {"formats", "sides", "packings"},
 	"internal/app/config":              {"notYet", "examples"},
 	"internal/app/config/resume":       {"keyRules"},
 	"internal/app/config/value":        {"byteUnits"},

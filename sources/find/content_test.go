@@ -1,0 +1,95 @@
+package find_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/klauspost/compress/zstd"
+
+	"millrace/sources/find"
+)
+
+// put writes files below a fresh directory.
+func put(t *testing.T, files map[string]string) string {
+	t.Helper()
+	base := t.TempDir()
+	for name, b := range files {
+		p := filepath.Join(base, name)
+		if err := os.MkdirAll(filepath.Dir(p), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(p, []byte(b), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return base
+}
+
+func gzipped(t *testing.T, text string) string {
+	t.Helper()
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	if _, err := w.Write([]byte(text)); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func zstded(t *testing.T, text string) string {
+	t.Helper()
+	w, err := zstd.NewWriter(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(w.EncodeAll([]byte(text), nil))
+}
+
+const line = "{\"text\": \"a\"}\n"
+
+// TestContentDecides: the first bytes of a file decide its format, whatever its name is.
+func TestContentDecides(t *testing.T) {
+	base := put(t, map[string]string{
+		"a": line, "a.jsonl.1": line, "packed": gzipped(t, line), "z.dat": zstded(t, strings.Repeat(line, 9999)),
+		"spark/part-0": line, "spark/part-1": "\ufeff\n" + line, "spark/_SUCCESS": "",
+		"wrong.jsonl": "PAR1\x00", "p.parquet": "PAR1", "text.txt": "a\n", "number": "1", "empty": "",
+		"packed.parquet": gzipped(t, "PAR1"),
+		"m.bin":          "ab", "m.idx": "MMIDIDX\x00\x00\x01", "alone.bin": "ab", "other.idx": "\x00\x01",
+		"two/a": line, "two/b": "PAR1",
+	})
+	for patterns, want := range map[string]string{
+		"a": "jsonl", "a.jsonl.1": "jsonl", "packed": "jsonl", "z.dat": "jsonl", "spark/part-*": "jsonl",
+		"wrong.jsonl": "parquet", "p.parquet": "parquet", "m.bin": "megatron", "m": "megatron", "m.idx": "megatron",
+		"text.txt": "? does not follow", "number": "? does not follow", "empty": "? does not follow",
+		"spark": "? does not follow", "two/*": "? is not one: there are jsonl and parquet files",
+	} {
+		got, unclear := find.Format(base, strings.Split(patterns, "|"))
+		if unclear != nil {
+			got = "? " + unclear.Why
+		}
+		if got != want && (unclear == nil || !strings.HasPrefix(got, want)) {
+			t.Errorf("%s: got %q, want %q", patterns, got, want)
+		}
+	}
+}
+
+// TestSkippedByContent: the reason of a file whose name shows nothing says that its content is that of the source.
+func TestSkippedByContent(t *testing.T) {
+	base := put(t, map[string]string{"a.jsonl": line, "b.jsonl.1": line, "notes": "x"})
+	got, err := find.Resolve(base, []string{"."}, "", "jsonl")
+	if err != nil || len(got.Files) != 1 || len(got.Skipped) != 2 {
+		t.Fatal(got, err)
+	}
+	if why := got.Skipped[0].Reason; !strings.Contains(why, "its content is jsonl") {
+		t.Errorf("b.jsonl.1: %s", why)
+	}
+	if why := got.Skipped[1].Reason; strings.Contains(why, "content") {
+		t.Errorf("notes: %s", why)
+	}
+}

@@ -1,0 +1,72 @@
+package find
+
+import (
+	"path"
+	"slices"
+	"strings"
+)
+
+// detect returns the format by a file's name. It returns false for other names, side files and packings that are not
+// read.
+func detect(name string) (string, bool) {
+	k := kindOf(name)
+	if k.unread != "" || k.side {
+		return "", false
+	}
+	return k.format, k.format != ""
+}
+
+// kind has the facts that follow from a file's name.
+type kind struct {
+	format string // "" if the name has no known format
+	unread string // the name of a packing that the format's reader does not unpack
+	side   bool   // the file describes a dataset and holds no records
+	weak   bool   // other programs write files of this name beside their data, too
+}
+
+// kindOf looks at a name. The case of letters does not matter.
+func kindOf(name string) kind {
+	name = strings.ToLower(path.Base(name))
+	bare, packed := unpacked(name)
+	k := kind{side: isSideFile(bare)}
+	f := formatOf(path.Ext(bare))
+	if f == nil {
+		return k
+	}
+	k.format, k.weak = f.name, len(packed) == 0 && slices.Contains(f.weak, path.Ext(bare))
+	for _, p := range packed {
+		if len(packed) > 1 || !slices.Contains(f.packed, p) {
+			k.unread = p
+			break
+		}
+	}
+	return k
+}
+
+// unpacked returns a name without its packings, and the packings, outermost first.
+func unpacked(name string) (bare string, found []string) {
+	for formatOf(path.Ext(name)) == nil {
+		p, ending := packingOf(name)
+		if p == nil {
+			break
+		}
+		name = strings.TrimSuffix(name, ending)
+		found = append(found, p.name)
+	}
+	return name, found
+}
+
+// isSideFile reports whether programs write a file of this name beside a dataset to describe it.
+func isSideFile(bare string) bool {
+	if slices.Contains(sides, bare) {
+		return true
+	}
+	for i := range formats {
+		if slices.Contains(formats[i].sides, bare) {
+			return true
+		}
+	}
+	ext := path.Ext(bare)
+	stem := strings.TrimSuffix(bare, ext)
+	return ext == ".md" || ext == ".crc" || stem == "readme" || stem == "license"
+}

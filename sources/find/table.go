@@ -1,0 +1,114 @@
+package find
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+)
+
+// format is a row of the table of formats. A file shows its format by content first, by its name second.
+type format struct {
+	name    string   // in the mixture file
+	endings []string // of file names, in lower case and without packings
+	weak    []string // endings that other programs use beside their data, too
+	packed  []string // packings that the reader unpacks, by their names
+	sides   []string // names of files that describe a dataset of this format and hold no records
+	// holds reports whether a file shows by its first bytes that it has this format; nil: its bytes show nothing
+	holds func(f *content) bool
+}
+
+// content is the beginning of a file.
+type content struct {
+	path  string
+	head  []byte // at most headBytes, unpacked
+	whole bool   // head is the whole file
+}
+
+func (c *content) begins(magic string) bool { return bytes.HasPrefix(c.head, []byte(magic)) }
+
+// jsonlFormat and megatronFormat have rules of their own.
+const (
+	jsonlFormat    = "jsonl"
+	megatronFormat = "megatron"
+)
+
+// formats is the table. Rows with a magic number come before rows of text.
+var formats = []format{
+	{
+		name:    "parquet",
+		endings: []string{".parquet"},
+		sides:   []string{"_metadata", "_common_metadata"},
+		holds:   func(f *content) bool { return f.begins("PAR1") || f.begins("PARE") },
+	},
+	{
+		name:    megatronFormat,
+		endings: []string{".bin", ".idx"},
+		holds:   holdsMegatron,
+	},
+	{
+		name:    jsonlFormat,
+		endings: []string{".jsonl", ".json", ".ndjson"},
+		weak:    []string{".json"},
+		packed:  []string{"gzip", "BGZF", "zstd"},
+		holds:   holdsLines,
+	},
+}
+
+// sides are names of files that other programs write beside data of any format.
+var sides = []string{
+	"dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json", // Hugging Face datasets
+	"_success", // Hadoop and Spark
+}
+
+// packing is a compression or an archive: the ends of file names, and the first bytes.
+type packing struct {
+	name    string
+	endings []string
+	magic   string
+}
+
+// packings are the ways to pack a file. A format says which of them its reader unpacks.
+var packings = []packing{
+	{"gzip", []string{".gz"}, "\x1f\x8b"}, {"BGZF", []string{".bgz"}, ""},
+	{"zstd", []string{".zst", ".zstd"}, "\x28\xb5\x2f\xfd"},
+	{"bzip2", []string{".bz2"}, "BZh"}, {"xz", []string{".xz"}, "\xfd7zXZ\x00"}, {"lzma", []string{".lzma"}, ""},
+	{"LZ4", []string{".lz4"}, "\x04\x22\x4d\x18"}, {"brotli", []string{".br"}, ""},
+	{"snappy", []string{".snappy", ".sz"}, ""}, {"lzo", []string{".lzo"}, ""}, {"compress", []string{".z"}, ""},
+	{"zip", []string{".zip"}, "PK\x03\x04"}, {"7-Zip", []string{".7z"}, ""}, {"RAR", []string{".rar"}, ""},
+	{"tar", []string{".tar", ".tgz"}, ""},
+}
+
+// formatOf returns the format by the ending of a name without packings, "" if no format has it.
+func formatOf(ext string) *format {
+	if ext == "" {
+		return nil
+	}
+	for i := range formats {
+		if slices.Contains(formats[i].endings, ext) {
+			return &formats[i]
+		}
+	}
+	return nil
+}
+
+// packingOf returns the packing whose ending a name has.
+func packingOf(name string) (p *packing, ending string) {
+	for i := range packings {
+		for _, e := range packings[i].endings {
+			if strings.HasSuffix(name, e) {
+				return &packings[i], e
+			}
+		}
+	}
+	return nil, ""
+}
+
+// cure names the formats for an error about a source without one.
+func cure() string {
+	var names []string
+	for i := range formats {
+		names = append(names, formats[i].name)
+	}
+	slices.Sort(names)
+	return "add `format: " + strings.Join(names, "`, `") + "` or `lengths`"
+}

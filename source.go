@@ -85,7 +85,7 @@ type Quarantine struct {
 
 // Cure is the advice for a source with too many records like this one.
 func (q Quarantine) Cure() string {
-	if strings.HasPrefix(q.Reason, "no field ") {
+	if strings.HasPrefix(q.Reason, "field ") && strings.Contains(q.Reason, " is absent; ") {
 		return "write the field that holds the text, as `text: FIELD` of source " + q.Source +
 			", or raise quarantine.budget"
 	}

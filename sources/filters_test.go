@@ -53,7 +53,6 @@ func set(t *testing.T, texts ...string) *filter.Set {
 // record.
 func offersOf(t *testing.T, spec sources.Spec) (map[millrace.SampleID]feed.Offer, sources.Stats) {
 	t.Helper()
-	spec.Field.Others = spec.Filters.Fields()
 	s, err := sources.Open(t.Context(), spec, sources.OpenOptions{})
 	if err != nil {
 		t.Fatal(err)

@@ -14,10 +14,12 @@ type File interface {
 	Name() string // the path as the user wrote it, for errors
 }
 
-// Field names the parts of a record that a source needs.
+// Field names the parts of a record that a source needs, by dotted paths. At each object, a key that equals all the
+// rest of a path comes before the path's next part: `meta.lang` is the key "meta.lang" if there is one, else the key
+// "lang" inside "meta".
 type Field struct {
-	Text   string   // dotted path of the document's text, for formats that have fields; "text" by default
-	Others []string // further fields of each record, for filters
+	Text   string   // the document's text; empty: the source needs no text, its documents are made of Others
+	Others []string // further values, for filters and for the source's Maker
 }
 
 // Limits decide about content. They belong to the run's identity, not to a host.
@@ -58,22 +60,19 @@ type Record struct {
 	Number uint64   // from 0 in the shard
 	Offset int64    // of its first byte in the uncompressed file, -1 if the format has no offsets
 	Raw    int64    // uncompressed bytes that it takes in the file; they decide the ends of blocks
-	Text   []byte   // valid UTF-8; nil for formats of tokens
+	Text   []byte   // valid UTF-8; nil for formats of tokens, and if Field.Text is empty
 	Tokens []uint32 // for formats of tokens, and of a record that was made before
 	Made   bool     // Tokens are the finished document of a text; Text is nil
-	MadeOf int64    // bytes of the text of a record that was made before
+	MadeOf int64    // bytes of the text of which the document was made; Source.Document sets it
 	Start  uint32   // of a part of a document (ReadPieces): the document's tokens before Tokens
 	Total  uint32   // of a part of a document (ReadPieces): the document's tokens
-	Others []any    // values of Field.Others, in order: string, int, float64, bool, or nil if the record has none
-	Err    error    // reason to quarantine the record (wraps millrace.ErrBadSample); the record then has no content
-}
-
-// TextBytes returns the bytes of the record's text, also if the text itself is not there.
-func (r *Record) TextBytes() int64 {
-	if r.Made {
-		return r.MadeOf
-	}
-	return int64(len(r.Text))
+	// Others has the values of Field.Others, in order: string, int, float64, bool, nil if the record has none, []byte,
+	// []any and map[string]any of such values, and []uint32 for a column of token ids. The slice is valid until fn
+	// returns; the values have memory of their own, and nobody changes them.
+	Others []any
+	// Err is the reason to quarantine the record (wraps millrace.ErrBadSample). The record then has no content. Only
+	// if Err is a *MissingError, Others is set.
+	Err error
 }
 
 // Lengther is implemented by shards that have the lengths of documents without reading them (pre-tokenised formats).

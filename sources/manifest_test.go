@@ -22,7 +22,8 @@ func TestManifestCompare(t *testing.T) {
 	}
 	manifest := func() *millrace.Manifest {
 		s, err := sources.Open(t.Context(),
-			sources.Spec{Name: "web", Format: jsonl.Format{}, Base: dir, Patterns: []string{"."}, Tokenizer: gpt2(t)},
+			sources.Spec{Name: "web", Format: jsonl.Format{}, Base: dir, Patterns: []string{"."},
+				Field: sources.Field{Text: "text"}, Tokenizer: gpt2(t)},
 			sources.OpenOptions{})
 		if err != nil {
 			t.Fatal(err)

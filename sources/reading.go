@@ -62,17 +62,36 @@ func (s *Source) RecordBytes() int64 {
 	return max(2*size/int64(records), 16)
 }
 
-// HoldsTokens reports whether records come as tokens, not as text.
-func (s *Source) HoldsTokens() bool { return s.transform.tokenizer == nil }
+// HoldsTokens reports whether the format's records are documents of tokens: nothing makes them.
+func (s *Source) HoldsTokens() bool { return s.maker == nil }
 
 // HasPlaces reports whether documents may be read where they lie in the files (Placer): they are tokens, and no
 // checksum of them is kept.
 func (s *Source) HasPlaces() bool { return s.HoldsTokens() && !s.kept.HasLengths() }
 
-// Document appends a record's tokens to dst. tell is called after every MiB of text.
+// Document appends a record's tokens to dst, and notes the bytes of its text in the record. tell is called after every
+// MiB of text.
 func (s *Source) Document(dst []uint32, r *Record, tell func()) ([]uint32, error) {
-	return s.transform.document(dst, r, tell)
+	if s.maker == nil || r.Made {
+		return append(dst, r.Tokens...), nil
+	}
+	var err error
+	dst, r.MadeOf, err = s.maker.Document(dst, r, s.needed(r.Others), tell)
+	return dst, err
 }
+
+// needed returns the values that the maker needs of those of Field.Others.
+func (s *Source) needed(others []any) []any {
+	n := len(s.maker.Fields())
+	if n == 0 || len(others) == 0 {
+		return nil
+	}
+	first := len(s.spec.Filters.Fields())
+	return others[first : first+n]
+}
+
+// Forget sets the values that only the document needs to nil, once it is made.
+func (s *Source) Forget(others []any) { clear(s.needed(others)) }
 
 // Activity returns the measures of the source's activities, nil if nothing is measured.
 func (s *Source) Activity() *activity.Source { return s.activity }

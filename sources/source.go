@@ -19,27 +19,27 @@ import (
 // Source is an opened source: its manifest, the order of its samples, and access to its records and their lengths. It
 // is safe for concurrent use by several feeds. It starts no goroutine.
 type Source struct {
-	spec      Spec
-	log       *slog.Logger
-	manifest  millrace.Manifest
-	transform transform
-	host      *Host
-	ownHost   bool // the source closes its host
-	kept      *kept.Store
-	opener    opener
-	shards    *shardSet
-	survey    *survey
-	guarding  *guard.Group // nil if the source is not verified
-	seen      *guard.Seen
-	lengths   lengthReader
-	verifier  verifier
-	patience  patience
-	halt      func() // ends the waits for failing reads
-	unbind    func() bool
-	closing   *sync.Once
-	pieces    *pieceOrders
-	facts     int64 // bytes of the facts about the source and its files
-	activity  *activity.Source
+	spec     Spec
+	log      *slog.Logger
+	manifest millrace.Manifest
+	maker    Maker // nil: records are documents of tokens
+	host     *Host
+	ownHost  bool // the source closes its host
+	kept     *kept.Store
+	opener   opener
+	shards   *shardSet
+	survey   *survey
+	guarding *guard.Group // nil if the source is not verified
+	seen     *guard.Seen
+	lengths  lengthReader
+	verifier verifier
+	patience patience
+	halt     func() // ends the waits for failing reads
+	unbind   func() bool
+	closing  *sync.Once
+	pieces   *pieceOrders
+	facts    int64 // bytes of the facts about the source and its files
+	activity *activity.Source
 
 	global *order.Global // nil in block orders
 	blocks *order.Blocks // nil in global order
@@ -69,14 +69,15 @@ func newSource(spec Spec, opts OpenOptions) (*Source, error) {
 	if spec.Verify == "" {
 		spec.Verify = VerifyTokens
 	}
+	spec = spec.withOthers()
 	s := &Source{
-		spec:      spec,
-		log:       opts.Logger.With("source", spec.Name),
-		transform: newTransform(spec.Tokenizer, spec.AddBOS, spec.AddEOS),
-		unbind:    func() bool { return true },
-		closing:   new(sync.Once),
-		pieces:    &pieceOrders{byTokens: map[uint32]*order.Global{}},
-		activity:  opts.Meter.Source(spec.Name),
+		spec:     spec,
+		log:      opts.Logger.With("source", spec.Name),
+		maker:    spec.madeBy(),
+		unbind:   func() bool { return true },
+		closing:  new(sync.Once),
+		pieces:   &pieceOrders{byTokens: map[uint32]*order.Global{}},
+		activity: opts.Meter.Source(spec.Name),
 	}
 	done := make(chan struct{})
 	s.halt = sync.OnceFunc(func() { close(done) })
@@ -95,7 +96,7 @@ func newSource(spec Spec, opts OpenOptions) (*Source, error) {
 		if err == nil { // a survey's reads delay no batch
 			o.file.activity, o.file.shard = s.activity, s.manifest.Shards[shard].Name
 		}
-		if err == nil && opts.Cache != nil && spec.Tokenizer != nil {
+		if err == nil && opts.Cache != nil && s.maker != nil {
 			s.wrap(o, shard, opts.Cache)
 		}
 		return o, err
@@ -113,7 +114,7 @@ func newSource(spec Spec, opts OpenOptions) (*Source, error) {
 		kept:       s.kept,
 		shards:     s.shards,
 		filters:    spec.Filters,
-		isOfTokens: spec.Tokenizer == nil,
+		isOfTokens: s.maker == nil,
 		limits:     spec.Limits,
 	}
 	s.verifier = verifier{kept: s.kept, verify: spec.Verify, cure: spec.changedCure(), manifest: &s.manifest}

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"log/slog"
 	"runtime"
+	"slices"
 
 	"golang.org/x/crypto/blake2b"
 
@@ -22,7 +23,7 @@ type Spec struct {
 	Base     string   // directory at which relative patterns start
 	Patterns []string // see find.Resolve
 	Root     string   // of the shards' names; empty: the part of each pattern before its first wildcard
-	Field    Field
+	Field    Field    // Open puts the fields of Filters and of Maker in front of Others
 	Limits   Limits
 	Shuffle  millrace.Shuffle // the requested one; the manifest has the resulting one
 	Seed     uint64
@@ -31,9 +32,10 @@ type Spec struct {
 	// it will be read in the order of documents.
 	PieceTokens uint32
 	Tokenizer   Tokenizer // nil for formats of tokens
+	Maker       Maker     // of documents that are not of Field.Text alone; nil: of text, or of tokens as they are
 	AddBOS      bool
 	AddEOS      bool
-	Filters     *filter.Set // the source's own is bit 0; Field.Others names the fields that they need
+	Filters     *filter.Set // the source's own is bit 0
 	IndexDir    string      // of index files and length stores; empty: nothing is kept
 	Verify      Verify      // how changed shards are noticed; default: VerifyTokens
 }
@@ -94,17 +96,28 @@ type Tokenizer interface {
 	Fingerprint() [16]byte
 }
 
-// transform makes documents of records: [bos] + encoding + [eos] for text, the unchanged tokens for formats of tokens.
-type transform struct {
-	tokenizer Tokenizer // nil for formats of tokens
-	bos, eos  []uint32  // one token, or none
+// Maker makes the documents of a source's records. It is immutable and safe for concurrent use.
+type Maker interface {
+	// Fields returns the paths of the values that it needs beside the text.
+	Fields() []string
+	// Settings returns a text that identifies everything but the tokenizer that decides its documents.
+	Settings() string
+	// Document appends the tokens of a record's document to dst. values are those of Fields, in order. bytes is the
+	// length of the text of which the document was made, 0 if there is none. tell is called after every MiB of text.
+	// A record without a field that the document needs is a *MissingError. Every error wraps millrace.ErrBadSample.
+	Document(dst []uint32, r *Record, values []any, tell func()) (tokens []uint32, bytes int64, err error)
 }
 
-func newTransform(t Tokenizer, bos, eos bool) transform {
-	if t == nil {
-		return transform{}
-	}
-	x := transform{tokenizer: t}
+// Encoder turns whole texts into documents: [bos] + encoding + [eos]. It is safe for concurrent use.
+type Encoder struct {
+	tokenizer Tokenizer
+	bos, eos  []uint32 // one token, or none
+}
+
+// NewEncoder returns the encoder of a source's texts. It puts bos before and eos behind each document, if asked to and
+// if the tokenizer has them.
+func NewEncoder(t Tokenizer, bos, eos bool) *Encoder {
+	x := &Encoder{tokenizer: t}
 	if id, ok := t.BOS(); ok && bos {
 		x.bos = []uint32{id}
 	}
@@ -114,20 +127,28 @@ func newTransform(t Tokenizer, bos, eos bool) transform {
 	return x
 }
 
-// document appends a record's tokens to dst. tell is called after every MiB of text.
-func (t *transform) document(dst []uint32, r *Record, tell func()) ([]uint32, error) {
-	if t.tokenizer == nil {
-		return append(dst, r.Tokens...), nil
-	}
-	if r.Made {
-		return append(dst, r.Tokens...), nil
-	}
+// Append appends the document of a text to dst. tell is called after every MiB of text.
+func (x *Encoder) Append(dst []uint32, text []byte, tell func()) []uint32 {
+	dst = append(dst, x.bos...)
+	dst = x.tokenizer.Append(dst, text, tell)
+	return append(dst, x.eos...)
+}
+
+// plainText makes documents of Record.Text.
+type plainText struct{ *Encoder }
+
+// Fields implements Maker.
+func (plainText) Fields() []string { return nil }
+
+// Settings implements Maker.
+func (plainText) Settings() string { return "" }
+
+// Document implements Maker.
+func (p plainText) Document(dst []uint32, r *Record, _ []any, tell func()) ([]uint32, int64, error) {
 	if r.Tokens != nil {
-		return dst, millrace.Errorf(millrace.ErrBadSample, "tokenize record %d: it has tokens, not text", r.Number)
+		return dst, 0, millrace.Errorf(millrace.ErrBadSample, "tokenize record %d: it has tokens, not text", r.Number)
 	}
-	dst = append(dst, t.bos...)
-	dst = t.tokenizer.Append(dst, r.Text, tell)
-	return append(dst, t.eos...), nil
+	return p.Append(dst, r.Text, tell), int64(len(r.Text)), nil
 }
 
 // changedCure is the advice about a file that changed.
@@ -148,12 +169,36 @@ func (s Spec) fingerprint() millrace.Digest {
 	in = append(in, flag(s.AddBOS), flag(s.AddEOS))
 	in = appendText(in, s.Format.Name())
 	in = appendText(in, s.Field.Text)
+	if s.Maker != nil {
+		in = appendText(in, s.Maker.Settings())
+	}
 	return digest128(in)
+}
+
+// withOthers returns the settings with the fields of the filters and then of the maker in front of Field.Others.
+func (s Spec) withOthers() Spec {
+	var made []string
+	if s.Maker != nil {
+		made = s.Maker.Fields()
+	}
+	s.Field.Others = slices.Concat(s.Filters.Fields(), made, s.Field.Others)
+	return s
+}
+
+// madeBy returns the maker of the source's documents, nil if its records are documents of tokens.
+func (s Spec) madeBy() Maker {
+	if s.Maker != nil {
+		return s.Maker
+	}
+	if s.Tokenizer == nil {
+		return nil
+	}
+	return plainText{NewEncoder(s.Tokenizer, s.AddBOS, s.AddEOS)}
 }
 
 // keys returns the keys of the source's length stores, zero for stores that it does not have.
 func (s Spec) keys() (k kept.Keys) {
-	if s.Tokenizer != nil {
+	if s.madeBy() != nil {
 		k.Transform = s.fingerprint()
 		if s.Filters != nil {
 			k.Filters = s.filterFingerprint()

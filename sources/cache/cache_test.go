@@ -53,7 +53,8 @@ func corpus(t *testing.T, shards, records int) (sources.Spec, *atomic.Int64) {
 		}
 		put(t, filepath.Join(dir, fmt.Sprintf("part-%02d.jsonl", i)), b.String())
 	}
-	return sources.Spec{Name: "web", Format: jsonl.Format{}, Base: dir, Patterns: []string{"."}, Seed: 5, Epochs: 1,
+	return sources.Spec{Name: "web", Format: jsonl.Format{}, Base: dir, Patterns: []string{"."},
+		Field: sources.Field{Text: "text"}, Seed: 5, Epochs: 1,
 		Tokenizer: letters{calls}, AddEOS: true, IndexDir: t.TempDir()}, calls
 }
 
@@ -172,7 +173,6 @@ func testStream(t *testing.T, shuffle millrace.Shuffle, text string, kept bool) 
 		if spec.Filters, err = filter.NewSet(own); err != nil {
 			t.Fatal(err)
 		}
-		spec.Field.Others = spec.Filters.Fields()
 	}
 	if !kept {
 		spec.IndexDir = ""

@@ -83,6 +83,7 @@ type filling struct {
 	check   sources.DocumentCheck
 	judge   *filter.Judge
 	tokens  []uint32
+	others  []any
 	lengths []kept.Length
 }
 
@@ -91,13 +92,17 @@ func (f *filling) add(r sources.Record) error {
 	if err := f.open.HostFailure(&r); err != nil {
 		return err
 	}
-	found := kept.Length{Record: r.Number, Bad: r.Err != nil}
 	f.tokens = f.tokens[:0]
 	if r.Err == nil {
-		var err error
-		if f.tokens, err = f.src.Document(f.tokens, &r, nil); err != nil {
-			return err
+		if f.tokens, r.Err = f.src.Document(f.tokens, &r, nil); r.Err != nil {
+			f.tokens = f.tokens[:0]
 		}
+		if r.Err != nil && !errors.Is(r.Err, millrace.ErrBadSample) {
+			return r.Err
+		}
+	}
+	found := kept.Length{Record: r.Number, Bad: r.Err != nil}
+	if r.Err == nil {
 		found.Tokens = uint32(len(f.tokens))
 		if err := f.check.Compare(f.shard, &found, f.tokens); err != nil {
 			return err
@@ -106,7 +111,7 @@ func (f *filling) add(r sources.Record) error {
 			if f.judge == nil {
 				f.judge = set.Judge()
 			}
-			bits, err := f.judge.Refused(r.Others, len(f.tokens), len(r.Text))
+			bits, err := f.judge.Refused(r.Others, len(f.tokens), int(r.MadeOf))
 			found.Refused, found.Bad = uint32(bits), err != nil
 		}
 	}
@@ -115,6 +120,11 @@ func (f *filling) add(r sources.Record) error {
 		f.remember()
 	}
 	f.tell()
+	if len(r.Others) > 0 {
+		f.others = append(f.others[:0], r.Others...)
+		f.src.Forget(f.others)
+		r.Others = f.others
+	}
 	return f.writer.add(&r, f.tokens)
 }
 

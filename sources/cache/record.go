@@ -3,7 +3,6 @@ package cache
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"math"
 
 	"github.com/zeebo/xxh3"
@@ -14,19 +13,10 @@ import (
 
 // The kinds of records in an entry. A document's kind is the width of its ids in bytes.
 const (
-	kindBad    = 0
-	kindNarrow = 2
-	kindWide   = 4
-)
-
-// The kinds of values that filters read.
-const (
-	valueNone = iota
-	valueText
-	valueInt
-	valueFloat
-	valueTrue
-	valueFalse
+	kindBad     = 0
+	kindMissing = 1 // a bad record without a field
+	kindNarrow  = 2
+	kindWide    = 4
 )
 
 // errDamaged is the error of an entry whose bytes are not the written ones.
@@ -40,7 +30,11 @@ func checksum(salt, number uint64, b []byte) uint64 {
 // appendRecord appends the bytes of a record. tokens is its document; a bad record has none.
 func appendRecord(dst []byte, r *sources.Record, tokens []uint32) ([]byte, error) {
 	kind := byte(kindNarrow)
-	if r.Err != nil {
+	var missing *sources.MissingError
+	switch {
+	case errors.As(r.Err, &missing):
+		kind = kindMissing
+	case r.Err != nil:
 		kind = kindBad
 	}
 	for _, id := range tokens {
@@ -52,16 +46,19 @@ func appendRecord(dst []byte, r *sources.Record, tokens []uint32) ([]byte, error
 	dst = append(dst, kind)
 	dst = binary.AppendUvarint(dst, uint64(r.Offset+1))
 	dst = binary.AppendUvarint(dst, uint64(r.Raw))
-	if kind == kindBad {
+	switch kind {
+	case kindBad:
 		return append(dst, r.Err.Error()...), nil
-	}
-	dst = binary.AppendUvarint(dst, uint64(r.TextBytes()))
-	dst = binary.AppendUvarint(dst, uint64(len(r.Others)))
-	for _, v := range r.Others {
-		var err error
-		if dst, err = appendValue(dst, v); err != nil {
-			return nil, err
+	case kindMissing:
+		for _, text := range []string{missing.Field, string(missing.How), missing.Has} {
+			dst = appendText(dst, text)
 		}
+		return appendValues(dst, r.Others)
+	}
+	dst = binary.AppendUvarint(dst, uint64(r.MadeOf))
+	var err error
+	if dst, err = appendValues(dst, r.Others); err != nil {
+		return nil, err
 	}
 	for _, id := range tokens {
 		if kind == kindNarrow {
@@ -71,86 +68,6 @@ func appendRecord(dst []byte, r *sources.Record, tokens []uint32) ([]byte, error
 		}
 	}
 	return dst, nil
-}
-
-func appendValue(dst []byte, v any) ([]byte, error) {
-	switch v := v.(type) {
-	case nil:
-		return append(dst, valueNone), nil
-	case string:
-		dst = binary.AppendUvarint(append(dst, valueText), uint64(len(v)))
-		return append(dst, v...), nil
-	case int:
-		return binary.AppendVarint(append(dst, valueInt), int64(v)), nil
-	case float64:
-		return binary.LittleEndian.AppendUint64(append(dst, valueFloat), math.Float64bits(v)), nil
-	case bool:
-		if v {
-			return append(dst, valueTrue), nil
-		}
-		return append(dst, valueFalse), nil
-	}
-	return nil, fmt.Errorf("keep a value of type %T: no entry holds such values", v)
-}
-
-// parser reads the bytes of a record. After the first mistake it returns zeros, and bad is set.
-type parser struct {
-	b   []byte
-	bad bool
-}
-
-func (p *parser) uvarint() uint64 {
-	v, n := binary.Uvarint(p.b)
-	return v * uint64(p.skip(n))
-}
-
-func (p *parser) varint() int64 {
-	v, n := binary.Varint(p.b)
-	return v * int64(p.skip(n))
-}
-
-// skip drops the bytes of a number and returns 1, or 0 if there was none.
-func (p *parser) skip(n int) int {
-	if n <= 0 || p.bad {
-		p.b, p.bad = nil, true
-		return 0
-	}
-	p.b = p.b[n:]
-	return 1
-}
-
-func (p *parser) take(n uint64) []byte {
-	if p.bad || n > uint64(len(p.b)) {
-		p.b, p.bad = nil, true
-		return nil
-	}
-	out := p.b[:n]
-	p.b = p.b[n:]
-	return out
-}
-
-func (p *parser) value() any {
-	kind := p.take(1)
-	if kind == nil {
-		return nil
-	}
-	switch kind[0] {
-	case valueNone:
-		return nil
-	case valueText:
-		return string(p.take(p.uvarint()))
-	case valueInt:
-		return int(p.varint())
-	case valueFloat:
-		if b := p.take(8); b != nil {
-			return math.Float64frombits(binary.LittleEndian.Uint64(b))
-		}
-		return nil
-	case valueTrue, valueFalse:
-		return kind[0] == valueTrue
-	}
-	p.bad = true
-	return nil
 }
 
 // decoded is the memory of one decoded record.
@@ -170,47 +87,36 @@ func (d *decoded) record(number uint64, b []byte) (sources.Record, error) {
 	case kind[0] == kindBad:
 		r.Err = millrace.Errorf(millrace.ErrBadSample, "%s", p.b)
 		return r, nil
+	case kind[0] == kindMissing:
+		missing := &sources.MissingError{Field: p.text(), How: sources.Missing(p.text()), Has: p.text()}
+		r.Err, r.Others = missing, d.values(&p)
+		if p.bad || len(p.b) > 0 {
+			return r, errDamaged
+		}
+		return r, nil
 	case kind[0] != kindNarrow && kind[0] != kindWide:
 		return r, errDamaged
 	}
 	r.Made, r.Text = true, nil
 	r.MadeOf = int64(p.uvarint())
-	others := p.uvarint()
-	if others > uint64(len(p.b)) {
-		return r, errDamaged
-	}
-	d.others = d.others[:0]
-	for range others {
-		d.others = append(d.others, p.value())
-	}
+	r.Others = d.values(&p)
 	if p.bad || len(p.b)%int(kind[0]) != 0 {
 		return r, errDamaged
-	}
-	if others > 0 {
-		r.Others = d.others
 	}
 	d.tokens = appendTokens(d.tokens[:0], p.b, kind[0])
 	r.Tokens = d.tokens
 	return r, nil
 }
 
-// appendTokens decodes ids of a width.
-func appendTokens(dst []uint32, b []byte, width byte) []uint32 {
-	n := len(b) / int(width)
-	at := len(dst)
-	if cap(dst)-at < n {
-		dst = append(make([]uint32, 0, at+n), dst...)
+// values reads the values of a record, nil if it has none.
+func (d *decoded) values(p *parser) []any {
+	n := p.count()
+	d.others = d.others[:0]
+	for range n {
+		d.others = append(d.others, p.value(0))
 	}
-	dst = dst[:at+n]
-	out := dst[at:]
-	if width == kindNarrow {
-		for i := range out {
-			out[i] = uint32(binary.LittleEndian.Uint16(b[2*i:]))
-		}
-		return dst
+	if n == 0 {
+		return nil
 	}
-	for i := range out {
-		out[i] = binary.LittleEndian.Uint32(b[4*i:])
-	}
-	return dst
+	return d.others
 }

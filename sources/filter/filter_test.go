@@ -137,6 +137,12 @@ func TestSetsAnswerByBits(t *testing.T) {
 			t.Errorf("%v: %b %v, want %b", c.values, got, err, c.want)
 		}
 	}
+	for _, nested := range []any{[]any{1}, map[string]any{}, []byte("x"), []uint32{1}} {
+		if _, err := j.Refused([]any{nested, 3}, 4, 0); !errors.Is(err, millrace.ErrBadSample) ||
+			!strings.Contains(err.Error(), `field "a.x" is no string, number or boolean`) {
+			t.Errorf("%v: %v", nested, err)
+		}
+	}
 	if set, err := NewSet(nil, nil); set != nil || err != nil || set.Fields() != nil || set.Texts() != nil {
 		t.Error("a set without filters is not nil")
 	}

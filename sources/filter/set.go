@@ -78,16 +78,23 @@ func (s *Set) Judge() *Judge {
 }
 
 // Refused returns the bits of the filters that refuse a record. The values are those of Set.Fields: string, int,
-// float64, bool, or nil if the record has none. The error names a filter that cannot be applied to the record, with the
-// reason, and wraps millrace.ErrBadSample.
+// float64, bool, or nil if the record has none; no filter can read another kind. The error names a filter that cannot
+// be applied to the record, with the reason, and wraps millrace.ErrBadSample.
 func (j *Judge) Refused(values []any, tokens, bytes int) (bits uint64, err error) {
 	if j.set == nil {
 		return 0, nil
 	}
 	for i, name := range j.set.fields {
 		j.env[name] = nil
-		if i < len(values) {
-			j.env[name] = values[i]
+		if i >= len(values) {
+			continue
+		}
+		switch v := values[i].(type) {
+		case nil, string, int, float64, bool:
+			j.env[name] = v
+		default:
+			return 0, millrace.Errorf(millrace.ErrBadSample,
+				"field %q is no string, number or boolean, so no filter can read it", name)
 		}
 	}
 	j.env[tokensName], j.env[bytesName] = tokens, bytes

@@ -2,31 +2,32 @@ package jsonl
 
 import (
 	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"unicode/utf8"
 
-	"millrace"
+	"millrace/sources"
+	"millrace/sources/fields"
 )
 
 // mostDepth is the deepest nesting of objects and arrays that is read. It bounds the stack. Real data nests far less.
 const mostDepth = 256
 
-// extractor takes one string field out of JSON lines. It validates the whole line in the same pass, as strictly as
-// encoding/json. It allocates only the buffer that it keeps for texts. It is not safe for concurrent use.
+// extractor takes one field out of JSON lines. It validates the whole line in the same pass, as strictly as
+// encoding/json. To take a text, it allocates only the buffer that it keeps. It is not safe for concurrent use.
 //
 // In cases that JSON leaves open, it decides as Python's json module does. The last of duplicate keys counts. Half of a
 // surrogate pair passes in a field that is not read. In the text it is a bad sample, because UTF-8 cannot encode it.
 // Python's NaN and Infinity are not JSON and make a bad sample.
 type extractor struct {
 	jsonScanner
-	path    []string
+	name    string
+	path    fields.Path // without parts if no field is asked for
 	depth   int
 	state   found
-	reached int    // number of parts of the path that were found, for the reason
+	whole   int    // depth of the key that holds all the rest of the path; the path's length if none was found
 	raw     []byte // another value than a string, inside line
+	builder builder
 }
 
 // found is the kind of the field's last occurrence.
@@ -36,20 +37,15 @@ const (
 	missing found = iota
 	isText
 	notString
-	notObject
 )
 
-func newExtractor(field string) (*extractor, error) {
-	if field == "" {
-		field = "text"
+// newExtractor returns the extractor of a field; an empty name is that of no field.
+func newExtractor(field string) (x *extractor, err error) {
+	x = &extractor{name: field}
+	if field != "" {
+		x.path, err = fields.Parse(field)
 	}
-	path := strings.Split(field, ".")
-	for _, part := range path {
-		if part == "" {
-			return nil, millrace.Errorf(millrace.ErrInvalid, "read field %q: a part of the path is empty", field)
-		}
-	}
-	return &extractor{path: path}, nil
+	return x, err
 }
 
 // find reads the whole line and notes the field. The error says why the line is a bad sample.
@@ -57,13 +53,17 @@ func (x *extractor) find(line []byte) error {
 	if !utf8.Valid(line) {
 		return bad("invalid UTF-8 at byte %d of the line", invalidAt(line))
 	}
-	x.line, x.at, x.depth, x.state, x.reached = line, 0, 0, missing, 0
+	x.line, x.at, x.depth, x.state, x.whole = line, 0, 0, missing, len(x.path.Parts)
 	if cap(x.buf) < len(line)+wordBytes {
 		x.buf = make([]byte, len(line)+len(line)/4+wordBytes)
 	}
 	x.space()
 	isObject := x.at < len(line) && line[x.at] == '{'
-	if err := x.value(0); err != nil {
+	want := 0
+	if x.name == "" {
+		want = -1
+	}
+	if err := x.value(want); err != nil {
 		return err
 	}
 	x.space()
@@ -82,55 +82,42 @@ func (x *extractor) text(line []byte) ([]byte, error) {
 	if err := x.find(line); err != nil {
 		return nil, err
 	}
-	switch x.state {
-	case missing:
-		return nil, x.noField(line)
-	case notObject:
-		return nil, bad("field %q is not an object", strings.Join(x.path[:x.reached], "."))
-	case notString:
-		if x.raw[0] == 'n' {
-			return nil, bad("field %q is null", strings.Join(x.path, "."))
-		}
-		return nil, bad("field %q is not a string", strings.Join(x.path, "."))
+	switch {
+	case x.state == missing:
+		return nil, sources.NewMissingError(x.name, sources.Absent, x.names(line))
+	case x.state == notString && x.raw[0] == 'n':
+		return nil, sources.NewMissingError(x.name, sources.Null, x.names(line))
+	case x.state == notString:
+		return nil, bad("field %q is not a string", x.name)
 	}
 	return x.plain()
 }
 
-// mostNamed is the largest number of fields of a record that an error names.
-const mostNamed = 8
-
-// noField returns the error of a valid line without the field. It names the fields beside the part of the path that is
-// missing.
-func (x *extractor) noField(line []byte) error {
+// names returns the names of a valid line's fields, at the depth of the path's first part that the line does not have.
+func (x *extractor) names(line []byte) []string {
+	above := ""
 	var at map[string]json.RawMessage
-	for i, part := range x.path {
-		if json.Unmarshal(line, &at) != nil {
+	if json.Unmarshal(line, &at) != nil {
+		return nil
+	}
+	for _, part := range x.path.Parts {
+		var inside map[string]json.RawMessage
+		if json.Unmarshal(at[part], &inside) != nil || inside == nil {
 			break
 		}
-		above, field := strings.Join(x.path[:i], "."), strings.Join(x.path[:i+1], ".")
-		if inside, ok := at[part]; ok {
-			line, at = inside, nil
-			continue
-		}
-		if len(at) == 0 {
-			return bad("no field %q: the record is empty", field)
-		}
-		names, more := slices.Sorted(maps.Keys(at)), ""
-		if n := len(names) - mostNamed; n > 0 {
-			names, more = names[:mostNamed], fmt.Sprintf(" and %d more", n)
-		}
-		for i, name := range names {
-			names[i] = strings.TrimPrefix(above+"."+name, ".")
-		}
-		return bad("no field %q; there are: %s%s", field, strings.Join(names, ", "), more)
+		above, at = above+part+".", inside
 	}
-	return bad("no field %q", strings.Join(x.path, "."))
+	names := slices.Collect(maps.Keys(at))
+	for i := range names {
+		names[i] = above + names[i]
+	}
+	return names
 }
 
 // plain returns the last string without its escapes.
 func (x *extractor) plain() ([]byte, error) {
 	if x.lone {
-		return nil, bad("lone surrogate in field %q", strings.Join(x.path, "."))
+		return nil, bad("lone surrogate in field %q", x.name)
 	}
 	return x.content, nil
 }
@@ -141,18 +128,13 @@ func (x *extractor) value(want int) error {
 		return x.invalid("the line ends early")
 	}
 	c := x.line[x.at]
-	if want > 0 {
-		x.reached = want
-		switch {
-		case want < len(x.path) && c != '{':
-			x.state = notObject
-		case want == len(x.path) && c != '"':
-			return x.other(c)
-		}
+	isField := want > 0 && want == len(x.path.Parts)
+	if isField && c != '"' {
+		return x.other(c)
 	}
 	switch c {
 	case '"':
-		if want == len(x.path) {
+		if isField {
 			x.state = isText
 			return x.keepContent()
 		}
@@ -211,10 +193,8 @@ func (x *extractor) object(want int) error {
 			return err
 		}
 		inside := -1
-		if want >= 0 && x.matches(key, escaped, x.path[want]) {
-			// The last of duplicate keys counts, so an earlier value is forgotten.
-			inside = want + 1
-			x.state, x.reached = missing, inside
+		if want >= 0 && want < len(x.path.Parts) {
+			inside = x.enters(key, escaped, want)
 		}
 		if x.space(); x.peek() != ':' {
 			return x.invalid("want a colon")
@@ -259,6 +239,21 @@ func (x *extractor) array() error {
 			return x.invalid("want a comma or ]")
 		}
 	}
+}
+
+// enters returns the number of parts of the path that lead to the value of a key, -1 if the path does not. The last of
+// duplicate keys counts, so an earlier value is forgotten.
+func (x *extractor) enters(key []byte, escaped bool, want int) int {
+	last := len(x.path.Parts) - 1
+	switch {
+	case want < last && x.whole >= want && x.matches(key, escaped, x.path.Rests[want]):
+		x.state, x.whole = missing, want
+		return last + 1
+	case x.whole > want && x.matches(key, escaped, x.path.Parts[want]):
+		x.state, x.whole = missing, last+1
+		return want + 1
+	}
+	return -1
 }
 
 // matches reports whether a key is a part of the path. Escapes in keys are rare, so they may allocate.

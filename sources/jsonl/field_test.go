@@ -12,17 +12,25 @@ import (
 	"millrace"
 )
 
-// oracle takes the text with encoding/json and raw values. The last of duplicate keys counts.
+// oracle takes the text with encoding/json and raw values. The last of duplicate keys counts. A key that is all the
+// rest of the path comes first.
 func oracle(line []byte, path []string) (text string, ok bool) {
 	if !utf8.Valid(line) || !json.Valid(line) {
 		return "", false
 	}
-	for _, part := range path {
+	for len(path) > 0 {
 		var m map[string]json.RawMessage
-		if json.Unmarshal(line, &m) != nil || m[part] == nil {
+		if json.Unmarshal(line, &m) != nil || m == nil {
 			return "", false
 		}
-		line = m[part]
+		if v, ok := m[strings.Join(path, ".")]; ok {
+			line = v
+			break
+		}
+		if m[path[0]] == nil {
+			return "", false
+		}
+		line, path = m[path[0]], path[1:]
 	}
 	var s *string
 	if json.Unmarshal(line, &s) != nil || s == nil {
@@ -37,6 +45,9 @@ var seeds = []string{
 	`{"meta":{"body":"b"},"meta":{"x":1}}`, `{"meta":{"body":"b","body":null}}`, `{"meta":[{"body":"b"}]}`,
 	`{"meta":{"body":{"body":"b"}}}`,
 	`{"text":"a","t":-0.0e+1}`, `{"text":1e5,"t":-}`, `{"t":1.,"text":""}`, `{"text":tru}`, `{"text":"a"`,
+	`{"meta.body":"l","meta":{"body":"n"}}`, `{"meta":{"body":"n"},"meta.body":"l"}`,
+	`{"meta.body":null,"meta":{"body":"n"}}`,
+	`{"meta.body":"a","meta.body":"b"}`, `{"meta":{"body":"n"},"meta":1}`, `{"meta\u002ebody":"l","meta":{"body":"n"}}`,
 	`{"text":"a\`, `{"text":"a\u12`, `[[[[]]]]`,
 	`{"text":"aaaaaaaaaaaaaaa\"aaaaaaaaaa\\"}`, `{"":""}`, `{"text":"a" "b":1}`, `{"text" "a"}`, `{"text":,}`, `{,}`,
 	`[,]`, `[1,]`, `nul`, ``, ` `, `{"\u0074ext":"k"}`,
@@ -47,6 +58,7 @@ func FuzzJSONL(f *testing.F) {
 	for _, s := range seeds {
 		f.Add([]byte(s), "text")
 		f.Add([]byte(s), "meta.body")
+		f.Add([]byte(s), "a.meta.body")
 	}
 	f.Fuzz(func(t *testing.T, line []byte, field string) {
 		x, err := newExtractor(field)
@@ -54,7 +66,7 @@ func FuzzJSONL(f *testing.F) {
 			return
 		}
 		got, err := x.text(line)
-		want, ok := oracle(line, x.path)
+		want, ok := oracle(line, x.path.Parts)
 		switch {
 		case err != nil && !errors.Is(err, millrace.ErrBadSample):
 			t.Fatalf("%q: %v is no bad sample", line, err)
@@ -83,7 +95,7 @@ func TestMutatedLines(t *testing.T) {
 					"\xff", "u", ","} {
 					line := []byte(s[:i] + c + s[i+1:])
 					got, err := x.text(line)
-					want, ok := oracle(line, x.path)
+					want, ok := oracle(line, x.path.Parts)
 					if lone := err != nil && strings.Contains(err.Error(), "lone surrogate"); lone {
 						ok, want = false, ""
 					}

@@ -31,7 +31,7 @@ const defaultSampleBytes = 64 << 20
 // at the first that cannot be a restart point.
 func (ff Format) Open(ctx context.Context, f sources.File, field sources.Field, lim sources.Limits,
 	blob []byte) (sources.Shard, error) {
-	if _, err := newFields(field); err != nil {
+	if _, err := newParser(field); err != nil {
 		return nil, err
 	}
 	if lim.SampleBytes <= 0 {

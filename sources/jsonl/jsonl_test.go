@@ -52,8 +52,8 @@ func edges() ([]byte, []sourcetest.Want) {
 	bad(`{"text":"lone \ud800\u0041 surrogate"}`, "lone surrogate")
 	bad(`{"text":null}`, `field "text" is null`)
 	bad(`{"text":{"text":"inner"}}`, "not a string")
-	bad(`{"id":1}`, `no field "text"`)
-	bad(`{}`, `no field "text"`)
+	bad(`{"id":1}`, `field "text" is absent`)
+	bad(`{}`, `field "text" is absent`)
 	bad(`["text"]`, "not a JSON object")
 	bad(`"text"`, "not a JSON object")
 	bad(`{"text":"cut`, "invalid JSON")
@@ -175,12 +175,43 @@ func seekTable() []byte {
 	return []byte{0x5e, 0x2a, 0x4d, 0x18, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0xb1, 0xea, 0x92, 0x8f}
 }
 
+// values is a file with nested values, literal dotted keys and records without a text.
+func values() sourcetest.Fixture {
+	lines := []struct {
+		line string
+		want sourcetest.Want
+	}{
+		{`{"text":"a","n":1,"tags":["x",{"y":[2.5,null,true]}],"meta":{"lang":"de"}}`, sourcetest.Want{Text: "a",
+			Others: []any{1, []any{"x", map[string]any{"y": []any{2.5, nil, true}}}, "de"}}},
+		{`{"text":"b","meta.lang":"fr","meta":{"lang":"de"},"tags":{}}`, sourcetest.Want{Text: "b",
+			Others: []any{nil, map[string]any{}, "fr"}}},
+		{`{"text":null,"n":2}`, sourcetest.Want{Bad: `field "text" is null; the record has n, text`,
+			Others: []any{2, nil, nil}}},
+		{`{"n":3,"tags":[]}`, sourcetest.Want{Bad: `field "text" is absent; the record has n, tags`,
+			Others: []any{3, []any{}, nil}}},
+		{`{"text":"c","tags":["\ud800"]}`, sourcetest.Want{Bad: `lone surrogate in field "tags"`}},
+		{`{"text":"d"}`, sourcetest.Want{Text: "d", Others: []any{nil, nil, nil}}},
+	}
+	var b bytes.Buffer
+	var want []sourcetest.Want
+	for range 20 {
+		for _, l := range lines {
+			b.WriteString(l.line + "\n")
+			want = append(want, l.want)
+		}
+	}
+	f := fixture("values", b.Bytes(), want, true)
+	f.Field.Others = []string{"n", "tags", "meta.lang"}
+	return f
+}
+
 func fixture(name string, b []byte, want []sourcetest.Want, seekable bool) sourcetest.Fixture {
 	return sourcetest.Fixture{
 		Name:     name,
 		Files:    sourcetest.Files{fileName(name): b},
 		Want:     want,
 		Seekable: seekable,
+		Field:    sources.Field{Text: "text"},
 		Limits:   sources.Limits{SampleBytes: 1 << 20},
 	}
 }
@@ -206,6 +237,7 @@ func TestContract(t *testing.T) {
 	manyWant := bytesRepeat(pWant, len(many)/len(p))
 	half := len(p)/2 + 1
 	sourcetest.Run(t, format, []sourcetest.Fixture{
+		values(),
 		fixture("empty", nil, nil, true),
 		fixture("blank", []byte("\n\r\n  \t"), nil, true),
 		fixture("edges plain", e, eWant, true),

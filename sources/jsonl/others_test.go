@@ -15,7 +15,7 @@ import (
 )
 
 func TestOtherFields(t *testing.T) {
-	f, err := newFields(sources.Field{Text: "text", Others: []string{"a", "meta.lang", "meta.deep.n"}})
+	f, err := newParser(sources.Field{Text: "text", Others: []string{"a", "meta.lang", "meta.deep.n"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,6 +25,10 @@ func TestOtherFields(t *testing.T) {
 		`{"a": null, "text": "x", "meta": 5}`:                                       {nil, nil, nil},
 		`{"text": "x"}`:                                                             {nil, nil, nil},
 		`{"a": 1, "text": "x", "a": "2"}`:                                           {"2", nil, nil},
+		`{"a": [1, {"b": [], "c": {}}, "\n"], "text": "x", "meta": {"lang": {"d": null}}}`: {
+			[]any{1, map[string]any{"b": []any{}, "c": map[string]any{}}, "\n"}, map[string]any{"d": nil}, nil,
+		},
+		`{"meta": {"lang": "n", "deep.n": 2}, "text": "x", "meta.lang": "l"}`: {nil, "l", 2},
 		`{"a": 9007199254740993, "text": "x", "meta": {"lang": 9223372036854775808, "deep": {"n": 1.0}}}`: {
 			9007199254740993, 9223372036854775808.0, 1.0,
 		},
@@ -35,11 +39,12 @@ func TestOtherFields(t *testing.T) {
 		}
 	}
 	for line, want := range map[string]string{
-		`{"text": "x", "a": [1]}`:             `field "a" is no string, number or boolean`,
-		`{"text": "x", "meta": {"lang": {}}}`: `field "meta.lang" is no string`,
-		`{"text": "x", "a": 1e999}`:           `field "a" is no number that 64 bits hold`,
-		`{"text": "x", "a": "\ud800"}`:        `lone surrogate in field "a"`,
-		`{"text": 5, "a": 1}`:                 `field "text" is not a string`,
+		`{"text": "x", "a": 1e999}`:             `field "a" is no number that 64 bits hold`,
+		`{"text": "x", "a": "\ud800"}`:          `lone surrogate in field "a"`,
+		`{"text": "x", "a": [{"b": "\ud800"}]}`: `lone surrogate in field "a"`,
+		`{"text": "x", "a": {"\udc00": 1}}`:     `lone surrogate in field "a"`,
+		`{"a": [1e999]}`:                        `field "a" is no number that 64 bits hold`,
+		`{"text": 5, "a": 1}`:                   `field "text" is not a string`,
 	} {
 		r := sources.Record{}
 		if f.setContent(&r, []byte(line)); !errors.Is(r.Err, millrace.ErrBadSample) ||
@@ -51,31 +56,88 @@ func TestOtherFields(t *testing.T) {
 	}
 }
 
-// TestReasonsNameTheFields: the reason of a record without text names the fields that it has.
-func TestReasonsNameTheFields(t *testing.T) {
+// TestMissingText: a record without the text says how, names the fields that it has, and keeps its other values.
+func TestMissingText(t *testing.T) {
 	many := `{"b1":1,"b2":1,"b3":1,"b4":1,"b5":1,"b6":1,"b7":1,"b8":1,"b9":1}`
-	for _, c := range []struct{ field, line, want string }{
-		{"text", `{"url": "u", "content": "c"}`, `no field "text"; there are: content, url`},
-		{"text", `{}`, `no field "text": the record is empty`},
-		{"text", many, `no field "text"; there are: b1, b2, b3, b4, b5, b6, b7, b8 and 1 more`},
-		{"meta.body", `{"meta": {"text": "x"}, "url": "u"}`, `no field "meta.body"; there are: meta.text`},
-		{"meta.body", `{"url": "u"}`, `no field "meta"; there are: url`},
-		{"text", `{"text": null}`, `field "text" is null`},
-		{"text", `{"text": 5}`, `field "text" is not a string`},
+	for _, c := range []struct {
+		field, line string
+		how         sources.Missing
+		want        string
+	}{
+		{"text", `{"url": "u", "content": "c"}`, sources.Absent, `field "text" is absent; the record has content, url`},
+		{"text", `{}`, sources.Absent, `field "text" is absent; the record has no fields`},
+		{"text", many, sources.Absent,
+			`field "text" is absent; the record has b1, b2, b3, b4, b5, b6, b7, b8 and 1 more`},
+		{"meta.body", `{"meta": {"text": "x"}, "url": "u"}`, sources.Absent,
+			`field "meta.body" is absent; the record has meta.text`},
+		{"meta.body", `{"url": "u"}`, sources.Absent, `field "meta.body" is absent; the record has url`},
+		{"meta.body", `{"meta": 5}`, sources.Absent, `field "meta.body" is absent; the record has meta`},
+		{"text", `{"text": null, "url": "u"}`, sources.Null, `field "text" is null; the record has text, url`},
 	} {
-		x, err := newExtractor(c.field)
+		p, err := newParser(sources.Field{Text: c.field, Others: []string{"url"}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := x.text([]byte(c.line)); err == nil || err.Error() != c.want ||
-			!errors.Is(err, millrace.ErrBadSample) {
-			t.Errorf("%s: got %v, want %s", c.line, err, c.want)
+		var r sources.Record
+		p.setContent(&r, []byte(c.line))
+		var missing *sources.MissingError
+		if !errors.As(r.Err, &missing) || missing.How != c.how || r.Err.Error() != c.want ||
+			!errors.Is(r.Err, millrace.ErrBadSample) || len(r.Others) != 1 || r.Text != nil {
+			t.Errorf("%s: got %v with %v, want %s", c.line, r.Err, r.Others, c.want)
 		}
 	}
 }
 
-// TestScalarsAsEncodingJSON: encoding/json finds the same values.
-func TestScalarsAsEncodingJSON(t *testing.T) {
+// TestWithoutText: a source without a text field gets the other values, and invalid lines are bad all the same.
+func TestWithoutText(t *testing.T) {
+	for _, others := range [][]string{nil, {"a"}} {
+		p, err := newParser(sources.Field{Others: others})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var r sources.Record
+		if p.setContent(&r, []byte(`{"a": [1]}`)); r.Err != nil || r.Text != nil || len(r.Others) != len(others) {
+			t.Errorf("%v: got %v, %v", others, r.Others, r.Err)
+		}
+		if p.setContent(&r, []byte(`{"a": [1}`)); r.Err == nil {
+			t.Errorf("%v: an invalid line is good", others)
+		}
+	}
+}
+
+// TestManyValues: the values of one record are bounded.
+func TestManyValues(t *testing.T) {
+	x, err := newExtractor("a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n, want := range map[int]bool{mostValues - 1: true, mostValues: false} {
+		line := `{"a":[` + strings.Repeat("0,", n-1) + `0]}`
+		if _, err := x.any([]byte(line)); (err == nil) != want {
+			t.Errorf("%d values: %v", n, err)
+		}
+	}
+}
+
+// floats returns a value with floats in place of ints, as encoding/json decodes it.
+func floats(v any) any {
+	switch v := v.(type) {
+	case int:
+		return float64(v)
+	case []any:
+		for i := range v {
+			v[i] = floats(v[i])
+		}
+	case map[string]any:
+		for key := range v {
+			v[key] = floats(v[key])
+		}
+	}
+	return v
+}
+
+// TestValuesAsEncodingJSON: encoding/json finds the same values.
+func TestValuesAsEncodingJSON(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		values := rapid.MapOf(rapid.SampledFrom([]string{"a", "b", "text"}), rapid.OneOf(
 			rapid.String().
@@ -84,22 +146,21 @@ func TestScalarsAsEncodingJSON(t *testing.T) {
 			rapid.Bool().AsAny(),
 			rapid.Just[any](nil),
 			rapid.Int32().AsAny(),
+			rapid.SliceOf(rapid.Int32()).AsAny(),
+			rapid.SliceOf(rapid.MapOf(rapid.String(), rapid.SliceOf(rapid.String()))).AsAny(),
 		)).Draw(t, "values")
 		line, err := json.Marshal(values)
 		if err != nil {
 			t.Fatal(err)
 		}
 		x, _ := newExtractor("a")
-		got, err := x.scalar(line)
+		got, err := x.any(line)
 		if err != nil {
 			t.Fatalf("%s: %v", line, err)
 		}
 		var want map[string]any
 		_ = json.Unmarshal(line, &want)
-		if n, ok := got.(int); ok {
-			got = float64(n)
-		}
-		if got != want["a"] {
+		if !reflect.DeepEqual(floats(got), want["a"]) {
 			t.Fatalf("%s: %#v, want %#v", line, got, want["a"])
 		}
 	})

@@ -62,11 +62,11 @@ func (s *shard) Read(ctx context.Context, numbers []uint64, fn func(sources.Reco
 }
 
 // parser returns a parser of the shard's lines. It goes back to the shard after a read that succeeded.
-func (s *shard) parser() (*fields, error) {
-	if x, ok := s.parsers.Get().(*fields); ok {
+func (s *shard) parser() (*parser, error) {
+	if x, ok := s.parsers.Get().(*parser); ok {
 		return x, nil
 	}
-	return newFields(s.field)
+	return newParser(s.field)
 }
 
 // lineAt reads the line of the first span. The others decide how far it reads ahead.

@@ -19,7 +19,7 @@ type shard struct {
 	points  []point
 	index   *index    // nil before there is one
 	windows *Windows  // nil keeps none
-	parsers sync.Pool // of *fields
+	parsers sync.Pool // of *parser
 }
 
 // Count implements sources.Shard. Only the index has the count.
@@ -48,7 +48,7 @@ func (s *shard) Close() error {
 }
 
 // newRecord returns the record of a line.
-func (s *shard) newRecord(x *fields, number uint64, ln line) sources.Record {
+func (s *shard) newRecord(x *parser, number uint64, ln line) sources.Record {
 	r := sources.Record{Number: number, Offset: ln.off, Raw: ln.raw}
 	if ln.long {
 		r.Err = bad("the line is longer than sample_bytes, %d", s.limit)

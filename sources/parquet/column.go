@@ -15,9 +15,10 @@ import (
 	"millrace/sources"
 )
 
-// column is one column of one file: the text, or a column that filters read.
+// column is one column of one file: the text, or a further column.
 type column struct {
 	path  []string
+	names []string // of the file's top-level columns, for people
 	kind  format.Type
 	leaf  int // position among the file's leaves, and so among the columns of each row group
 	depth int // definition level of a value that is not null: the number of optional nodes in its path
@@ -41,8 +42,8 @@ func (c *column) width() int {
 	return -1
 }
 
-// filterValue returns a value as filters see it: whole numbers as they are stored, without regard to a logical type.
-func (c *column) filterValue(v []byte) (any, error) {
+// value returns a value as other packages see it: whole numbers as they are stored, without regard to a logical type.
+func (c *column) value(v []byte) (any, error) {
 	if v == nil {
 		return nil, nil
 	}
@@ -73,9 +74,6 @@ type node struct {
 
 // findText returns the column of the text.
 func findText(f sources.File, schema []format.SchemaElement, field string) (*column, error) {
-	if field == "" {
-		field = "text"
-	}
 	c, err := findColumn(f, schema, field)
 	if err == nil && c.kind != format.ByteArray {
 		return nil, wrongColumn(f, "column %q has type %v, want strings or binary", field, c.kind)
@@ -83,11 +81,11 @@ func findText(f sources.File, schema []format.SchemaElement, field string) (*col
 	return c, err
 }
 
-// findOther returns a column that filters read.
+// findOther returns a further column.
 func findOther(f sources.File, schema []format.SchemaElement, field string) (*column, error) {
 	c, err := findColumn(f, schema, field)
 	if err == nil && c.width() < 0 {
-		return nil, wrongColumn(f, "column %q has type %v, filters read strings, numbers and booleans", field,
+		return nil, wrongColumn(f, "column %q has type %v; strings, numbers and booleans are read", field,
 			c.kind)
 	}
 	return c, err
@@ -129,7 +127,11 @@ func findColumn(f sources.File, schema []format.SchemaElement, field string) (*c
 	if !at.Type.Valid {
 		return nil, wrongColumn(f, "column %q has no type", field)
 	}
-	return &column{path: path, kind: at.Type.V, leaf: at.leaf, depth: depth}, nil
+	c := &column{path: path, kind: at.Type.V, leaf: at.leaf, depth: depth}
+	for _, child := range root.children {
+		c.names = append(c.names, child.Name)
+	}
+	return c, nil
 }
 
 func wrongColumn(f sources.File, format string, args ...any) error {

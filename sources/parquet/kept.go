@@ -75,10 +75,8 @@ const (
 
 // bytes returns the memory of a reader.
 func (r *rowReader) bytes() int64 {
-	n := r.text.bytes()
-	for _, o := range r.others {
-		n += o.bytes()
-	}
+	n := int64(0)
+	r.columns(func(c *reader) { n += c.bytes() })
 	return n
 }
 

@@ -1,4 +1,4 @@
-// Package parquet reads one string or binary column of Parquet files.
+// Package parquet reads a string or binary column, and further columns, of Parquet files.
 //
 // A record is a row. A page is the unit of memory and of random access, for row groups of any size. Pages are found by
 // their headers and decoded here. No memory is allocated before a header's numbers are checked. A null, or text that is
@@ -7,6 +7,7 @@ package parquet
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"unicode/utf8"
 
@@ -45,12 +46,14 @@ func (pf Format) Open(ctx context.Context, f sources.File, field sources.Field, 
 	if s.kept == nil {
 		s.kept = NewKept(defaultKept)
 	}
-	text, err := findText(f, meta.Schema, field.Text)
-	if err != nil {
-		return nil, err
-	}
-	if s.text, err = openColumn(f, meta, text, end); err != nil {
-		return nil, err
+	if field.Text != "" {
+		text, err := findText(f, meta.Schema, field.Text)
+		if err != nil {
+			return nil, err
+		}
+		if s.text, err = openColumn(f, meta, text, end); err != nil {
+			return nil, err
+		}
 	}
 	for _, name := range field.Others {
 		other, err := findOther(f, meta.Schema, name)
@@ -70,9 +73,9 @@ func (pf Format) Open(ctx context.Context, f sources.File, field sources.Field, 
 type shard struct {
 	f      sources.File
 	rows   uint64
-	limit  int64 // most bytes of a text
-	text   *columnData
-	others []*columnData // of the columns that filters read
+	limit  int64         // most bytes of a text
+	text   *columnData   // nil: the source needs no text
+	others []*columnData // of the further columns
 
 	kept *Kept // readers with the pages that they decoded last
 }
@@ -84,7 +87,14 @@ func (s *shard) Count() (uint64, bool) { return s.rows, true }
 func (s *shard) Seekable() bool { return true }
 
 // Grain implements sources.Grainer.
-func (s *shard) Grain() (int64, error) { return s.text.grain() }
+func (s *shard) Grain() (int64, error) {
+	for _, d := range append([]*columnData{s.text}, s.others...) {
+		if d != nil {
+			return d.grain()
+		}
+	}
+	return 0, nil
+}
 
 // Index implements sources.Shard. The footer takes the place of an index.
 func (s *shard) Index(ctx context.Context, _ func(int64)) ([]byte, error) { return nil, ctx.Err() }
@@ -130,69 +140,85 @@ func (s *shard) Read(ctx context.Context, numbers []uint64, fn func(sources.Reco
 	return nil
 }
 
-// rowReader reads rows of the text and of the columns that filters read. It is not safe for concurrent use.
+// rowReader reads rows of the text and of the further columns. It is not safe for concurrent use.
 type rowReader struct {
 	shard  *shard
-	text   *reader
+	text   *reader // nil: the source needs no text
 	others []*reader
 	row    []any // values of others in the last row
 	size   int64 // bytes of memory when it was given back
 }
 
 func (s *shard) newRowReader() *rowReader {
-	r := &rowReader{shard: s, text: newReader(s.text), row: make([]any, len(s.others))}
+	r := &rowReader{shard: s, row: make([]any, len(s.others))}
+	if s.text != nil {
+		r.text = newReader(s.text)
+	}
 	for _, o := range s.others {
 		r.others = append(r.others, newReader(o))
 	}
 	return r
 }
 
-// expect tells the columns which rows the caller reads next.
-func (r *rowReader) expect(rows []uint64) {
-	r.text.ahead = rows
+// columns passes the readers of all columns to act.
+func (r *rowReader) columns(act func(*reader)) {
+	if r.text != nil {
+		act(r.text)
+	}
 	for _, o := range r.others {
-		o.ahead = rows
+		act(o)
 	}
 }
 
-func (r *rowReader) close() {
-	r.text.close()
-	for _, o := range r.others {
-		o.close()
-	}
-}
+// expect tells the columns which rows the caller reads next.
+func (r *rowReader) expect(rows []uint64) { r.columns(func(c *reader) { c.ahead = rows }) }
+
+func (r *rowReader) close() { r.columns((*reader).close) }
 
 // emit passes one row to fn.
 func (r *rowReader) emit(n uint64, fn func(sources.Record) error) error {
-	v, err := r.text.valueOf(n)
-	if err != nil {
-		return err
+	rec := sources.Record{Number: n, Offset: -1}
+	if r.text != nil {
+		v, err := r.text.valueOf(n)
+		if err != nil {
+			return err
+		}
+		r.shard.setText(&rec, v)
 	}
-	rec := r.shard.record(n, v)
+	isWhole := rec.Err == nil || isMissing(rec.Err)
 	for i, o := range r.others {
 		v, err := o.valueOf(n)
 		if err != nil {
 			return err
 		}
-		if r.row[i], err = o.data.col.filterValue(v); err != nil && rec.Err == nil {
-			rec.Text, rec.Err = nil, err
+		if r.text == nil {
+			rec.Raw += lengthBytes + int64(len(v))
+		}
+		if r.row[i], err = o.data.col.value(v); err != nil && isWhole {
+			rec.Text, rec.Err, isWhole = nil, err, false
 		}
 	}
-	if rec.Err == nil && len(r.others) > 0 {
+	if isWhole && len(r.others) > 0 {
 		rec.Others = r.row
 	}
 	return fn(rec)
 }
 
+func isMissing(err error) bool {
+	var missing *sources.MissingError
+	return errors.As(err, &missing)
+}
+
 // lengthBytes is the size of a text's length in the plain encoding.
 const lengthBytes = 4
 
-// record returns the record of a value. Its text aliases the page.
-func (s *shard) record(n uint64, v []byte) sources.Record {
-	r := sources.Record{Number: n, Offset: -1, Raw: lengthBytes + int64(len(v))}
+// setText sets the text of a record to a value. It aliases the page.
+func (s *shard) setText(r *sources.Record, v []byte) {
+	r.Raw = lengthBytes + int64(len(v))
 	switch {
 	case v == nil:
-		r.Err = millrace.Errorf(millrace.ErrBadSample, "column %q is null", strings.Join(s.text.col.path, "."))
+		col := s.text.col
+		r.Err = sources.NewMissingError(strings.Join(col.path, "."), sources.Null, col.names)
 	case int64(len(v)) > s.limit:
 		r.Err = millrace.Errorf(millrace.ErrBadSample, "the text is longer than sample_bytes, %d", s.limit)
 	case !utf8.Valid(v):
@@ -200,5 +226,4 @@ func (s *shard) record(n uint64, v []byte) sources.Record {
 	default:
 		r.Text = v
 	}
-	return r
 }

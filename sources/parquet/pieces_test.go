@@ -128,7 +128,7 @@ func TestChangedPieces(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := parquet.Format{}.Open(t.Context(), f, sources.Field{}, sources.Limits{}, nil)
+		s, err := parquet.Format{}.Open(t.Context(), f, sources.Field{Text: "text"}, sources.Limits{}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -131,13 +131,13 @@ func (x *cachedFixture) documents(t *testing.T, src *sources.Source, numbers []u
 	}
 	defer src.Release(o)
 	take := func(r sources.Record) error {
-		d := document{Number: r.Number, Offset: r.Offset, Raw: r.Raw, Bytes: r.TextBytes(),
-			Others: slices.Clone(r.Others)}
+		d := document{Number: r.Number, Offset: r.Offset, Raw: r.Raw, Others: slices.Clone(r.Others)}
 		if r.Err != nil {
 			d.Why = r.Err.Error()
 		} else if d.Tokens, err = src.Document(nil, &r, nil); err != nil {
 			return err
 		}
+		d.Bytes = r.MadeOf
 		out = append(out, d)
 		return nil
 	}

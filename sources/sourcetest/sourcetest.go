@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -22,6 +23,7 @@ type New func(sources.FS) sources.Format
 type Want struct {
 	Text   string
 	Tokens []uint32
+	Others []any // values of Field.Others
 	Bad    string
 }
 
@@ -65,7 +67,7 @@ type record struct {
 
 func keep(r sources.Record) record {
 	out := record{Record: r}
-	out.Text, out.Tokens = bytes.Clone(r.Text), slices.Clone(r.Tokens)
+	out.Text, out.Tokens, out.Others = bytes.Clone(r.Text), slices.Clone(r.Tokens), slices.Clone(r.Others)
 	if r.Err != nil {
 		out.Why, out.Err = r.Err.Error(), nil
 		if !errors.Is(r.Err, millrace.ErrBadSample) {
@@ -76,13 +78,14 @@ func keep(r sources.Record) record {
 }
 
 func (r record) String() string {
-	return fmt.Sprintf("#%d at %d (%d bytes): %.60q %v %s", r.Number, r.Offset, r.Raw, r.Text, r.Tokens, r.Why)
+	return fmt.Sprintf("#%d at %d (%d bytes): %.60q %v %#v %s", r.Number, r.Offset, r.Raw, r.Text, r.Tokens, r.Others,
+		r.Why)
 }
 
 func (r record) equal(o record) bool {
 	return r.Number == o.Number && r.Offset == o.Offset && r.Raw == o.Raw && r.Why == o.Why &&
 		bytes.Equal(r.Text, o.Text) &&
-		slices.Equal(r.Tokens, o.Tokens)
+		slices.Equal(r.Tokens, o.Tokens) && reflect.DeepEqual(r.Others, o.Others)
 }
 
 // scan collects the records of Scan.
@@ -119,10 +122,13 @@ func (f Fixture) check(t *testing.T, got []record) {
 				!strings.HasPrefix(g.Why, "not a bad sample")
 		} else {
 			ok = ok && g.Why == "" && string(g.Text) == w.Text && slices.Equal(g.Tokens, w.Tokens) &&
-				(g.Text != nil) == (w.Tokens == nil)
+				(g.Text != nil) == (w.Tokens == nil && f.Field.Text != "")
+		}
+		if w.Others != nil {
+			ok = ok && reflect.DeepEqual(g.Others, w.Others)
 		}
 		if !ok {
-			t.Errorf("record %d: got %v, want %.60q %v %s", i, g, w.Text, w.Tokens, w.Bad)
+			t.Errorf("record %d: got %v, want %.60q %v %#v %s", i, g, w.Text, w.Tokens, w.Others, w.Bad)
 		}
 		last = g.Offset
 	}

@@ -68,7 +68,6 @@ func SourceSpec(c *config.Config, s *config.Source, e *tokenize.Encoding, k *Kep
 	if spec.Filters, err = filters(c, s); err != nil {
 		return sources.Spec{}, c.ErrorAt("sources."+s.Name, err.Error(), "")
 	}
-	spec.Field.Others = spec.Filters.Fields()
 	spec.PieceTokens, _ = c.PieceTokens(s)
 	if s.Root != "" {
 		spec.Root = c.Abs(s.Root)

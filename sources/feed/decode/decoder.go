@@ -318,7 +318,7 @@ func (d *Decoder) judge(tokens int) (err error) {
 	if d.judges == nil {
 		d.judges = set.Judge()
 	}
-	d.bits, err = d.judges.Refused(d.rec.Others, tokens, int(d.rec.TextBytes()))
+	d.bits, err = d.judges.Refused(d.rec.Others, tokens, int(d.rec.MadeOf))
 	return err
 }
 

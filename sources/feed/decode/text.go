@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"millrace/sources"
+	"millrace/sources/fields"
 )
 
 // SlabBytes is the size of a slab of block text. It is small, because the text of a small block takes a whole slab, and
@@ -47,7 +48,7 @@ type Text struct {
 	raw     uint64 // uncompressed bytes of the file
 	records []rawRecord
 	errs    map[uint32]error // by position: records to be quarantined
-	others  [][]any          // of each record, if the source's filters ask for any
+	others  [][]any          // of each record, if the source asks for any
 	values  int64            // estimated bytes of others
 	slabs   [][]byte
 	filling int  // index of the slab that short records fill
@@ -119,7 +120,7 @@ func (t *Text) slabFor(n int, spare Slabs) int {
 	return t.filling
 }
 
-// keepOthers copies a record's other values. A bad record has none.
+// keepOthers copies a record's other values. Only a bad record without a field has any.
 func (t *Text) keepOthers(values []any) {
 	if values == nil && t.others == nil {
 		return
@@ -130,10 +131,7 @@ func (t *Text) keepOthers(values []any) {
 	t.others = append(t.others, slices.Clone(values))
 	t.values += 24
 	for _, v := range values {
-		if text, ok := v.(string); ok {
-			t.values += int64(len(text))
-		}
-		t.values += 24
+		t.values += fields.Bytes(v)
 	}
 }
 
@@ -142,11 +140,11 @@ func (t *Text) record(number uint64, scratch []uint32) sources.Record {
 	at := uint32(number - t.first)
 	ref := t.records[at]
 	r := sources.Record{Number: number, Offset: ref.offset, Err: t.errs[at]}
-	if r.Err != nil {
-		return r
-	}
 	if t.others != nil {
 		r.Others = t.others[at]
+	}
+	if r.Err != nil {
+		return r
 	}
 	var bytes []byte
 	if len(t.slabs) > 0 {

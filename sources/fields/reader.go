@@ -1,0 +1,95 @@
+package fields
+
+import (
+	"unicode/utf8"
+
+	"millrace"
+	"millrace/sources"
+)
+
+// Reader takes the text and the other values out of decoded records. It is not safe for concurrent use.
+type Reader struct {
+	text   *Path // nil: the source needs no text
+	others []Path
+	row    []any // of the last record
+}
+
+// NewReader returns a reader of a source's fields.
+func NewReader(field sources.Field) (*Reader, error) {
+	x := &Reader{row: make([]any, len(field.Others))}
+	if field.Text != "" {
+		text, err := Parse(field.Text)
+		if err != nil {
+			return nil, err
+		}
+		x.text = &text
+	}
+	for _, name := range field.Others {
+		p, err := Parse(name)
+		if err != nil {
+			return nil, err
+		}
+		x.others = append(x.others, p)
+	}
+	return x, nil
+}
+
+// Fill sets Text, Others and Err of a record to those of its fields. Record.Others is valid until the next call.
+func (x *Reader) Fill(r *sources.Record, record map[string]any) {
+	for i, p := range x.others {
+		x.row[i], _ = p.Of(record)
+	}
+	if len(x.row) > 0 {
+		r.Others = x.row
+	}
+	if x.text == nil {
+		return
+	}
+	v, ok := x.text.Of(record)
+	switch v := v.(type) {
+	case string:
+		r.Text = []byte(v)
+	case []byte:
+		r.Text = v
+		if v == nil {
+			r.Text = []byte{}
+		}
+	case nil:
+		how := sources.Null
+		if !ok {
+			how = sources.Absent
+		}
+		r.Err = sources.NewMissingError(x.text.name, how, x.text.Names(record))
+	default:
+		r.Err = millrace.Errorf(millrace.ErrBadSample, "field %q is %s, not a text", x.text.name, KindOf(v))
+	}
+	if r.Text != nil && !utf8.Valid(r.Text) {
+		r.Text, r.Err = nil, millrace.Errorf(millrace.ErrBadSample, "field %q is not valid UTF-8", x.text.name)
+	}
+	if _, missing := r.Err.(*sources.MissingError); r.Err != nil && !missing {
+		r.Others = nil
+	}
+}
+
+// KindOf returns the words for the kind of a value, for people.
+func KindOf(v any) string {
+	switch v.(type) {
+	case nil:
+		return "null"
+	case string:
+		return "a text"
+	case []byte:
+		return "binary"
+	case int, float64:
+		return "a number"
+	case bool:
+		return "a boolean"
+	case []any:
+		return "a list"
+	case []uint32:
+		return "a list of ids"
+	case map[string]any:
+		return "an object"
+	}
+	return "a value of another kind"
+}

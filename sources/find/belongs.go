@@ -22,6 +22,7 @@ type sifter struct {
 	format  string // of the source
 	skipped []Skipped
 	looked  int // files whose content was looked at
+	saved   saved
 }
 
 func (f *sifter) skip(path, reason string, args ...any) {
@@ -86,6 +87,12 @@ func (f *sifter) belongs(file string, e fs.DirEntry) (bool, error) {
 		return f.belongsToDataset(file), nil
 	case !isData:
 		f.skip(file, "its name is that of a %s file, and the source reads %s", k.format, f.format)
+	case k.format == arrowFormat:
+		why, err := f.strayArrow(file)
+		if why != "" {
+			f.skip(file, "%s", why)
+		}
+		return why == "", err
 	default:
 		return true, nil
 	}

@@ -2,6 +2,7 @@ package find
 
 import (
 	"bytes"
+	"encoding/binary"
 	"io"
 	"os"
 	"path/filepath"
@@ -104,6 +105,18 @@ func holdsLines(c *content) bool {
 	}
 	rest := bytes.TrimLeft(text[1:], " \t\r")
 	return len(rest) > 0 && (rest[0] == '"' || rest[0] == '}')
+}
+
+// holdsArrow reports whether a file begins as an Arrow file or as a stream, whose first message is a schema.
+func holdsArrow(c *content) bool {
+	if c.begins("ARROW1") {
+		return true
+	}
+	if len(c.head) < 16 || !c.begins("\xff\xff\xff\xff") {
+		return false
+	}
+	size, root := binary.LittleEndian.Uint32(c.head[4:]), binary.LittleEndian.Uint32(c.head[8:])
+	return size%8 == 0 && root >= 4 && root < size
 }
 
 // holdsMegatron reports whether a file is the index of a Megatron dataset, or lies beside its index.

@@ -93,3 +93,36 @@ func TestSkippedByContent(t *testing.T) {
 		t.Errorf("notes: %s", why)
 	}
 }
+
+// TestSavedDatasets: the description that datasets writes decides which files of a directory are read.
+func TestSavedDatasets(t *testing.T) {
+	base := put(t, map[string]string{
+		"set/state.json":         `{"_data_files": [{"filename": "data-00000-of-00001.arrow"}]}`,
+		"set/dataset_info.json":  "{}",
+		"set/stray.arrow":        "",
+		"dict/dataset_dict.json": `{"splits": ["train", "test"]}`, "dict/train/state.json": `{"_data_files": []}`,
+		"up/d/dataset_dict.json": `{"splits": ["a", "b"]}`, "dict/train/a.arrow": "", "dict/test/b.arrow": "",
+		"cache/imdb-train.arrow": "\xff\xff\xff\xff\x10\x00\x00\x00\x10\x00\x00\x00....", "cache/cache-01.arrow": "",
+		"chosen/state.json": `{"_data_files": [{"filename": "a.arrow"}], "_indices_data_files": [{"filename": "i.arrow"}]}`,
+		"chosen/a.arrow":    "", "broken/state.json": "{", "broken/a.arrow": "",
+		"set/data-00000-of-00001.arrow": "ARROW1\x00\x00",
+	})
+	for path, want := range map[string]string{
+		"set": "data-00000-of-00001.arrow", "cache": "imdb-train.arrow", "cache/*": "cache-01.arrow imdb-train.arrow",
+		"dict": "splits train, test: name the directory of one", "up": "splits a, b", "dict/test": "b.arrow",
+		"chosen": "flatten_indices", "broken": "state.json",
+	} {
+		got, err := find.Resolve(base, []string{path}, "", "arrow")
+		if said := namesOf(got.Files); err == nil && said != want {
+			t.Errorf("%s: got %s, want %s", path, said, want)
+		}
+		if err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %s", path, err, want)
+		}
+	}
+	for _, path := range []string{"set", "cache", "cache/*"} {
+		if got, unclear := find.Format(base, []string{path}); got != "arrow" {
+			t.Errorf("%s: got %q, %v", path, got, unclear)
+		}
+	}
+}

@@ -183,8 +183,11 @@ func (f *finder) below(dir, root string) ([]match, error) {
 		}
 		isHidden := p != dir && strings.HasPrefix(e.Name(), ".")
 		if e.IsDir() {
-			if isHidden {
+			switch {
+			case isHidden:
 				return fs.SkipDir
+			case f.format == arrowFormat:
+				return checkSaved(p)
 			}
 			return nil
 		}

@@ -26,8 +26,9 @@ type content struct {
 
 func (c *content) begins(magic string) bool { return bytes.HasPrefix(c.head, []byte(magic)) }
 
-// jsonlFormat and megatronFormat have rules of their own.
+// The formats that have rules of their own.
 const (
+	arrowFormat    = "arrow"
 	jsonlFormat    = "jsonl"
 	megatronFormat = "megatron"
 )
@@ -39,6 +40,11 @@ var formats = []format{
 		endings: []string{".parquet"},
 		sides:   []string{"_metadata", "_common_metadata"},
 		holds:   func(f *content) bool { return f.begins("PAR1") || f.begins("PARE") },
+	},
+	{
+		name:    arrowFormat,
+		endings: []string{".arrow", ".feather"},
+		holds:   holdsArrow,
 	},
 	{
 		name:    megatronFormat,

@@ -103,10 +103,10 @@ func (s Sources) Names() []string {
 type Source struct {
 	// Name of the source: its key in the file.
 	Name string `yaml:"-"`
-	// Format of the files. It may be left out if the file names show it. jsonl: a JSON object a line. parquet: a table.
+	// Format of the files. It may be left out if the files show it. jsonl: a JSON object a line. parquet, arrow: a table.
 	// megatron: tokens in a .bin and an .idx file. lengths: the lengths of documents alone, as CSV with the columns
 	// tokens, patches and count, for check and plan.
-	Format Format `yaml:"format" jsonschema:"enum=jsonl,enum=parquet,enum=megatron,enum=lengths"`
+	Format Format `yaml:"format" jsonschema:"enum=jsonl,enum=parquet,enum=arrow,enum=megatron,enum=lengths"`
 	// Path of the files: a glob, a brace list, a directory, a prefix (megatron), or a list of these; relative to this
 	// file.
 	Path Patterns `yaml:"path" jsonschema:"required"`
@@ -143,6 +143,7 @@ type Format string
 const (
 	JSONL    Format = "jsonl"
 	Parquet  Format = "parquet"
+	Arrow    Format = "arrow"
 	Megatron Format = "megatron"
 	Lengths  Format = "lengths"
 )

@@ -11,6 +11,7 @@ import (
 	"millrace"
 	"millrace/internal/app/config"
 	"millrace/sources"
+	"millrace/sources/arrow"
 	"millrace/sources/filter"
 	"millrace/sources/jsonl"
 	"millrace/sources/lengths"
@@ -125,6 +126,8 @@ func format(f config.Format, k *Kept) (sources.Format, error) {
 		return jsonl.Format{Windows: k.windows}, nil
 	case config.Parquet:
 		return parquet.Format{Kept: k.pages}, nil
+	case config.Arrow:
+		return arrow.Format{}, nil
 	case config.Megatron:
 		return megatron.New(sources.OSFS()), nil
 	case config.Lengths:

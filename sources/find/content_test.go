@@ -103,7 +103,7 @@ func TestSavedDatasets(t *testing.T) {
 		"dict/dataset_dict.json": `{"splits": ["train", "test"]}`, "dict/train/state.json": `{"_data_files": []}`,
 		"up/d/dataset_dict.json": `{"splits": ["a", "b"]}`, "dict/train/a.arrow": "", "dict/test/b.arrow": "",
 		"cache/imdb-train.arrow": "\xff\xff\xff\xff\x10\x00\x00\x00\x10\x00\x00\x00....", "cache/cache-01.arrow": "",
-		"chosen/state.json": `{"_data_files": [{"filename": "a.arrow"}], "_indices_data_files": [{"filename": "i.arrow"}]}`,
+		"chosen/state.json": `{"_data_files": [], "_indices_data_files": [{"filename": "i.arrow"}]}`,
 		"chosen/a.arrow":    "", "broken/state.json": "{", "broken/a.arrow": "",
 		"set/data-00000-of-00001.arrow": "ARROW1\x00\x00",
 	})

@@ -103,10 +103,10 @@ func (s Sources) Names() []string {
 type Source struct {
 	// Name of the source: its key in the file.
 	Name string `yaml:"-"`
-	// Format of the files. It may be left out if the files show it. jsonl: a JSON object a line. parquet, arrow: a table.
-	// megatron: tokens in a .bin and an .idx file. lengths: the lengths of documents alone, as CSV with the columns
-	// tokens, patches and count, for check and plan.
-	Format Format `yaml:"format" jsonschema:"enum=jsonl,enum=parquet,enum=arrow,enum=megatron,enum=lengths"`
+	// Format of the files. It may be left out if the files show it. jsonl: a JSON object a line. parquet, arrow: a
+	// table. megatron: tokens in a .bin and an .idx file. lengths: the lengths of documents alone, as CSV with the
+	// columns tokens, patches and count, for check and plan.
+	Format Format `yaml:"format"`
 	// Path of the files: a glob, a brace list, a directory, a prefix (megatron), or a list of these; relative to this
 	// file.
 	Path Patterns `yaml:"path" jsonschema:"required"`
@@ -147,6 +147,21 @@ const (
 	Megatron Format = "megatron"
 	Lengths  Format = "lengths"
 )
+
+// Words returns the formats' words, as messages and the schema name them.
+func (Format) Words() []string {
+	var words []string
+	for _, f := range []Format{
+		JSONL,
+		Parquet,
+		Arrow,
+		Megatron,
+		Lengths,
+	} {
+		words = append(words, string(f))
+	}
+	return words
+}
 
 // HoldsText reports whether the format's records are text, which needs a tokenizer.
 func (f Format) HoldsText() bool { return f != Megatron && f != Lengths }

@@ -29,8 +29,16 @@ type Rules struct {
 	notYet   string // the purpose of a value above Max, which a later version may accept
 }
 
+// Enumerated is a type of text with few values. The list of a struct tag would be too long.
+type Enumerated interface {
+	Words() []string
+}
+
 func rulesOf(f reflect.StructField) Rules {
 	r := Rules{notYet: f.Tag.Get("notyet")}
+	if e, ok := reflect.Zero(f.Type).Interface().(Enumerated); ok {
+		r.enum = e.Words()
+	}
 	for part := range strings.SplitSeq(f.Tag.Get("jsonschema"), ",") {
 		name, value, _ := strings.Cut(part, "=")
 		switch name {

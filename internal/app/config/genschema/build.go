@@ -10,6 +10,7 @@ import (
 	"github.com/invopop/jsonschema"
 
 	"millrace/internal/app/config"
+	"millrace/internal/app/config/decode"
 	"millrace/internal/app/config/value"
 )
 
@@ -176,7 +177,8 @@ func decimal() *jsonschema.Schema {
 
 func ptr(n uint64) *uint64 { return &n }
 
-// complete adds the parts that the reflector leaves out: the minimum 0 of numbers, and defaults of mapped types.
+// complete adds the parts that the reflector leaves out: the minimum 0 of numbers, the words of enumerated types, and
+// defaults of mapped types.
 func complete(s *jsonschema.Schema, t reflect.Type) {
 	for i := range t.NumField() {
 		f := t.Field(i)
@@ -186,6 +188,11 @@ func complete(s *jsonschema.Schema, t reflect.Type) {
 		}
 		if p.Type == "integer" && p.Minimum == "" {
 			p.Minimum = "0"
+		}
+		if e, ok := reflect.Zero(f.Type).Interface().(decode.Enumerated); ok {
+			for _, word := range e.Words() {
+				p.Enum = append(p.Enum, word)
+			}
 		}
 		if _, rest, ok := strings.Cut(f.Tag.Get("jsonschema"), "default="); ok && p.Default == nil {
 			p.Default, _, _ = strings.Cut(rest, ",")

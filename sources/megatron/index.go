@@ -9,6 +9,7 @@ import (
 
 	"millrace"
 	"millrace/sources"
+	"millrace/sources/ids"
 )
 
 // The .idx begins with magic, version, dtype code, S = sequences and D = documents + 1. Then come S lengths (i32,
@@ -20,75 +21,47 @@ const (
 	headSize = 34
 )
 
-// documents has the place of each document's tokens. Sequences follow each other in the .bin without gaps, so a
-// document is one stretch. Starts and lengths, in elements, are kept in pages of lengths: about two and a half bytes a
-// document.
-type documents struct {
-	count  uint64
-	pages  []page
-	deltas []byte // the length of each document as uvarint
-	tokens uint64 // elements of the .bin before the next document
-	fill   uint64 // documents added
-}
-
-// page is the beginning of a run of documents.
-type page struct {
-	token uint64 // first element
-	at    uint64 // in deltas
-}
-
-// pageDocuments bounds the lengths that are added to find a document's start.
-const pageDocuments = 32
-
-func (d *documents) add(length uint64) {
-	if d.fill%pageDocuments == 0 {
-		d.pages = append(d.pages, page{token: d.tokens, at: uint64(len(d.deltas))})
+// dtypeOf returns the type of a code of Megatron's indexed datasets. Floating point has codes there, but is no type of
+// tokens.
+func dtypeOf(idx sources.File, code byte) (ids.DType, error) {
+	switch code {
+	case 6, 7:
+		return ids.DType{}, millrace.Errorf(millrace.ErrInvalid, "open index %s: its dtype is floating point (code %d), "+
+			"which holds no tokens; write the dataset with an integer dtype", idx.Name(), code)
+	case 1, 2, 3, 4, 5, 8:
+		names := [...]string{1: "uint8", 2: "int8", 3: "int16", 4: "int32", 5: "int64", 8: "uint16"}
+		d, _ := ids.ByName(names[code])
+		return d, nil
 	}
-	d.deltas = binary.AppendUvarint(d.deltas, length)
-	d.tokens += length
-	d.fill++
-}
-
-// span returns a document's first element and its length.
-func (d *documents) span(n uint64) (start, length uint64) {
-	p := d.pages[n/pageDocuments]
-	start = p.token
-	deltas := d.deltas[p.at:]
-	for range n % pageDocuments {
-		v, size := binary.Uvarint(deltas)
-		start += v
-		deltas = deltas[size:]
-	}
-	length, _ = binary.Uvarint(deltas)
-	return start, length
+	return ids.DType{}, misfit(idx, "no dtype has the code %d", code)
 }
 
 // readIndex reads an .idx and checks that it is consistent in itself and with the .bin. If it is not, none of its
 // records can be trusted.
-func readIndex(ctx context.Context, idx, bin sources.File) (*dtype, *documents, error) {
+func readIndex(ctx context.Context, idx, bin sources.File) (ids.DType, *ids.Table, error) {
 	if idx.Size() < headSize {
-		return nil, nil, misfit(idx, "%d bytes are no index: its head alone has %d", idx.Size(), headSize)
+		return ids.DType{}, nil, misfit(idx, "%d bytes are no index: its head alone has %d", idx.Size(), headSize)
 	}
 	head := make([]byte, min(idx.Size(), firstRead))
 	if err := sources.ReadFull(idx, head, 0); err != nil {
-		return nil, nil, err
+		return ids.DType{}, nil, err
 	}
 	le := binary.LittleEndian
 	switch {
 	case string(head[:9]) != magic:
-		return nil, nil, misfit(idx, "it does not begin as an index of a Megatron dataset does")
+		return ids.DType{}, nil, misfit(idx, "it does not begin as an index of a Megatron dataset does")
 	case le.Uint64(head[9:]) != version:
-		return nil, nil, misfit(idx, "version %d, want %d", le.Uint64(head[9:]), version)
+		return ids.DType{}, nil, misfit(idx, "version %d, want %d", le.Uint64(head[9:]), version)
 	}
 	dt, err := dtypeOf(idx, head[17])
 	if err != nil {
-		return nil, nil, err
+		return ids.DType{}, nil, err
 	}
 	sequences, boundaries := le.Uint64(head[18:]), le.Uint64(head[26:])
 	rest := uint64(idx.Size() - headSize)
 	if boundaries < 1 || sequences > rest/12 || boundaries > rest/8 ||
 		sequences*12+boundaries*8 != rest && sequences*13+boundaries*8 != rest {
-		return nil, nil, misfit(idx, "%d sequences and %d document boundaries do not make its %d bytes", sequences,
+		return ids.DType{}, nil, misfit(idx, "%d sequences and %d document boundaries do not make its %d bytes", sequences,
 			boundaries, idx.Size())
 	}
 	w := &walk{
@@ -97,23 +70,23 @@ func readIndex(ctx context.Context, idx, bin sources.File) (*dtype, *documents, 
 		pointers: newInts(idx, head, headSize+4*sequences, sequences, 8),
 		bounds:   newInts(idx, head, headSize+12*sequences, boundaries, 8),
 	}
-	docs, err := w.documents(boundaries - 1)
-	return dt, docs, err
+	table, err := w.documents(boundaries - 1)
+	return dt, table, err
 }
 
 // walk reads the three arrays of an .idx side by side.
 type walk struct {
 	ctx                       context.Context
 	idx, bin                  sources.File
-	dtype                     *dtype
+	dtype                     ids.DType
 	sequences                 uint64
 	lengths, pointers, bounds *ints
 	sequence                  uint64 // next
 	offset                    uint64 // of its first byte in the .bin
 }
 
-func (w *walk) documents(count uint64) (*documents, error) {
-	d := &documents{count: count}
+func (w *walk) documents(count uint64) (*ids.Table, error) {
+	var d ids.Builder
 	first, err := w.bounds.next()
 	if err != nil {
 		return nil, err
@@ -137,7 +110,7 @@ func (w *walk) documents(count uint64) (*documents, error) {
 		if err != nil {
 			return nil, err
 		}
-		d.add(length)
+		d.Add(length)
 	}
 	switch {
 	case w.sequence != w.sequences:
@@ -145,7 +118,7 @@ func (w *walk) documents(count uint64) (*documents, error) {
 	case w.offset != uint64(w.bin.Size()):
 		return nil, misfit(w.idx, "its sequences have %d bytes, but %s has %d", w.offset, w.bin.Name(), w.bin.Size())
 	}
-	return d, nil
+	return d.Table(), nil
 }
 
 // upTo returns the sum of the lengths of the sequences before end.
@@ -170,7 +143,7 @@ func (w *walk) upTo(end uint64) (length uint64, err error) {
 				w.sequence, pointer, w.offset)
 		}
 		length += uint64(n)
-		w.offset += uint64(n) * uint64(w.dtype.size)
+		w.offset += uint64(n) * uint64(w.dtype.Size)
 		if w.offset > uint64(w.bin.Size()) {
 			return 0, misfit(w.idx, "sequence %d ends at byte %d, but %s has %d", w.sequence, w.offset, w.bin.Name(),
 				w.bin.Size())

@@ -117,8 +117,8 @@ type evidence struct {
 
 var _ guard.Evidence = (*evidence)(nil)
 
-// kind names a blob of this source's format.
-func (e *evidence) kind(kind string) string { return e.format.Name() + "-" + kind }
+// kind names a blob of this source's format under its settings.
+func (e *evidence) kind(kind string) string { return settled(e.format) + "-" + kind }
 
 // Identity implements guard.Evidence.
 func (e *evidence) Identity(path string) (identity.File, error) { return e.fs.Identity(path) }

@@ -112,6 +112,20 @@ type Companions interface {
 	Companions(path string) []string
 }
 
+// Configured is implemented by formats with settings of their own that decide the documents of a shard.
+type Configured interface {
+	// Settings returns the settings as a text, "" if none was given.
+	Settings() string
+}
+
+// settled returns the name of a format with its settings, for digests of facts that follow from both.
+func settled(f Format) string {
+	if c, ok := f.(Configured); ok && c.Settings() != "" {
+		return f.Name() + " " + c.Settings()
+	}
+	return f.Name()
+}
+
 // Grainer is implemented by shards that unpack more than one record to read one at random.
 type Grainer interface {
 	// Grain returns the mean unpacked bytes of such a part, 0 if a record is read alone or if the shard was not

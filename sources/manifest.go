@@ -17,7 +17,7 @@ func manifestFingerprint(m *millrace.Manifest, spec Spec) (d millrace.Digest) {
 		return d // only a size or key out of range is an error
 	}
 	in := []byte("millrace manifest 1")
-	in = appendText(in, m.Format)
+	in = appendText(in, settled(spec.Format))
 	in = appendText(in, spec.Field.Text)
 	in = appendText(in, string(m.Shuffle))
 	in = binary.LittleEndian.AppendUint64(in, uint64(spec.Limits.SampleBytes))

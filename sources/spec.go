@@ -167,7 +167,7 @@ func (s Spec) fingerprint() millrace.Digest {
 	}
 	in := append([]byte("millrace transform 1"), encoding[:]...)
 	in = append(in, flag(s.AddBOS), flag(s.AddEOS))
-	in = appendText(in, s.Format.Name())
+	in = appendText(in, settled(s.Format))
 	in = appendText(in, s.Field.Text)
 	if s.Maker != nil {
 		in = appendText(in, s.Maker.Settings())

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"sync"
 	"sync/atomic"
 
@@ -174,7 +175,7 @@ func (v *survey) files(shard int) []identity.File { return v.known[shard*v.width
 
 // settingsOf returns the hash of the settings that decide the facts in a shard's head.
 func (s Spec) settingsOf() uint64 {
-	in := appendText([]byte("millrace facts 1"), s.Format.Name())
+	in := appendText([]byte("millrace facts 1"), settled(s.Format))
 	in = appendText(in, s.Field.Text)
 	for _, other := range s.Field.Others {
 		in = appendText(in, other)
@@ -212,7 +213,7 @@ func (s *surveyor) look(ctx context.Context, v *survey, i int) error {
 	for n, path := range paths {
 		var err error
 		if known[n], err = s.fs.Identity(path); err != nil {
-			return err
+			return besideError(sh.Path, path, err)
 		}
 	}
 	if !s.opts.Deep && !known[0].IsZero() {
@@ -242,6 +243,15 @@ func (s *surveyor) look(ctx context.Context, v *survey, i int) error {
 		v.mu.Unlock()
 	}
 	return s.inspect(ctx, v, i, g)
+}
+
+// besideError explains that a file is missing which the format needs beside a shard's file.
+func besideError(shard, path string, err error) error {
+	if path == shard || !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return fmt.Errorf("look at %s: the file beside it that says where its documents end is missing: %w; copy it there",
+		shard, err)
 }
 
 // noteSeekable notes whether a shard can be read at random.

@@ -77,7 +77,7 @@ func (f *sifter) belongs(file string, e fs.DirEntry) (bool, error) {
 		}
 	}
 	switch {
-	case k.side:
+	case k.side || f.isOfOLMo(file):
 		f.skipSide(file)
 	case k.format == "":
 		f.skipUnknown(file)
@@ -115,14 +115,24 @@ func (f *sifter) belongsToDataset(file string) bool {
 		other = bare + ".bin"
 	}
 	switch {
+	case !exists(other) && f.format == tokensFormat && ext == ".bin":
+		return true
 	case !exists(other):
 		f.skip(file, "%s is not beside it", filepath.Base(other))
+	case f.format == tokensFormat:
+		f.skip(file, "%s is beside it, so it belongs to a Megatron dataset", filepath.Base(other))
 	case f.format != megatronFormat:
 		f.skip(file, "it belongs to a Megatron dataset, and the source reads %s", f.format)
 	default:
 		return ext == ".bin" // the source lists the .bin for both
 	}
 	return false
+}
+
+// isOfOLMo reports whether a file has the places of the documents of a .npy beside it.
+func (f *sifter) isOfOLMo(file string) bool {
+	bare, ok := strings.CutSuffix(file, ".csv.gz")
+	return ok && f.format == olmoFormat && exists(bare+".npy")
 }
 
 // wants reports whether a file that a wildcard leads to belongs to the source. Side files, indexes of other programs
@@ -133,7 +143,7 @@ func (f *sifter) wants(file string) (bool, error) {
 	switch {
 	case k.format == megatronFormat && formatOf(strings.ToLower(filepath.Ext(data))) != nil && exists(data):
 		f.skip(data+".idx", "it is the index that another program keeps of %s", filepath.Base(data))
-	case k.side:
+	case k.side || f.isOfOLMo(file):
 		f.skipSide(file)
 	case k.format == f.format && k.unread != "":
 		return false, unreadError(file, k)

@@ -119,6 +119,12 @@ func holdsArrow(c *content) bool {
 	return size%8 == 0 && root >= 4 && root < size
 }
 
+// holdsTokens reports whether a file begins with the header of llm.c or of NumPy. Other files of plain ids have none.
+func holdsTokens(c *content) bool {
+	return c.begins("\x88\xd8\x34\x01\x01\x00\x00\x00") || c.begins("\xa1\xd9\x34\x01\x01\x00\x00\x00") ||
+		c.begins("\x93NUMPY")
+}
+
 // holdsMegatron reports whether a file is the index of a Megatron dataset, or lies beside its index.
 func holdsMegatron(c *content) bool {
 	const magic = "MMIDIDX\x00\x00"

@@ -154,6 +154,7 @@ func (s *seen) file(dir, name string, named bool) error {
 	k := kindOf(name)
 	full := filepath.Join(dir, name)
 	switch {
+	case strings.HasSuffix(name, ".csv.gz") && exists(strings.TrimSuffix(full, ".csv.gz")+".npy"): // of OLMo
 	case k.side, k.unread != "", named && k.format == "":
 	case k.weak:
 		s.weak = k.format

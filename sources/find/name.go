@@ -62,7 +62,8 @@ func isSideFile(bare string) bool {
 		return true
 	}
 	for i := range formats {
-		if slices.Contains(formats[i].sides, bare) {
+		if slices.Contains(formats[i].sides, bare) ||
+			slices.ContainsFunc(formats[i].besides, func(end string) bool { return strings.HasSuffix(bare, end) }) {
 			return true
 		}
 	}

@@ -13,6 +13,7 @@ type format struct {
 	weak    []string // endings that other programs use beside their data, too
 	packed  []string // packings that the reader unpacks, by their names
 	sides   []string // names of files that describe a dataset of this format and hold no records
+	besides []string // endings of files that lie beside data of this format and hold no records
 	// holds reports whether a file shows by its first bytes that it has this format; nil: its bytes show nothing
 	holds func(f *content) bool
 }
@@ -31,6 +32,8 @@ const (
 	arrowFormat    = "arrow"
 	jsonlFormat    = "jsonl"
 	megatronFormat = "megatron"
+	olmoFormat     = "olmo"
+	tokensFormat   = "tokens"
 )
 
 // formats is the table. Rows with a magic number come before rows of text.
@@ -50,6 +53,19 @@ var formats = []format{
 		name:    megatronFormat,
 		endings: []string{".bin", ".idx"},
 		holds:   holdsMegatron,
+	},
+	{
+		name:  tokensFormat,
+		holds: holdsTokens,
+	},
+	{
+		name:    olmoFormat,
+		endings: []string{".npy"},
+	},
+	{
+		name:    "datatrove",
+		endings: []string{".ds"},
+		besides: []string{".ds.index", ".ds.metadata", ".ds.loss"},
 	},
 	{
 		name:    jsonlFormat,

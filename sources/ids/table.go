@@ -134,3 +134,11 @@ func (t *Table) span(n uint64) (start, length uint64, ok bool) {
 	}
 	return 0, 0, false
 }
+
+// WidthOf returns the bytes of an id by an encoded table, 0 if it is none.
+func WidthOf(blob []byte) int {
+	if len(blob) < tableHead {
+		return 0
+	}
+	return int(binary.LittleEndian.Uint32(blob[12:]))
+}

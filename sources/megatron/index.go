@@ -26,8 +26,13 @@ const (
 func dtypeOf(idx sources.File, code byte) (ids.DType, error) {
 	switch code {
 	case 6, 7:
-		return ids.DType{}, millrace.Errorf(millrace.ErrInvalid, "open index %s: its dtype is floating point (code %d), "+
-			"which holds no tokens; write the dataset with an integer dtype", idx.Name(), code)
+		return ids.DType{}, millrace.Errorf(
+			millrace.ErrInvalid,
+			"open index %s: its dtype is floating point (code %d), "+
+				"which holds no tokens; write the dataset with an integer dtype",
+			idx.Name(),
+			code,
+		)
 	case 1, 2, 3, 4, 5, 8:
 		names := [...]string{1: "uint8", 2: "int8", 3: "int16", 4: "int32", 5: "int64", 8: "uint16"}
 		d, _ := ids.ByName(names[code])
@@ -61,8 +66,13 @@ func readIndex(ctx context.Context, idx, bin sources.File) (ids.DType, *ids.Tabl
 	rest := uint64(idx.Size() - headSize)
 	if boundaries < 1 || sequences > rest/12 || boundaries > rest/8 ||
 		sequences*12+boundaries*8 != rest && sequences*13+boundaries*8 != rest {
-		return ids.DType{}, nil, misfit(idx, "%d sequences and %d document boundaries do not make its %d bytes", sequences,
-			boundaries, idx.Size())
+		return ids.DType{}, nil, misfit(
+			idx,
+			"%d sequences and %d document boundaries do not make its %d bytes",
+			sequences,
+			boundaries,
+			idx.Size(),
+		)
 	}
 	w := &walk{
 		ctx: ctx, idx: idx, bin: bin, dtype: dt, sequences: sequences,

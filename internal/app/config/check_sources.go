@@ -26,6 +26,7 @@ func (v *validator) checkSources() {
 		v.checkPatterns(path, s)
 		v.checkExhaustion(path, s)
 		v.checkFormat(path, s)
+		checkPlainIDs(v, path, s)
 		v.checkFilter(path+".filter", s.Filter, s)
 		v.checkPieces(path+".long_documents", s.LongDocuments)
 		if v.Sound(path+".text") &&
@@ -40,6 +41,22 @@ func (v *validator) checkSources() {
 				path, "source "+tree.Quote(s.Name)+" holds text, and there is no `tokenizer`",
 				"add `tokenizer: {name: gpt2}` at the top level",
 			)
+		}
+	}
+}
+
+// checkPlainIDs checks the keys of files of plain ids.
+func checkPlainIDs(v *validator, path string, s *Source) {
+	if s.Format == "" || !v.Sound(path+".format", path+".dtype", path+".eos") {
+		return
+	}
+	if s.Format.isOfPlainIDs() {
+		return
+	}
+	for _, key := range []string{"dtype", "eos"} {
+		if _, given := v.Place(path + "." + key); given {
+			v.wrong(path+"."+key, "`"+key+"` is for files of plain ids, and the format is "+string(s.Format),
+				"leave it out, or write `format: tokens`, `olmo` or `datatrove`")
 		}
 	}
 }

@@ -180,6 +180,12 @@ func (s *Source) identity(c *Config) string {
 	if s.Format.HoldsText() {
 		parts = append(parts, "text="+s.Text)
 	}
+	if s.DType != "" {
+		parts = append(parts, "dtype="+s.DType)
+	}
+	if s.EOS != nil {
+		parts = append(parts, fmt.Sprintf("eos=%d", *s.EOS))
+	}
 	parts = append(parts, string(s.OnExhausted))
 	if n := c.Passes(s); n > 0 && c.Epochs() == 0 {
 		parts = append(parts, fmt.Sprintf("max_epochs=%d", n))

@@ -117,6 +117,10 @@ var edits = map[string]string{
 	"sequence_length": "=> sequence_length: 1024",
 	"shuffle":         "=> shuffle: none",
 
+	"sources.*.dtype": "sources: {web: {path: web/*, format: tokens, dtype: uint16}, code: {path: code/*.parquet}} " +
+		"=> sources: {web: {path: web/*, format: tokens, dtype: uint32}, code: {path: code/*.parquet}}",
+	"sources.*.eos": "sources: {web: {path: web/*, format: tokens, eos: 0}, code: {path: code/*.parquet}} " +
+		"=> sources: {web: {path: web/*, format: tokens, eos: 2}, code: {path: code/*.parquet}}",
 	"sources.*.filter": "=> sources: {web: {path: web/*.jsonl, filter: tokens > 5}, code: {path: " +
 		"code/*.parquet}}",
 	"sources.*.format": "sources: {web: {path: web/*, format: jsonl}, code: {path: code/*.parquet}} => " +

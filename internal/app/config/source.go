@@ -103,9 +103,7 @@ func (s Sources) Names() []string {
 type Source struct {
 	// Name of the source: its key in the file.
 	Name string `yaml:"-"`
-	// Format of the files. It may be left out if the files show it. jsonl: a JSON object a line. parquet, arrow: a
-	// table. megatron: tokens in a .bin and an .idx file. lengths: the lengths of documents alone, as CSV with the
-	// columns tokens, patches and count, for check and plan.
+	// Format of the files, as docs/formats.md describes it. It may be left out if the files show it.
 	Format Format `yaml:"format"`
 	// Path of the files: a glob, a brace list, a directory, a prefix (megatron), or a list of these; relative to this
 	// file.
@@ -114,6 +112,11 @@ type Source struct {
 	Root string `yaml:"root"`
 	// Text is the field or column that holds the text, nested as meta.body. Sources of tokens have none.
 	Text string `yaml:"text" jsonschema:"default=text"`
+	// DType is the type of the ids in a file of plain ids that has no header.
+	DType string `yaml:"dtype" jsonschema:"enum=uint16,enum=uint32,enum=int32,enum=int64"`
+	// EOS is the id that ends documents, for files of plain ids (olmo, datatrove, tokens). Left out: the file beside
+	// the ids says where documents end.
+	EOS *uint64 `yaml:"eos" jsonschema:"maximum=2147483647"`
 	// Filter is an expression over the fields of a record, and over the tokens and bytes of its document. A document is
 	// left out if the expression is false. Example: `quality > 0.5 && language == "en"`.
 	Filter string `yaml:"filter"`
@@ -141,30 +144,33 @@ type Format string
 
 // The formats.
 const (
-	JSONL    Format = "jsonl"
-	Parquet  Format = "parquet"
-	Arrow    Format = "arrow"
-	Megatron Format = "megatron"
-	Lengths  Format = "lengths"
+	JSONL     Format = "jsonl"
+	Parquet   Format = "parquet"
+	Arrow     Format = "arrow"
+	Megatron  Format = "megatron"
+	OLMo      Format = "olmo"
+	Datatrove Format = "datatrove"
+	Tokens    Format = "tokens"
+	Lengths   Format = "lengths"
 )
 
-// Words returns the formats' words, as messages and the schema name them.
-func (Format) Words() []string {
-	var words []string
-	for _, f := range []Format{
-		JSONL,
-		Parquet,
-		Arrow,
-		Megatron,
-		Lengths,
-	} {
+// ofText and ofTokens return the formats by the content of their records.
+func ofText() []Format   { return []Format{JSONL, Parquet, Arrow} }
+func ofTokens() []Format { return []Format{Megatron, OLMo, Datatrove, Tokens, Lengths} }
+
+// Words returns the formats, those of text first.
+func (Format) Words() (words []string) {
+	for _, f := range slices.Concat(ofText(), ofTokens()) {
 		words = append(words, string(f))
 	}
 	return words
 }
 
 // HoldsText reports whether the format's records are text, which needs a tokenizer.
-func (f Format) HoldsText() bool { return f != Megatron && f != Lengths }
+func (f Format) HoldsText() bool { return !slices.Contains(ofTokens(), f) }
+
+// isOfPlainIDs reports whether a file of the format may leave out the type of its ids and the ends of its documents.
+func (f Format) isOfPlainIDs() bool { return f == OLMo || f == Datatrove || f == Tokens }
 
 // LongDocuments is the order of the pieces of documents that are longer than a piece.
 type LongDocuments string

@@ -17,6 +17,7 @@ import (
 	"millrace/sources/lengths"
 	"millrace/sources/megatron"
 	"millrace/sources/parquet"
+	"millrace/sources/tokenfiles"
 	"millrace/sources/tokenize"
 )
 
@@ -47,7 +48,7 @@ func Tokenizer(c *config.Config) (*tokenize.Encoding, error) {
 // SourceSpec returns the settings with which a loader opens a source. The sources of a process share the encoding and
 // the memory of random reads; nil keeps none.
 func SourceSpec(c *config.Config, s *config.Source, e *tokenize.Encoding, k *Kept) (sources.Spec, error) {
-	format, err := format(s.Format, k)
+	format, err := format(s, k)
 	if err != nil {
 		return sources.Spec{}, c.ErrorAt("sources."+s.Name+".format", err.Error(), "")
 	}
@@ -117,11 +118,15 @@ func filterTexts(c *config.Config, s *config.Source) string {
 	return strings.Join(texts, "; ")
 }
 
-func format(f config.Format, k *Kept) (sources.Format, error) {
+func format(s *config.Source, k *Kept) (sources.Format, error) {
 	if k == nil {
 		k = &Kept{}
 	}
-	switch f {
+	files, plain := sources.OSFS(), tokenfiles.Options{DType: s.DType}
+	if s.EOS != nil {
+		plain.EOS, plain.HasEOS = uint32(*s.EOS), true
+	}
+	switch s.Format {
 	case config.JSONL:
 		return jsonl.Format{Windows: k.windows}, nil
 	case config.Parquet:
@@ -129,11 +134,17 @@ func format(f config.Format, k *Kept) (sources.Format, error) {
 	case config.Arrow:
 		return arrow.Format{}, nil
 	case config.Megatron:
-		return megatron.New(sources.OSFS()), nil
+		return megatron.New(files), nil
 	case config.Lengths:
 		return lengths.Format{}, nil
+	case config.OLMo:
+		return tokenfiles.OLMo(files, plain), nil
+	case config.Datatrove:
+		return tokenfiles.Datatrove(files, plain), nil
+	case config.Tokens:
+		return tokenfiles.Tokens(files, plain), nil
 	}
-	return nil, fmt.Errorf("format %q is not read yet", f)
+	return nil, fmt.Errorf("format %q is not read yet", s.Format)
 }
 
 // LoaderName returns the name of the i-th loader process.

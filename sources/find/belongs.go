@@ -143,7 +143,7 @@ func (f *sifter) wants(file string) (bool, error) {
 	switch {
 	case k.format == megatronFormat && formatOf(strings.ToLower(filepath.Ext(data))) != nil && exists(data):
 		f.skip(data+".idx", "it is the index that another program keeps of %s", filepath.Base(data))
-	case k.side || f.isOfOLMo(file):
+	case k.side || f.isOfOLMo(file) || f.isIndex(file):
 		f.skipSide(file)
 	case k.format == f.format && k.unread != "":
 		return false, unreadError(file, k)

@@ -3,6 +3,7 @@ package find
 import (
 	"bytes"
 	"encoding/binary"
+	"encoding/json"
 	"io"
 	"os"
 	"path/filepath"
@@ -95,6 +96,27 @@ func (c *content) unpack(f io.Reader, packed string) bool {
 // text returns the head without a byte order mark and white space at its beginning.
 func (c *content) text() []byte {
 	return bytes.TrimLeft(bytes.TrimPrefix(c.head, []byte("\xef\xbb\xbf")), " \t\r\n")
+}
+
+// lists reports whether a file is an index.json whose first key is this one; Streaming may put its version before it.
+func (c *content) lists(key string) bool {
+	if filepath.Base(c.path) != indexName {
+		return false
+	}
+	d := json.NewDecoder(bytes.NewReader(c.head))
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return false
+	}
+	for range 2 {
+		name, err := d.Token()
+		if err != nil || name == key {
+			return err == nil
+		}
+		if _, err := d.Token(); err != nil || name != "version" {
+			return false
+		}
+	}
+	return false
 }
 
 // holdsLines reports whether a file begins with a JSON object that goes on behind the brace.

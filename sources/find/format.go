@@ -121,6 +121,9 @@ func lookBelow(dir, glob, byText string, named bool) (format string, why *Unclea
 	if err != nil && !errors.Is(err, errDone) {
 		return "", nil // the same error comes up when the pattern is resolved
 	}
+	if s.dataset != "" {
+		return s.dataset, nil
+	}
 	if s.byName == "" {
 		s.byName, s.samples = s.weak, append(s.weakSamples, s.samples...)
 	}
@@ -145,6 +148,7 @@ const mostSamples = 4
 type seen struct {
 	entries      int
 	byName, weak string   // formats by strong names, and by weak ones
+	dataset      string   // the format of the first index.json that lists shards
 	other        string   // a second format by a strong name
 	samples      []string // the first files
 	weakSamples  []string
@@ -153,6 +157,12 @@ type seen struct {
 func (s *seen) file(dir, name string, named bool) error {
 	k := kindOf(name)
 	full := filepath.Join(dir, name)
+	if filepath.Base(name) == indexName {
+		if row := formatNamed(byContent(full)); row != nil && row.shards != nil {
+			s.dataset = row.name
+			return errDone
+		}
+	}
 	switch {
 	case strings.HasSuffix(name, ".csv.gz") && exists(strings.TrimSuffix(full, ".csv.gz")+".npy"): // of OLMo
 	case k.side, k.unread != "", named && k.format == "":

@@ -153,6 +153,12 @@ func (f *finder) literal(full, root string) ([]match, error) {
 	switch {
 	case err == nil && st.IsDir():
 		return f.below(full, cmp.Or(root, full))
+	case err == nil && filepath.Base(full) == indexName:
+		dir := filepath.Dir(full)
+		if found, ok, err := f.dataset(dir, cmp.Or(root, dir)); ok || err != nil {
+			return found, err
+		}
+		fallthrough
 	case err == nil:
 		return []match{{path: f.shardFile(full), root: cmp.Or(root, filepath.Dir(full))}}, nil
 	case !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR):
@@ -189,7 +195,11 @@ func (f *finder) below(dir, root string) ([]match, error) {
 			case f.format == arrowFormat:
 				return checkSaved(p)
 			}
-			return nil
+			listed, ok, err := f.dataset(p, root)
+			if found = append(found, listed...); ok && err == nil {
+				err = fs.SkipDir
+			}
+			return err
 		}
 		if isHidden {
 			f.skipHidden(p)

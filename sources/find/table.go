@@ -16,6 +16,8 @@ type format struct {
 	besides []string // endings of files that lie beside data of this format and hold no records
 	// holds reports whether a file shows by its first bytes that it has this format; nil: its bytes show nothing
 	holds func(f *content) bool
+	// shards lists the shards of an index.json of this format; nil: it has none
+	shards func(index []byte) ([]listed, error)
 }
 
 // content is the beginning of a file.
@@ -48,6 +50,18 @@ var formats = []format{
 		name:    arrowFormat,
 		endings: []string{".arrow", ".feather"},
 		holds:   holdsArrow,
+	},
+	{
+		name:    "mds",
+		endings: []string{".mds"},
+		packed:  []string{"zstd", "gzip", "brotli", "bzip2", "snappy"},
+		holds:   func(f *content) bool { return f.lists("shards") },
+		shards:  streamingShards,
+	},
+	{
+		name:   "litdata",
+		holds:  func(f *content) bool { return f.lists("chunks") },
+		shards: litdataChunks,
 	},
 	{
 		name:    megatronFormat,
@@ -98,6 +112,16 @@ var packings = []packing{
 	{"snappy", []string{".snappy", ".sz"}, ""}, {"lzo", []string{".lzo"}, ""}, {"compress", []string{".z"}, ""},
 	{"zip", []string{".zip"}, "PK\x03\x04"}, {"7-Zip", []string{".7z"}, ""}, {"RAR", []string{".rar"}, ""},
 	{"tar", []string{".tar", ".tgz"}, ""},
+}
+
+// formatNamed returns the format of a name, nil if it has no row.
+func formatNamed(name string) *format {
+	for i := range formats {
+		if formats[i].name == name {
+			return &formats[i]
+		}
+	}
+	return nil
 }
 
 // formatOf returns the format by the ending of a name without packings, "" if no format has it.

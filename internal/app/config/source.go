@@ -151,11 +151,13 @@ const (
 	OLMo      Format = "olmo"
 	Datatrove Format = "datatrove"
 	Tokens    Format = "tokens"
+	MDS       Format = "mds"
+	LitData   Format = "litdata"
 	Lengths   Format = "lengths"
 )
 
 // ofText and ofTokens return the formats by the content of their records.
-func ofText() []Format   { return []Format{JSONL, Parquet, Arrow} }
+func ofText() []Format   { return []Format{JSONL, Parquet, Arrow, MDS, LitData} }
 func ofTokens() []Format { return []Format{Megatron, OLMo, Datatrove, Tokens, Lengths} }
 
 // Words returns the formats, those of text first.

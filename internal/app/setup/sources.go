@@ -15,6 +15,8 @@ import (
 	"millrace/sources/filter"
 	"millrace/sources/jsonl"
 	"millrace/sources/lengths"
+	"millrace/sources/litdata"
+	"millrace/sources/mds"
 	"millrace/sources/megatron"
 	"millrace/sources/parquet"
 	"millrace/sources/tokenfiles"
@@ -135,6 +137,10 @@ func format(s *config.Source, k *Kept) (sources.Format, error) {
 		return arrow.Format{}, nil
 	case config.Megatron:
 		return megatron.New(files), nil
+	case config.MDS:
+		return mds.New(files), nil
+	case config.LitData:
+		return litdata.New(files), nil
 	case config.Lengths:
 		return lengths.Format{}, nil
 	case config.OLMo:

@@ -1,0 +1,196 @@
+// Package extents reads records that are stretches of bytes at known places of a file.
+//
+// Formats with a table of offsets embed a [Shard]. They bring the table and a [Decoder] of a record's bytes.
+package extents
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"millrace"
+	"millrace/sources"
+)
+
+// Table has the places of a shard's records. It is immutable.
+type Table interface {
+	// Count returns the number of records.
+	Count() uint64
+	// Extent returns the first byte of record n and the byte behind its last one. Extents ascend and lie in the file.
+	Extent(n uint64) (start, end int64)
+	// Memory returns the bytes that the table takes.
+	Memory() int64
+}
+
+// Decoder makes the content of records of their bytes. One goroutine uses it.
+type Decoder interface {
+	// Decode sets the content of a record, or Err. The content may refer to b and to memory of the decoder until the
+	// next call.
+	Decode(r *sources.Record, b []byte)
+}
+
+// Shard is one open file whose records have known places. Its methods may be called concurrently.
+type Shard struct {
+	File  sources.File
+	Table Table
+	Limit int64 // bytes of a record; a longer one is quarantined
+	// New makes a decoder. The shard keeps decoders of reads that succeeded for later ones.
+	New func() Decoder
+
+	pool sync.Pool // of *reader
+}
+
+var (
+	_ sources.Shard = (*Shard)(nil)
+	_ sources.Sized = (*Shard)(nil)
+)
+
+// Count implements sources.Shard.
+func (s *Shard) Count() (uint64, bool) { return s.Table.Count(), true }
+
+// Seekable implements sources.Shard.
+func (s *Shard) Seekable() bool { return true }
+
+// Index implements sources.Shard. The table takes the place of an index.
+func (s *Shard) Index(ctx context.Context, _ func(int64)) ([]byte, error) { return nil, ctx.Err() }
+
+// Memory implements sources.Sized.
+func (s *Shard) Memory() int64 { return 1<<10 + s.Table.Memory() }
+
+// Close implements io.Closer. The caller of Open closes the file.
+func (s *Shard) Close() error { return nil }
+
+// Scan implements sources.Shard.
+func (s *Shard) Scan(ctx context.Context, from uint64, fn func(sources.Record) error) error {
+	r := s.reader()
+	count := s.Table.Count()
+	_, behind := s.last(count)
+	for n := from; n < count; n++ {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		start, end := s.Table.Extent(n)
+		if err := r.one(n, start, end, min(behind, start+scanBytes), fn); err != nil {
+			return err
+		}
+	}
+	s.giveBack(r)
+	return ctx.Err()
+}
+
+func (s *Shard) last(count uint64) (start, end int64) {
+	if count == 0 {
+		return 0, 0
+	}
+	return s.Table.Extent(count - 1)
+}
+
+// Records that lie close together are fetched with one read.
+const (
+	scanBytes = 256 << 10 // of one read of a scan
+	mostGap   = 32 << 10  // bytes between two records that one read covers
+	mostFetch = 1 << 20   // bytes of one read, unless a single record is longer
+	mostSpare = 1 << 20   // bytes of memory that is kept for later reads
+)
+
+// Read implements sources.Shard.
+func (s *Shard) Read(ctx context.Context, numbers []uint64, fn func(sources.Record) error) error {
+	r, count := s.reader(), s.Table.Count()
+	for i, n := range numbers {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if n >= count {
+			return millrace.Errorf(millrace.ErrInvalid, "read record %d of %s: it has %d", n, s.File.Name(), count)
+		}
+		start, end := s.Table.Extent(n)
+		along := end
+		if !r.window.Holds(start, end) {
+			for _, next := range numbers[i+1:] {
+				if next >= count {
+					break
+				}
+				lo, hi := s.Table.Extent(next)
+				if lo-along > mostGap || hi-start > mostFetch {
+					break
+				}
+				along = max(along, hi)
+			}
+		}
+		if err := r.one(n, start, end, along, fn); err != nil {
+			return err
+		}
+	}
+	s.giveBack(r)
+	return nil
+}
+
+// reader has the memory of one read or scan.
+type reader struct {
+	shard   *Shard
+	window  Window
+	decoder Decoder
+}
+
+func (s *Shard) reader() *reader {
+	if r, ok := s.pool.Get().(*reader); ok {
+		return r
+	}
+	return &reader{shard: s, window: Window{File: s.File}, decoder: s.New()}
+}
+
+func (s *Shard) giveBack(r *reader) {
+	if cap(r.window.buf) > mostSpare {
+		r.window.buf = nil
+	}
+	s.pool.Put(r)
+}
+
+// one passes the record at start … end to fn. It may fetch the bytes up to along.
+func (r *reader) one(n uint64, start, end, along int64, fn func(sources.Record) error) error {
+	rec := sources.Record{Number: n, Offset: start, Raw: end - start}
+	if rec.Raw > r.shard.Limit {
+		rec.Err = millrace.Errorf(millrace.ErrBadSample, "the record is longer than sample_bytes, %d", r.shard.Limit)
+		return fn(rec)
+	}
+	b, err := r.window.Fetch(start, end, along)
+	if err != nil {
+		return err
+	}
+	r.decoder.Decode(&rec, b)
+	var missing *sources.MissingError
+	if rec.Err != nil {
+		rec.Text, rec.Tokens = nil, nil
+		if !errors.As(rec.Err, &missing) {
+			rec.Others = nil
+		}
+	}
+	return fn(rec)
+}
+
+// Window holds a stretch of a file.
+type Window struct {
+	File sources.File
+	buf  []byte
+	lo   int64
+}
+
+// Holds reports whether the window has the bytes of start … end.
+func (w *Window) Holds(start, end int64) bool { return start >= w.lo && end <= w.lo+int64(len(w.buf)) }
+
+// Fetch returns the bytes of start … end, valid until the next call. If it has to read, it reads and keeps the bytes up
+// to along.
+func (w *Window) Fetch(start, end, along int64) ([]byte, error) {
+	if !w.Holds(start, end) {
+		n := max(end, along) - start
+		if n > int64(cap(w.buf)) {
+			w.buf = make([]byte, n)
+		}
+		w.buf, w.lo = w.buf[:n], start
+		if err := sources.ReadFull(w.File, w.buf, start); err != nil {
+			w.buf = w.buf[:0]
+			return nil, err
+		}
+	}
+	return w.buf[start-w.lo : end-w.lo : end-w.lo], nil
+}

@@ -1,0 +1,95 @@
+// Package litdata reads the chunks of LitData's datasets.
+//
+// The index.json beside the chunks has the names and formats of an item's values; package find reads the names of the
+// chunks from it. A chunk is plain, or zstd packs its items one by one or in frames. Nothing is unpacked in place. A
+// value that is stored as pickle is refused if it is asked for, because reading pickle runs code.
+package litdata
+
+import (
+	"context"
+	"strings"
+
+	"millrace"
+	"millrace/sources"
+	"millrace/sources/extents"
+)
+
+// Format opens chunks. It opens each index.json from the file system that New was given.
+type Format struct {
+	fs      sources.FS
+	indexes *indexes
+}
+
+var _ sources.Format = Format{}
+
+// New returns the format over files. Chunks must be opened from the same file system.
+func New(files sources.FS) Format { return Format{fs: files, indexes: &indexes{}} }
+
+// Name returns the format's word in the mixture file.
+func (Format) Name() string { return "litdata" }
+
+// defaultSampleBytes is the limit of an item if none is given.
+const defaultSampleBytes = 64 << 20
+
+// Open reads the table of items, and the index.json of the directory if it was not read before.
+func (ff Format) Open(ctx context.Context, f sources.File, field sources.Field, lim sources.Limits,
+	_ []byte) (sources.Shard, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	x, err := ff.indexes.of(ff.fs, f)
+	if err != nil {
+		return nil, err
+	}
+	w, err := x.resolve(f, field)
+	if err != nil {
+		return nil, err
+	}
+	if lim.SampleBytes <= 0 {
+		lim.SampleBytes = defaultSampleBytes
+	}
+	framed, err := isFramed(f)
+	switch {
+	case err != nil:
+		return nil, err
+	case framed:
+		return openFramed(ctx, f, x, w, lim.SampleBytes)
+	case x.packs(f.Name()):
+		return nil, millrace.Errorf(
+			millrace.ErrInvalid,
+			"open %s: the chunk as a whole is packed with %s, which is not "+
+				"read; write the set again with compression_level=\"batch\"",
+			f.Name(),
+			x.Compression,
+		)
+	}
+	return openPlain(ctx, f, x, w, lim.SampleBytes)
+}
+
+// openPlain opens a chunk whose items lie between the offsets of its table.
+func openPlain(ctx context.Context, f sources.File, x *index, w *wants, limit int64) (sources.Shard, error) {
+	offsets, behind, err := extents.ReadOffsets(ctx, f, 0)
+	if err != nil {
+		return nil, err
+	}
+	first, end := offsets.Bounds()
+	if first != behind || end > f.Size() {
+		return nil, extents.Misfit(f, "its items lie at bytes %d … %d of %d, and its table ends at byte %d", first, end,
+			f.Size(), behind)
+	}
+	if end != f.Size() {
+		return nil, extents.Misfit(f, "its items end at byte %d of %d", end, f.Size())
+	}
+	return &extents.Shard{File: f, Table: offsets, Limit: limit, New: func() extents.Decoder {
+		d := newDecoder(x, w)
+		if x.Level == levelSample {
+			d.unpack = &itemUnpacker{limit: limit}
+		}
+		return d
+	}}, nil
+}
+
+// packs reports whether a chunk of this name is packed as a whole.
+func (x *index) packs(name string) bool {
+	return x.Compression != "" && strings.HasSuffix(name, "."+x.Compression+".bin")
+}

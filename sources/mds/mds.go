@@ -1,0 +1,64 @@
+// Package mds reads the shards of MosaicML Streaming's datasets: MDS, and JSON, CSV and TSV with their .meta files.
+//
+// A shard describes itself: the table of its samples and the names and encodings of its columns. The index.json of the
+// directory names the shards; package find reads it. A column encoded by pickle is refused if it is asked for, because
+// reading pickle runs code.
+package mds
+
+import (
+	"context"
+
+	"millrace/sources"
+	"millrace/sources/extents"
+)
+
+// Format opens shards of Streaming. It opens .meta files from the file system that New was given.
+type Format struct{ fs sources.FS }
+
+var _ sources.Format = Format{}
+
+// New returns the format over files. Shards must be opened from the same file system.
+func New(files sources.FS) Format { return Format{fs: files} }
+
+// Name returns the format's word in the mixture file.
+func (Format) Name() string { return "mds" }
+
+// defaultSampleBytes is the limit of a sample if none is given.
+const defaultSampleBytes = 64 << 20
+
+// Open reads the table of samples and the description of the columns.
+func (Format) Open(ctx context.Context, f sources.File, field sources.Field, lim sources.Limits,
+	_ []byte) (sources.Shard, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if lim.SampleBytes <= 0 {
+		lim.SampleBytes = defaultSampleBytes
+	}
+	offsets, behind, err := extents.ReadOffsets(ctx, f, 0)
+	if err != nil {
+		return nil, err
+	}
+	first, end := offsets.Bounds()
+	if first < behind || end != f.Size() {
+		return nil, extents.Misfit(
+			f,
+			"its samples lie at bytes %d … %d of %d, and its table ends at byte %d",
+			first,
+			end,
+			f.Size(),
+			behind,
+		)
+	}
+	c, err := readConfig(f, behind, first)
+	if err != nil {
+		return nil, err
+	}
+	w, err := c.resolve(f, field)
+	if err != nil {
+		return nil, err
+	}
+	return &extents.Shard{File: f, Table: offsets, Limit: lim.SampleBytes, New: func() extents.Decoder {
+		return newDecoder(c, w)
+	}}, nil
+}

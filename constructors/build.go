@@ -5,6 +5,7 @@ import (
 	"unsafe"
 
 	"millrace"
+	"millrace/internal/tokenid"
 )
 
 // ignored is the label of a document's last token and of padding. PyTorch's cross entropy ignores it by default.
@@ -182,7 +183,7 @@ func (a *arrays[T]) segment(at int, r run, tokens Tokens, id int32) {
 		return
 	}
 	out := a.tokens[at : at+n]
-	write(out, tokens, r.from)
+	untrained := write(out, tokens, r.from)
 	labels, mask := a.labels[at:at+n], a.mask[at:at+n]
 	copy(labels, out[1:])
 	copy(mask, a.ones)
@@ -191,7 +192,21 @@ func (a *arrays[T]) segment(at int, r run, tokens Tokens, id int32) {
 	} else {
 		labels[n-1], mask[n-1] = ignored, 0
 	}
+	if untrained || r.to < tokens.Len() && tokens.at(r.to)&tokenid.Untrained != 0 {
+		a.leaveOut(at, r, tokens)
+	}
 	a.number(at, r, id)
+}
+
+// leaveOut takes the labels of untrained tokens out of a run, and the bit out of its ids.
+func (a *arrays[T]) leaveOut(at int, r run, tokens Tokens) {
+	for i := r.from; i < r.to; i++ {
+		column := at + i - r.from
+		a.tokens[column] = T(tokens.wide[i] &^ tokenid.Untrained)
+		if i+1 < len(tokens.wide) && tokens.wide[i+1]&tokenid.Untrained != 0 {
+			a.labels[column], a.mask[column] = ignored, 0
+		}
+	}
 }
 
 // masked writes a run of a masked segment: padding, with the positions and the number of the segment.

@@ -3,9 +3,10 @@ package constructors
 import "millrace"
 
 // LossTokens returns the number of labels of a microbatch that count in the loss, over all context-parallel slices: the
-// tokens of its segments without the last token of each document. A masked segment counts like any other, so that
-// masking changes no denominator.
-func (c *Collator) LossTokens(part []millrace.Assignment) uint64 {
+// tokens of its segments without the first token of each document and without untrained tokens. tokens and masked are
+// those of Build. All tokens of a masked segment count as trained: masking changes no denominator of a run without
+// untrained tokens.
+func (c *Collator) LossTokens(part []millrace.Assignment, tokens []Tokens, masked []bool) uint64 {
 	whole := *c
 	whole.ranks, whole.rank = 1, 0
 	labels := uint64(0)
@@ -17,12 +18,16 @@ func (c *Collator) LossTokens(part []millrace.Assignment) uint64 {
 			if !a.More && r.from < r.to && r.to == int(a.Length) {
 				labels--
 			}
+			if masked == nil || !masked[i] {
+				labels -= tokens[i].untrained(r.from+1, min(r.to+1, tokens[i].Len()))
+			}
 		}
 	}
 	return labels
 }
 
-// StepLossTokens returns LossTokens summed over all microbatches of a step on all data-parallel ranks.
+// StepLossTokens returns the LossTokens of all microbatches of a step on all data-parallel ranks, if no token is
+// untrained.
 func StepLossTokens(p *millrace.Plan) uint64 {
 	labels := uint64(0)
 	for i := range p.Assignments {
@@ -34,6 +39,18 @@ func StepLossTokens(p *millrace.Plan) uint64 {
 		if !a.More {
 			labels--
 		}
+	}
+	return labels
+}
+
+// UntrainedLabels returns the labels of a part that its untrained tokens take out of StepLossTokens. tokens and masked
+// are those of Build.
+func UntrainedLabels(part []millrace.Assignment, tokens []Tokens, masked []bool) (labels uint64) {
+	for i := range part {
+		if part[i].Part > 0 || masked != nil && masked[i] {
+			continue // a slice is counted with the segment's first slice
+		}
+		labels += tokens[i].untrained(1, tokens[i].Len())
 	}
 	return labels
 }

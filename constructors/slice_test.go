@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"millrace"
+	"millrace/internal/tokenid"
 )
 
 // column has the values of all tensors at one place.
@@ -259,9 +260,13 @@ func TestLossIsThatOfTheWhole(t *testing.T) {
 			shape.Layout = millrace.Packed
 		}
 		part, tokens, _ := fill(r, shape, pad)
+		if trial%4 >= 2 {
+			leaveOut(r, tokens)
+		}
 		want, count := loss(t, New(shape, pad), part, tokens)
 		plan := &millrace.Plan{Assignments: part}
-		if got := StepLossTokens(plan); got != count || New(shape, pad).LossTokens(part) != count {
+		if got := StepLossTokens(plan); got-UntrainedLabels(part, AllWide(tokens), nil) != count ||
+			New(shape, pad).LossTokens(part, AllWide(tokens), nil) != count {
 			t.Fatalf("trial %d: %d labels, of the plan %d", trial, count, got)
 		}
 		for _, split := range [][2]uint32{{1, 2}, {1, 3}, {2, 1}, {3, 1}, {2, 2}, {4, 3}, {5, 1}} {
@@ -271,19 +276,35 @@ func TestLossIsThatOfTheWhole(t *testing.T) {
 			if sliced.Layout == millrace.Packed { // padded chunks need more columns
 				sliced.SequenceLength = 4 * shape.SequenceLength
 			}
-			sum, labels, all := uint64(0), uint64(0), &millrace.Plan{}
+			sum, labels, untrained, all := uint64(0), uint64(0), uint64(0), &millrace.Plan{}
 			for p := range parts {
 				mine, given := split1(part, tokens, parts, p, pad)
-				labels += New(sliced, pad).LossTokens(mine)
+				labels += New(sliced, pad).LossTokens(mine, AllWide(given), nil)
+				untrained += UntrainedLabels(mine, AllWide(given), nil)
 				all.Assignments = append(all.Assignments, mine...)
 				for c := range cp {
 					s, _ := loss(t, New(sliced, pad).For(c), mine, given)
 					sum += s
 				}
 			}
-			if sum != want || labels != count || StepLossTokens(all) != count {
+			if sum != want || labels != count || StepLossTokens(all)-untrained != count {
 				t.Fatalf("trial %d, %v: loss %d of %d labels (of the step %d), want %d of %d", trial, split, sum,
-					labels, StepLossTokens(all), want, count)
+					labels, StepLossTokens(all)-untrained, want, count)
+			}
+		}
+	}
+}
+
+// leaveOut marks runs of the tokens as untrained.
+func leaveOut(r *rand.Rand, tokens [][]uint32) {
+	for _, ids := range tokens {
+		marked := r.IntN(2) == 0
+		for i := range ids {
+			if r.IntN(4) == 0 {
+				marked = !marked
+			}
+			if marked {
+				ids[i] |= tokenid.Untrained
 			}
 		}
 	}

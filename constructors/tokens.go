@@ -1,6 +1,9 @@
 package constructors
 
-// Tokens are the ids of one segment: 32-bit ids, or 16-bit ids as a token file has them. The zero value is none.
+import "millrace/internal/tokenid"
+
+// Tokens are the ids of one segment: 32-bit ids, or 16-bit ids as a token file has them. Only 32-bit ids can have the
+// bit tokenid.Untrained. The zero value is none.
 type Tokens struct {
 	wide   []uint32
 	narrow []uint16
@@ -27,7 +30,7 @@ func (t Tokens) IsNone() bool { return t.Len() == 0 }
 // Len returns the number of ids.
 func (t Tokens) Len() int { return len(t.wide) + len(t.narrow) }
 
-// IDs returns the ids in 32 bits. They may be the tokens' own memory.
+// IDs returns the ids in 32 bits, with the bits of untrained tokens. They may be the tokens' own memory.
 func (t Tokens) IDs() []uint32 {
 	if t.narrow == nil {
 		return t.wide
@@ -45,25 +48,41 @@ func (t Tokens) at(i int) uint32 {
 	return t.wide[i]
 }
 
-// write writes the ids from number `from` on to all of out.
-func write[T int32 | int64](out []T, t Tokens, from int) {
+// write writes the ids from number `from` on to all of out. It reports whether any of them is untrained; out then has
+// their bits.
+func write[T int32 | int64](out []T, t Tokens, from int) bool {
 	if t.narrow != nil {
 		widen(out, t.narrow[from:])
-	} else {
-		widen(out, t.wide[from:])
+		return false
 	}
+	return widen(out, t.wide[from:])&tokenid.Untrained != 0
 }
 
-// widen converts as many ids as out has room for. Four at a time need one check of bounds.
-func widen[T int32 | int64 | uint32, S uint16 | uint32](out []T, ids []S) {
+// widen converts as many ids as out has room for, and returns the bits that any of them has. Four at a time need one
+// check of bounds.
+func widen[T int32 | int64 | uint32, S uint16 | uint32](out []T, ids []S) (any S) {
 	ids = ids[:len(out)]
 	for len(out) >= 4 && len(ids) >= 4 {
 		out[0], out[1], out[2], out[3] = T(ids[0]), T(ids[1]), T(ids[2]), T(ids[3])
+		any |= ids[0] | ids[1] | ids[2] | ids[3]
 		out, ids = out[4:], ids[4:]
 	}
 	for i := range out {
 		out[i] = T(ids[i])
+		any |= ids[i]
 	}
+	return any
+}
+
+// untrained returns the number of untrained ids among those from number `from` to before number `to`.
+func (t Tokens) untrained(from, to int) (n uint64) {
+	if t.narrow != nil || from >= to {
+		return 0
+	}
+	for _, id := range t.wide[from:to] {
+		n += uint64(id >> 31)
+	}
+	return n
 }
 
 // repeat writes one value to all of out: a few, then copies of them.

@@ -108,9 +108,13 @@ func (f *feeder) fill(ctx context.Context, e *entry, m uint32) (filled, error) {
 	b := filled{
 		slot: millrace.Slot{Attempt: plan.Attempt, Step: plan.Step, Rank: f.rank, Microbatch: m}, term: plan.Term,
 		microbatches: plan.Microbatches, placement: plan.Placement, tensors: tensors, absent: !f.share.whole,
-		loss: collator.LossTokens(part), stepLoss: e.loss,
+		stepLoss: e.loss,
 	}
-	var err error
+	tokens, err := e.payload.Tokens(f.share.part, m)
+	if err != nil {
+		return filled{}, err
+	}
+	b.loss = collator.LossTokens(part, tokens, e.payload.Masked(f.share.part, m))
 	if f.blob, err = appendLineage(f.blob[:0], part, plan.Sources); err != nil {
 		return filled{}, err
 	}

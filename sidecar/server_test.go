@@ -119,7 +119,7 @@ func compare(t *testing.T, run *sidecartest.Run, tr *client, b msg, rank millrac
 	}
 	losses := b.body[72+88*len(tensors):]
 	loss, step := le.Uint64(losses), le.Uint64(losses[8:])
-	if loss != collator.LossTokens(part) || step != constructors.StepLossTokens(plan.Plan) {
+	if loss != collator.LossTokens(part, tokens, nil) || step != constructors.StepLossTokens(plan.Plan) {
 		t.Errorf("%d labels, %d in the step", loss, step)
 	}
 	if got, want := tr.span(b, 32), plan.State; b.microbatch == b.microbatches-1 && !bytes.Equal(got, want) {

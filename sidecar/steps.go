@@ -209,11 +209,28 @@ func (s *steps) need(step millrace.Step) *entry {
 func (s *steps) load(e *entry) {
 	defer s.loads.Done()
 	if e.plan, e.collator, e.payload, e.err = s.fetch(e.step); e.err == nil {
-		e.loss, e.bytes = constructors.StepLossTokens(e.plan.Plan), e.payload.Bytes()
+		e.bytes = e.payload.Bytes()
+		e.loss, e.err = lossTokens(e.plan.Plan, e.payload, s.ranks)
 	}
 	close(e.ready)
 	s.tellReady()
 	s.give(e)
+}
+
+// lossTokens returns the labels that take part in the loss of a step. ranks are all data-parallel ranks of the run: the
+// host has the tokens of the whole step.
+func lossTokens(plan *millrace.Plan, payload Payload, ranks []millrace.Rank) (uint64, error) {
+	labels := constructors.StepLossTokens(plan)
+	for _, rank := range ranks {
+		for m := range plan.Microbatches {
+			tokens, err := payload.Tokens(rank, m)
+			if err != nil {
+				return 0, err
+			}
+			labels -= constructors.UntrainedLabels(plan.Part(rank, m), tokens, payload.Masked(rank, m))
+		}
+	}
+	return labels, nil
 }
 
 // tellReady tells the gauge how far the steps of each rank are here.

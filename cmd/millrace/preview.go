@@ -14,6 +14,7 @@ import (
 	"millrace/internal/app/dryrun"
 	"millrace/internal/app/exit"
 	"millrace/internal/app/report"
+	"millrace/internal/tokenid"
 	"millrace/sources/tokenize"
 )
 
@@ -34,7 +35,8 @@ func previewCommand() *cobra.Command {
 		Short: "Print a batch as text",
 		Long: `Print the batch of a trainer rank in a step as text: its rows, the documents in them and their text.
 
-preview shortens long texts in the middle; --full prints them whole. It prints the tokens of sources that hold tokens.`,
+preview shortens long texts in the middle; --full prints them whole. It prints the tokens of sources that hold tokens.
+Text that is not trained on stands in ⟦brackets⟧.`,
 		Example: "  millrace preview mixture.yaml --step 0 --rank 0\n  millrace preview mixture.yaml --step 100 " +
 			"--rank 3 --ranks 8 --microbatch 0 --json",
 		Args: exactArgs(1, "one mixture file"),
@@ -173,7 +175,7 @@ const (
 func (p *preview) content(seg *segmentView, tokens []uint32) {
 	src, _ := p.cfg.Source(seg.Source)
 	if src != nil && src.Format.HoldsText() && p.encoding != nil {
-		text, err := p.encoding.Decode(nil, tokens)
+		text, err := p.text(tokens)
 		if err == nil {
 			s := strings.ToValidUTF8(string(text), "\ufffd")
 			if !p.full {
@@ -186,7 +188,33 @@ func (p *preview) content(seg *segmentView, tokens []uint32) {
 	if !p.full {
 		tokens = tokens[:min(len(tokens), shownTokens)]
 	}
-	seg.Tokens = tokens
+	seg.Tokens = make([]uint32, len(tokens))
+	for i, id := range tokens {
+		seg.Tokens[i] = id &^ tokenid.Untrained
+	}
+}
+
+// text decodes tokens. Untrained ones stand in ⟦brackets⟧.
+func (p *preview) text(tokens []uint32) (text []byte, err error) {
+	var ids []uint32
+	for len(tokens) > 0 && err == nil {
+		untrained, n := tokens[0]&tokenid.Untrained, 0
+		for n < len(tokens) && tokens[n]&tokenid.Untrained == untrained {
+			n++
+		}
+		ids = ids[:0]
+		for _, id := range tokens[:n] {
+			ids = append(ids, id&^tokenid.Untrained)
+		}
+		if untrained != 0 {
+			text = append(text, "⟦"...)
+		}
+		if text, err = p.encoding.Decode(text, ids); untrained != 0 {
+			text = append(text, "⟧"...)
+		}
+		tokens = tokens[n:]
+	}
+	return text, err
 }
 
 // shorten keeps both ends of a text.

@@ -20,10 +20,11 @@ var rooms = []room{
 	// {mixing, sources, constructors, checkpoint} never import each other, with one exception: sources use the
 	// permutation of mixing.
 	{"mixing", list("."), list("golang.org/x/crypto/blake2b")},
-	{"constructors", list("."), all},
+	{"constructors", list(".", "internal/tokenid"), all},
 	{"checkpoint/...", list("internal/failpoint"), all},
 	{"sources/loader", list(".", "mixing", "proto", "sources/...", shell), all}, // the shell of the loader role
-	{"sources/...", list(".", "mixing", "internal/seam", "internal/failpoint", "internal/activity"), all},
+	{"sources/...", list(".", "mixing", "internal/tokenid", "internal/seam", "internal/failpoint",
+		"internal/activity"), all},
 
 	// {orchestrator, sidecar} communicate only by proto
 	// select
@@ -73,6 +74,7 @@ var rooms = []room{
 	{"proto", none, all},
 	{"internal/seam", none, list("golang.org/x/sys/unix")},
 	{"internal/failpoint", none, none},
+	{"internal/tokenid", none, none},
 	{"internal/memfd", none, list("golang.org/x/sys/unix")},
 	{"internal/arena/...", list("internal/arena", "internal/memfd"), none},
 	{"internal/heartbeat/...", list("internal/seam"), list("golang.org/x/sys/unix")},

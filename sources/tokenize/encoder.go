@@ -2,8 +2,10 @@ package tokenize
 
 import (
 	"encoding/binary"
+	"unsafe"
 
 	"millrace/sources/tokenize/internal/nfc"
+	"millrace/sources/tokenize/internal/prefetch"
 	"millrace/sources/tokenize/internal/split"
 )
 
@@ -73,8 +75,8 @@ type shortQuery struct {
 	hash uint64
 }
 
-// ask fills enc.asked for the pieces of text from pos on that end at ends. It prefetches each piece's cache line, so that
-// the cache misses of many pieces overlap. The branches that come later would wait for one miss after the other.
+// ask fills enc.asked for the pieces of text from pos on that end at ends. It prefetches each piece's cache line, so
+// that the cache misses of many pieces overlap. The branches that come later would wait for one miss after the other.
 func (enc *Encoder) ask(text []byte, pos int, ends []int) {
 	for i, end := range ends {
 		q := &enc.asked[i%batch]
@@ -95,7 +97,7 @@ func (enc *Encoder) ask(text []byte, pos int, ends []int) {
 		q.hash = q.key.hash()
 		pos = end
 	}
-	prefetch(&enc.short, &enc.asked[0], len(ends))
+	prefetch.Sets(unsafe.Pointer(&enc.short), shortSets-1, &enc.asked[0].hash, unsafe.Sizeof(enc.asked[0]), len(ends))
 }
 
 // appendPieces appends the tokens of the pieces of text from pos on that end at ends. Tokens of short pieces gather in

@@ -3,10 +3,12 @@ package sources
 import (
 	"context"
 	"log/slog"
+	"slices"
 
 	"millrace"
 	"millrace/internal/activity"
 	"millrace/sources/filter"
+	"millrace/sources/find"
 	"millrace/sources/kept"
 	"millrace/sources/order"
 )
@@ -65,9 +67,11 @@ func (s *Source) RecordBytes() int64 {
 // HoldsTokens reports whether the format's records are documents of tokens: nothing makes them.
 func (s *Source) HoldsTokens() bool { return s.maker == nil }
 
-// HasPlaces reports whether documents may be read where they lie in the files (Placer): they are tokens, and no
-// checksum of them is kept.
-func (s *Source) HasPlaces() bool { return s.HoldsTokens() && !s.kept.HasLengths() }
+// HasPlaces reports whether documents may be read where they lie in the files (Placer): they are tokens on a
+// disk, and no checksum of them is kept.
+func (s *Source) HasPlaces() bool {
+	return s.HoldsTokens() && !s.kept.HasLengths() && !slices.ContainsFunc(s.spec.Patterns, find.IsURL)
+}
 
 // Document appends a record's tokens to dst, and notes the bytes of its text in the record. tell is called after every
 // MiB of text.

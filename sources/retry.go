@@ -35,7 +35,7 @@ func Passing(err error) bool {
 	switch {
 	case errors.As(err, &exhausted):
 		return false
-	case errors.Is(err, fs.ErrNotExist):
+	case isAny(err, fs.ErrNotExist, ErrUnavailable):
 		return true
 	case errors.Is(err, millrace.ErrMismatch), !errors.As(err, &errno):
 		return false
@@ -43,6 +43,9 @@ func Passing(err error) bool {
 	return !isAny(err, fs.ErrPermission, fs.ErrInvalid, syscall.EISDIR, syscall.ENOTDIR, syscall.ELOOP,
 		syscall.ENAMETOOLONG)
 }
+
+// ErrUnavailable is the class of errors of a store that does not answer, or asks to wait. It may answer later.
+var ErrUnavailable = errors.New("the store does not answer")
 
 // trouble reports when reads of a source have failed for long, and when none fails any more.
 type trouble struct {

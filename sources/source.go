@@ -159,7 +159,8 @@ func (s *Source) countOf(shard uint32) (uint64, bool) {
 }
 
 func (s *Source) open(ctx context.Context, opts OpenOptions) error {
-	files, err := find.Resolve(s.spec.Base, s.spec.Patterns, s.spec.Root, s.spec.Format.Name())
+	tree, _ := opts.FS.(find.Tree)
+	files, err := find.Resolve(tree, s.spec.Base, s.spec.Patterns, s.spec.Root, s.spec.Format.Name())
 	if err != nil {
 		return err
 	}

@@ -54,7 +54,7 @@ func (x *index) run(c *cobra.Command, mixture string) error {
 	if _, ok := cfg.Source(x.source); x.source != "" && !ok {
 		return exit.Usagef("millrace index: --source %s: the mixture has %v", x.source, cfg.Sources.Names())
 	}
-	if x.tokens && cfg.Cache == nil {
+	if x.tokens && !cfg.KeepsTokens() {
 		return cfg.ErrorAt("cache", "index --tokens fills the token cache, and the mixture file has none",
 			"add `cache: {tokens: 200GiB, dir: /local/cache}`, with a directory on a local disk")
 	}

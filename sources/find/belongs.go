@@ -23,6 +23,7 @@ type sifter struct {
 	skipped []Skipped
 	looked  int // files whose content was looked at
 	saved   saved
+	there   func(path string) bool // reports whether a regular file is at a path
 }
 
 func (f *sifter) skip(path, reason string, args ...any) {
@@ -37,7 +38,7 @@ func (f *sifter) skipSide(path string) {
 // skipUnknown lists a file whose name shows no format. Its content may show that it holds records.
 func (f *sifter) skipUnknown(file string) {
 	const mostLooked = 100
-	if f.looked++; f.looked <= mostLooked && byContent(file) == f.format {
+	if f.looked++; f.looked <= mostLooked && !IsURL(file) && byContent(file) == f.format {
 		f.skip(file, "its name has no ending of a known format, and its content is %s: name the file itself to read it",
 			f.format)
 		return
@@ -76,6 +77,13 @@ func (f *sifter) belongs(file string, e fs.DirEntry) (bool, error) {
 			return false, nil
 		}
 	}
+	return f.belongsByName(file)
+}
+
+// belongsByName is belongs for a regular file.
+func (f *sifter) belongsByName(file string) (bool, error) {
+	k := kindOf(file)
+	isData := k.format == f.format && !k.side
 	switch {
 	case k.side || f.isOfOLMo(file):
 		f.skipSide(file)
@@ -115,9 +123,9 @@ func (f *sifter) belongsToDataset(file string) bool {
 		other = bare + ".bin"
 	}
 	switch {
-	case !exists(other) && f.format == tokensFormat && ext == ".bin":
+	case !f.there(other) && f.format == tokensFormat && ext == ".bin":
 		return true
-	case !exists(other):
+	case !f.there(other):
 		f.skip(file, "%s is not beside it", filepath.Base(other))
 	case f.format == tokensFormat:
 		f.skip(file, "%s is beside it, so it belongs to a Megatron dataset", filepath.Base(other))
@@ -132,7 +140,7 @@ func (f *sifter) belongsToDataset(file string) bool {
 // isOfOLMo reports whether a file has the places of the documents of a .npy beside it.
 func (f *sifter) isOfOLMo(file string) bool {
 	bare, ok := strings.CutSuffix(file, ".csv.gz")
-	return ok && f.format == olmoFormat && exists(bare+".npy")
+	return ok && f.format == olmoFormat && f.there(bare+".npy")
 }
 
 // wants reports whether a file that a wildcard leads to belongs to the source. Side files, indexes of other programs
@@ -141,7 +149,7 @@ func (f *sifter) wants(file string) (bool, error) {
 	k := kindOf(file)
 	data := strings.TrimSuffix(file, filepath.Ext(file))
 	switch {
-	case k.format == megatronFormat && formatOf(strings.ToLower(filepath.Ext(data))) != nil && exists(data):
+	case k.format == megatronFormat && formatOf(strings.ToLower(filepath.Ext(data))) != nil && f.there(data):
 		f.skip(data+".idx", "it is the index that another program keeps of %s", filepath.Base(data))
 	case k.side || f.isOfOLMo(file) || f.isIndex(file):
 		f.skipSide(file)

@@ -82,7 +82,7 @@ func TestContentDecides(t *testing.T) {
 // TestSkippedByContent: the reason of a file whose name shows nothing says that its content is that of the source.
 func TestSkippedByContent(t *testing.T) {
 	base := put(t, map[string]string{"a.jsonl": line, "b.jsonl.1": line, "notes": "x"})
-	got, err := find.Resolve(base, []string{"."}, "", "jsonl")
+	got, err := find.Resolve(nil, base, []string{"."}, "", "jsonl")
 	if err != nil || len(got.Files) != 1 || len(got.Skipped) != 2 {
 		t.Fatal(got, err)
 	}
@@ -112,7 +112,7 @@ func TestSavedDatasets(t *testing.T) {
 		"dict": "splits train, test: name the directory of one", "up": "splits a, b", "dict/test": "b.arrow",
 		"chosen": "flatten_indices", "broken": "state.json",
 	} {
-		got, err := find.Resolve(base, []string{path}, "", "arrow")
+		got, err := find.Resolve(nil, base, []string{path}, "", "arrow")
 		if said := namesOf(got.Files); err == nil && said != want {
 			t.Errorf("%s: got %s, want %s", path, said, want)
 		}

@@ -22,6 +22,7 @@ const wildcards = "*?[{"
 type finder struct {
 	sifter
 	base string   // relative patterns start here
+	tree Tree     // of URLs
 	one  [1]match // the answer of entry
 }
 
@@ -33,8 +34,8 @@ func (f *finder) pattern(pattern string) ([]match, error) {
 	switch {
 	case pattern == "":
 		return nil, millrace.Errorf(millrace.ErrInvalid, "it is empty")
-	case strings.Contains(pattern, "://"):
-		return nil, millrace.Errorf(millrace.ErrInvalid, "remote files are not read yet; mount or copy them")
+	case IsURL(pattern):
+		return f.url(pattern)
 	}
 	full := pattern
 	if !filepath.IsAbs(full) {

@@ -31,14 +31,17 @@ type Resolved struct {
 // Names are relative to root. If root is empty, they are relative to the directory that each pattern names before its
 // first wildcard: a directory itself, the parent of a plain file or prefix. Errors that the mixture file can cure wrap
 // millrace.ErrInvalid.
-func Resolve(base string, patterns []string, root, format string) (Resolved, error) {
-	if root != "" && !filepath.IsAbs(root) {
+//
+// A pattern may be a URL of a store, in which tree finds files; a nil tree has none. The root of its files is a URL,
+// too.
+func Resolve(tree Tree, base string, patterns []string, root, format string) (Resolved, error) {
+	if root != "" && !filepath.IsAbs(root) && !IsURL(root) {
 		root = filepath.Join(base, root)
 	}
 	if len(patterns) == 0 {
 		return Resolved{}, millrace.Errorf(millrace.ErrInvalid, "resolve paths: none given")
 	}
-	f := &finder{sifter: sifter{format: format}, base: base}
+	f := &finder{sifter: sifter{format: format, there: exists}, base: base, tree: tree}
 	var found []match
 	for _, pattern := range patterns {
 		ms, err := f.pattern(pattern)
@@ -118,6 +121,9 @@ func nameBelow(root, file string) (string, error) {
 		rel = file[len(head)+1:]
 	} else {
 		var err error
+		if IsURL(root) != IsURL(file) {
+			return "", millrace.Errorf(millrace.ErrInvalid, "name %s: it is not below the root %s", file, root)
+		}
 		if rel, err = filepath.Rel(root, file); err != nil || rel == ".." || strings.HasPrefix(rel, "../") {
 			return "", millrace.Errorf(millrace.ErrInvalid,
 				"name %s: it is not below the root %s: set `root:` to a directory above it", file, root)

@@ -72,7 +72,7 @@ func TestResolve(t *testing.T) {
 		{"foreign idx", "books", "", "jsonl", "x.jsonl"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got, err := find.Resolve(base, strings.Split(c.patterns, "|"), c.root, c.format)
+			got, err := find.Resolve(nil, base, strings.Split(c.patterns, "|"), c.root, c.format)
 			if c.want == "" {
 				if !errors.Is(err, millrace.ErrInvalid) {
 					t.Fatalf("got %v, %v, want ErrInvalid", got, err)
@@ -103,10 +103,10 @@ func TestResolveRefuses(t *testing.T) {
 		{"a/{0..99999999}", "", "", "more than"},
 		{"a/x.jsonl", "b", "", "not below the root"},
 		{"a/[", "", "", "no"},
-		{"s3://bucket/x.jsonl", "", "", "remote"},
+		{"s3://bucket/x.jsonl", "", "", "does not read stores"},
 		{"", "", "", "empty"},
 	} {
-		_, err := find.Resolve(base, strings.Split(c.patterns, "|"), c.root, cmp.Or(c.format, "jsonl"))
+		_, err := find.Resolve(nil, base, strings.Split(c.patterns, "|"), c.root, cmp.Or(c.format, "jsonl"))
 		if !errors.Is(err, millrace.ErrInvalid) || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: got %v, want ErrInvalid with %q", c.patterns, err, c.says)
 		}
@@ -147,7 +147,7 @@ func TestSkipped(t *testing.T) {
 		{"d/a.jsonl", "jsonl", []string{}},
 		{"d/*.{bin,idx}", "megatron", []string{"x.jsonl.idx: it is the index that another program keeps of x.jsonl"}},
 	} {
-		got, err := find.Resolve(base, strings.Split(c.patterns, "|"), "", c.format)
+		got, err := find.Resolve(nil, base, strings.Split(c.patterns, "|"), "", c.format)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -119,16 +119,16 @@ func (g *Guard) NoteIndexed() {
 }
 
 // Remember notes the files of the shard and the facts in its head for later runs, unless the guard doubts them. It adds
-// a sample of their middle if no digest covers every byte. Of a file that was just changed it leaves the facts out, so
-// the next run reads the file's ends again.
+// a sample of their middle if no digest covers every byte. The store's version covers all bytes of an object. Of a file
+// that was just changed it leaves the facts out, so the next run reads the file's ends again.
 func (g *Guard) Remember(facts identity.Facts) (err error) {
 	if g == nil || g.Doubts() {
 		return nil
 	}
 	seen, known := g.group.Seen.find(g.shard)
 	sample := uint64(0)
-	if isNew := !known || !seen.Knows(g.known); isNew && seen.Sample == 0 && !g.group.Evidence.CoversAll(g.known) &&
-		g.group.Evidence.Content(g.shard) == nil {
+	if isNew := !known || !seen.Knows(g.known); isNew && seen.Sample == 0 && !g.known[0].IsObject() &&
+		!g.group.Evidence.CoversAll(g.known) && g.group.Evidence.Content(g.shard) == nil {
 		if sample, err = g.group.Evidence.Sample(g.paths); err != nil {
 			return err
 		}

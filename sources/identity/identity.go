@@ -54,6 +54,18 @@ func of(st *unix.Stat_t) File {
 	return File{Device: uint64(st.Dev), Inode: st.Ino, Size: st.Size, Modified: st.Mtim.Nano(), Changed: st.Ctim.Nano()}
 }
 
+// objects is the Device of objects of a store. It is no number of a device.
+const objects = 1<<64 - 1
+
+// OfObject returns the identity of an object of a store. version is a hash of its ETag or generation, modified is in
+// nanoseconds since 1970.
+func OfObject(size, modified int64, version uint64) File {
+	return File{Device: objects, Inode: version, Size: size, Modified: modified, Changed: modified}
+}
+
+// IsObject reports whether the file is an object of a store.
+func (f File) IsObject() bool { return f.Device == objects }
+
 // IsZero reports whether the identity is unknown.
 func (f File) IsZero() bool { return f == File{} }
 
@@ -74,6 +86,8 @@ func (f File) Difference(was File) string {
 	switch {
 	case f.Size != was.Size:
 		return fmt.Sprintf("it had %d bytes and has %d", was.Size, f.Size)
+	case f.IsObject() && was.IsObject() && f.Inode != was.Inode:
+		return fmt.Sprintf("the object was replaced at %s (before: %s)", at(f.Modified), at(was.Modified))
 	case f.Inode != was.Inode:
 		return fmt.Sprintf("another file is in its place (inode %d, was %d)", f.Inode, was.Inode)
 	case f.Modified != was.Modified:

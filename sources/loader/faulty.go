@@ -3,6 +3,7 @@ package loader
 import (
 	"millrace/internal/failpoint"
 	"millrace/sources"
+	"millrace/sources/find"
 	"millrace/sources/index"
 )
 
@@ -69,17 +70,19 @@ func (f faultyFile) Sync() error {
 	return f.File.Sync()
 }
 
-// dataFS returns the data files: nil for the default, or ones whose reads pass the point loader/file/read.
-func dataFS(fail *failpoint.Set) sources.FS {
+// dataFS returns data files whose reads pass the point loader/file/read, if it is armed.
+func dataFS(fail *failpoint.Set, files sources.FS) sources.FS {
 	if !fail.Arms("loader/file/") {
-		return nil
+		return files
 	}
-	return faultyData{sources.OSFS(), fail}
+	tree, _ := files.(find.Tree)
+	return faultyData{files, tree, fail}
 }
 
 type faultyData struct {
 	sources.FS
-	fail *failpoint.Set
+	find.Tree // nil without stores
+	fail      *failpoint.Set
 }
 
 // Open implements sources.FS.

@@ -32,6 +32,7 @@ type Config struct {
 	Address      string                                    // at which it serves
 	Orchestrator string                                    // its address
 	Spec         func(source string) (sources.Spec, error) // describes a source of the mixture
+	Files        func(source string) sources.FS            // of a source; nil: the operating system's
 	// distinguishes a restarted process from the one before; default: the operating system's
 	Pid      int64
 	Standby  bool            // ask to be a shadow

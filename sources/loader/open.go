@@ -56,7 +56,7 @@ func (l *Loader) openFiles(ctx context.Context, spec sources.Spec, known bool) (
 			Patient:  true,
 			Tried:    l.cfg.Beat.Progress,
 			Meter:    l.cfg.Meter,
-			FS:       dataFS(l.cfg.Fail),
+			FS:       dataFS(l.cfg.Fail, l.filesOf(spec.Name)),
 		}
 		if l.cfg.Cache != nil { // a nil *Store is not a nil Cache
 			opts.Cache = l.cfg.Cache
@@ -76,6 +76,14 @@ func (l *Loader) openFiles(ctx context.Context, spec sources.Spec, known bool) (
 		case <-l.cfg.Clock.After(reopen):
 		}
 	}
+}
+
+// filesOf returns the files of a source.
+func (l *Loader) filesOf(source string) sources.FS {
+	if l.cfg.Files == nil {
+		return sources.OSFS()
+	}
+	return l.cfg.Files(source)
 }
 
 // openOne opens a source when fewer than mostOpenings others are being opened.

@@ -56,7 +56,11 @@ func (pf Format) Open(ctx context.Context, f sources.File, field sources.Field, 
 		}
 	}
 	for _, name := range field.Others {
-		o, err := openOther(f, meta, name, end)
+		other, err := findOther(f, meta.Schema, name)
+		if err != nil {
+			return nil, err
+		}
+		o, err := openColumn(f, meta, other, end)
 		if err != nil {
 			return nil, err
 		}
@@ -69,9 +73,9 @@ func (pf Format) Open(ctx context.Context, f sources.File, field sources.Field, 
 type shard struct {
 	f      sources.File
 	rows   uint64
-	limit  int64       // most bytes of a text, and of a further column in a row
-	text   *columnData // nil: the source needs no text
-	others []*other    // the further columns
+	limit  int64         // most bytes of a text
+	text   *columnData   // nil: the source needs no text
+	others []*columnData // of the further columns
 
 	kept *Kept // readers with the pages that they decoded last
 }
@@ -84,11 +88,10 @@ func (s *shard) Seekable() bool { return true }
 
 // Grain implements sources.Grainer.
 func (s *shard) Grain() (int64, error) {
-	switch {
-	case s.text != nil:
-		return s.text.grain()
-	case len(s.others) > 0:
-		return s.others[0].leaves[0].grain()
+	for _, d := range append([]*columnData{s.text}, s.others...) {
+		if d != nil {
+			return d.grain()
+		}
 	}
 	return 0, nil
 }
@@ -141,7 +144,7 @@ func (s *shard) Read(ctx context.Context, numbers []uint64, fn func(sources.Reco
 type rowReader struct {
 	shard  *shard
 	text   *reader // nil: the source needs no text
-	others []*otherReader
+	others []*reader
 	row    []any // values of others in the last row
 	size   int64 // bytes of memory when it was given back
 }
@@ -152,7 +155,7 @@ func (s *shard) newRowReader() *rowReader {
 		r.text = newReader(s.text)
 	}
 	for _, o := range s.others {
-		r.others = append(r.others, o.newReader())
+		r.others = append(r.others, newReader(o))
 	}
 	return r
 }
@@ -163,12 +166,7 @@ func (r *rowReader) columns(act func(*reader)) {
 		act(r.text)
 	}
 	for _, o := range r.others {
-		if o.flat != nil {
-			act(o.flat)
-		}
-		for _, l := range o.leaves {
-			act(l.reader)
-		}
+		act(o)
 	}
 }
 
@@ -189,14 +187,14 @@ func (r *rowReader) emit(n uint64, fn func(sources.Record) error) error {
 	}
 	isWhole := rec.Err == nil || isMissing(rec.Err)
 	for i, o := range r.others {
-		v, size, err := o.valueOf(n, r.shard.limit)
-		if err != nil && !errors.Is(err, millrace.ErrBadSample) {
+		v, err := o.valueOf(n)
+		if err != nil {
 			return err
 		}
 		if r.text == nil {
-			rec.Raw += lengthBytes + size
+			rec.Raw += lengthBytes + int64(len(v))
 		}
-		if r.row[i] = v; err != nil && isWhole {
+		if r.row[i], err = o.data.col.value(v); err != nil && isWhole {
 			rec.Text, rec.Err, isWhole = nil, err, false
 		}
 	}

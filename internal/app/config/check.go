@@ -9,6 +9,7 @@ import (
 	"millrace/internal/app/config/decode"
 	"millrace/internal/app/config/tree"
 	"millrace/internal/app/config/value"
+	"millrace/sources/find"
 )
 
 // validator checks keys against each other and fills in the defaults that depend on other keys.
@@ -297,15 +298,34 @@ func (v *validator) checkLimits() {
 			fmt.Sprintf("sample_bytes %s is more than half of loader_memory %s", l.SampleBytes, l.LoaderMemory),
 			fmt.Sprintf("write a loader_memory of at least %s, or a smaller sample_bytes", 2*l.SampleBytes))
 	}
-	if c := v.c.Cache; c != nil && v.Sound("cache.tokens") && c.Tokens < minCache {
-		v.wrong("cache.tokens", fmt.Sprintf("tokens must be at least %s, not %s", minCache, c.Tokens),
-			"write the room that the cache may take on its disk, as 200GiB")
-	}
+	checkCache(v)
 	if num, den := v.c.Quarantine.Budget.Fraction(); v.Sound("quarantine") && num > den {
 		v.wrong(
 			"quarantine.budget", "budget must be a fraction from 0 to 1, not "+v.c.Quarantine.Budget.Text,
 			"0.001 is one record in a thousand",
 		)
+	}
+}
+
+// checkCache checks the limits of the caches on a local disk.
+func checkCache(v *validator) {
+	c := v.c.Cache
+	if c == nil || !v.Sound("cache.tokens", "cache.files") {
+		return
+	}
+	if c.Tokens == 0 && c.Files == 0 {
+		v.wrong("cache", "`cache` keeps nothing: it has neither `tokens` nor `files`",
+			"write the room that it may take on its disk, as `tokens: 200GiB`")
+	}
+	for _, limit := range []struct {
+		name        string
+		least, room value.Bytes
+	}{{"tokens", minCache, c.Tokens}, {"files", minFileCache, c.Files}} {
+		if _, written := v.Place("cache." + limit.name); written && limit.room < limit.least {
+			v.wrong("cache."+limit.name,
+				fmt.Sprintf("%s must be at least %s, not %s", limit.name, limit.least, limit.room),
+				"write the room that the cache may take on its disk, as 200GiB")
+		}
 	}
 }
 
@@ -350,7 +370,7 @@ func (v *validator) checkTokenizer() {
 		)
 	case t.Name != "" && t.Path != "":
 		v.wrongKey("tokenizer.path", "`tokenizer` has both `name` and `path`", "keep one of them")
-	case isURL(t.Path):
+	case find.IsURL(t.Path):
 		v.wrong("tokenizer.path", "`tokenizer.path` must be a file on this host, not "+tree.Quote(t.Path), hubCure)
 	case t.Name != "" && t.Pattern != "":
 		v.wrongKey("tokenizer.pattern", "`tokenizer` has both `name` and `pattern`",

@@ -2,7 +2,7 @@ package config
 
 import (
 	"fmt"
-	"slices"
+	"net/url"
 	"strings"
 
 	"github.com/bmatcuk/doublestar/v4"
@@ -27,6 +27,7 @@ func (v *validator) checkSources() {
 		v.checkExhaustion(path, s)
 		v.checkFormat(path, s)
 		checkPlainIDs(v, path, s)
+		checkStorage(v, path, s)
 		v.checkFilter(path+".filter", s.Filter, s)
 		v.checkPieces(path+".long_documents", s.LongDocuments)
 		if v.Sound(path+".text") &&
@@ -112,6 +113,26 @@ func (v *validator) checkPatterns(path string, s *Source) {
 	}
 }
 
+// checkStorage checks the place of a store.
+func checkStorage(v *validator, path string, s *Source) {
+	if s.Storage == nil || !v.Sound(path+".storage", path+".path") {
+		return
+	}
+	if !s.IsRemote() {
+		v.wrongKey(path+".storage", "`storage` is the place of a store, and the path of source "+tree.Quote(s.Name)+
+			" is local", "write the path as a URL, as `s3://bucket/prefix/*.parquet`, or leave `storage` out")
+	}
+	if s.Storage.Endpoint == "" || !v.Sound(path+".storage.endpoint") {
+		return
+	}
+	at, err := url.Parse(s.Storage.Endpoint)
+	if err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "" || at.User != nil ||
+		at.RawQuery != "" {
+		v.wrong(path+".storage.endpoint", "`endpoint` is no URL of a service",
+			"write it as `https://minio.example:9000`; credentials come from the environment")
+	}
+}
+
 // checkExhaustion fills in on_exhausted. Under stop.epochs every source has that many passes, so no source may repeat
 // or leave earlier. Otherwise max_epochs also bounds the passes of a source that repeats: it leaves after them.
 func (v *validator) checkExhaustion(path string, s *Source) {
@@ -144,10 +165,6 @@ func (v *validator) checkFormat(path string, s *Source) {
 		return
 	}
 	format, unclear := find.Format(v.c.Base, s.Path)
-	if i := slices.IndexFunc(s.Path, isURL); i >= 0 && unclear != nil {
-		v.wrong(path+".path", remote(s, s.Path[i]), remoteCure)
-		return
-	}
 	if unclear != nil {
 		v.wrong(path+".path", "the format of source "+tree.Quote(s.Name)+" "+unclear.Why, unclear.Cure)
 		return

@@ -117,8 +117,8 @@ type Config struct {
 	// IndexDir is the directory of the indexes and lengths of the sources, relative to this file. Several runs may
 	// share it.
 	IndexDir string `yaml:"index_dir" jsonschema:"default=.millrace/"`
-	// Cache keeps documents as tokens on a local disk, so that no text is tokenised twice. It changes no batch. Left
-	// out: nothing is kept.
+	// Cache keeps documents as tokens, and parts of remote files, on a local disk. No text is then tokenised twice, and
+	// no byte is fetched twice. It changes no batch. Left out: nothing is kept.
 	Cache *Cache `yaml:"cache"`
 	// Verify is the way in which changed files are noticed, during a run and since they were indexed. tokens: the
 	// inode, size and times of a file are watched, and every document is compared with the checksum of its first
@@ -227,11 +227,15 @@ type Limits struct {
 	RunwaySeconds uint32 `yaml:"runway_seconds" jsonschema:"default=60,maximum=86400"`
 }
 
-// Cache is the token cache of a host. Several runs may share it.
+// Cache is the cache of a host on a local disk: of tokens, of parts of remote files, or of both. Several runs may share
+// it.
 type Cache struct {
-	// Tokens is the limit of its files, at least 1MiB. A token takes 2 bytes, or 4 if its document has an id above
-	// 65535. Entries of shards that no run uses are removed first.
-	Tokens value.Bytes `yaml:"tokens" jsonschema:"required"`
+	// Tokens is the limit of the documents kept as tokens, at least 1MiB. A token takes 2 bytes, or 4 if its document
+	// has an id above 65535. Entries of shards that no run uses are removed first. Left out: none are kept.
+	Tokens value.Bytes `yaml:"tokens"`
+	// Files is the limit of the kept parts of remote files, at least 64MiB. Parts that no run uses are removed first.
+	// Left out: none are kept.
+	Files value.Bytes `yaml:"files"`
 	// Dir is a directory on a local disk, relative to this file.
 	Dir string `yaml:"dir" jsonschema:"required"`
 }
@@ -290,6 +294,9 @@ const (
 
 // minCache is the least limit of a token cache.
 const minCache value.Bytes = 1 << 20
+
+// minFileCache is the least limit of a cache of files: one file of the cache.
+const minFileCache value.Bytes = 64 << 20
 
 // Distribute limits the ranks that even out their compute.
 type Distribute struct {

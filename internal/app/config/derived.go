@@ -11,27 +11,25 @@ import (
 	"millrace/internal/app/config/tree"
 	"millrace/internal/app/config/value"
 	"millrace/internal/bucket"
+	"millrace/sources/find"
 )
 
 // Abs returns a path of the file as an absolute one. URLs stay unchanged.
 func (c *Config) Abs(path string) string {
-	if isURL(path) || filepath.IsAbs(path) {
+	if find.IsURL(path) || filepath.IsAbs(path) {
 		return path
 	}
 	return filepath.Join(c.Base, path)
 }
 
-// isURL reports whether a path names a remote object: scheme://rest.
-func isURL(path string) bool {
-	scheme, _, ok := strings.Cut(path, "://")
-	return ok && scheme != "" && !strings.ContainsAny(scheme, "/*?[{\\")
-}
-
 // IndexPath returns the absolute index_dir.
 func (c *Config) IndexPath() string { return c.Abs(c.IndexDir) }
 
-// CachePath returns the absolute directory of the token cache, which the file must have.
+// CachePath returns the absolute directory of the caches, which the file must have.
 func (c *Config) CachePath() string { return c.Abs(c.Cache.Dir) }
+
+// KeepsTokens reports whether documents are kept as tokens on a local disk.
+func (c *Config) KeepsTokens() bool { return c.Cache != nil && c.Cache.Tokens > 0 }
 
 // Source returns the source of that name.
 func (c *Config) Source(name string) (*Source, bool) {
@@ -60,14 +58,11 @@ func (c *Config) Passes(s *Source) uint32 {
 	return s.MaxEpochs
 }
 
-// Payload returns an error if a source has no documents to serve: it is remote, or it has lengths alone. The error
+// Payload returns an error if a source has no documents to serve: it has lengths alone. The error
 // names the place in the file.
 func (c *Config) Payload() error {
 	for i := range c.Sources {
 		s := &c.Sources[i]
-		if at := slices.IndexFunc(s.Path, isURL); at >= 0 {
-			return c.ErrorAt("sources."+s.Name+".path", remote(s, s.Path[at]), remoteCure)
-		}
 		if s.Format == Lengths {
 			return c.ErrorAt(
 				"sources."+s.Name+".format",
@@ -82,11 +77,9 @@ func (c *Config) Payload() error {
 	return nil
 }
 
-// remoteCure is the advice for a remote source.
-const remoteCure = "download the files, as with `hf download` or `aws s3 cp`, and write their local path"
-
-func remote(s *Source, pattern string) string {
-	return "source " + tree.Quote(s.Name) + " is remote, and remote files are not read yet: " + tree.Quote(pattern)
+// IsRemote reports whether a source lies in a store.
+func (c *Config) IsRemote() bool {
+	return slices.ContainsFunc(c.Sources, func(s Source) bool { return s.IsRemote() })
 }
 
 // Budget returns the amount that unimax divides, in tokens or samples as the mixture counts.

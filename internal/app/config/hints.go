@@ -85,6 +85,7 @@ var examples = map[string]string{
 	"sidecar_memory":    "512MiB",
 	"sample_bytes":      "64MiB",
 	"open_files":        "512",
+	"storage":           "{endpoint: https://minio.example:9000, region: us-east-1}",
 	"streams":           "{eval: {mixture: {weights: {heldout: 1}}, sources: {heldout: {path: heldout/*.jsonl}}}}",
 	"runway_seconds":    "60",
 }
@@ -96,14 +97,7 @@ const hubCure = "download the model's rank file (original/tokenizer.model of Lla
 
 // hints are the advice of the decoder about the keys of a mixture file.
 func hints() decode.Hints {
-	return decode.Hints{Examples: examples, NotYet: notYet, Key: unknownKey, Value: unknownValue, Home: home}
-}
-
-func unknownKey(path, key string) (msg, cure string) {
-	if path == "cache" && key == "files" {
-		return "`files` is reserved", "not yet: a cache of remote files; this version reads local files alone"
-	}
-	return "", ""
+	return decode.Hints{Examples: examples, NotYet: notYet, Value: unknownValue, Home: home}
 }
 
 func unknownValue(path, given string) (problem, cure string) {

@@ -28,6 +28,7 @@ var edits = map[string]string{
 	"bucket_rows":        "packing: bucketed => packing: bucketed; bucket_rows: constant",
 	"cap_slack":          "layout: varlen => layout: varlen; cap_slack: 1.5",
 	"cache.dir":          "cache: {tokens: 1GiB, dir: /x} => cache: {tokens: 1GiB, dir: /y}",
+	"cache.files":        "=> cache: {files: 1GiB, dir: /x}",
 	"cache.tokens":       "=> cache: {tokens: 1GiB, dir: /x}",
 	"carry":              "=> carry: 64",
 	"cost.backbone":      "=> cost: {backbone: tokens, encoder: patches}",
@@ -134,6 +135,12 @@ var edits = map[string]string{
 		"code/*.parquet}}",
 	"sources.*.path": "=> sources: {web: {path: x/*.jsonl}, code: {path: code/*.parquet}}",
 	"sources.*.root": "=> sources: {web: {path: web/*.jsonl, root: .}, code: {path: code/*.parquet}}",
+	"sources.*.storage.anonymous": "=> sources: {web: {path: s3://b/web/*.jsonl, storage: {anonymous: true}}, " +
+		"code: {path: code/*.parquet}}",
+	"sources.*.storage.endpoint": "=> sources: {web: {path: s3://b/web/*.jsonl, storage: {endpoint: http://h:1}}, " +
+		"code: {path: code/*.parquet}}",
+	"sources.*.storage.region": "=> sources: {web: {path: s3://b/web/*.jsonl, storage: {region: eu}}, code: {path: " +
+		"code/*.parquet}}",
 	"sources.*.text": "=> sources: {web: {path: web/*.jsonl, text: body}, code: {path: code/*.parquet}}",
 
 	"split_documents.above": "layout: varlen; split_documents: {} => layout: varlen; split_documents: {above: 4096}",

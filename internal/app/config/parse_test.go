@@ -89,7 +89,7 @@ func TestValues(t *testing.T) {
 		Quarantine: Quarantine{
 			Budget: value.Decimal{Text: "0.01"},
 		}, IndexDir: "/var/cache/millrace", Verify: "files",
-		Cache: &Cache{200 << 30, "/local/cache"}, Loaders: value.Loaders{Count: 3},
+		Cache: &Cache{Tokens: 200 << 30, Dir: "/local/cache"}, Loaders: value.Loaders{Count: 3},
 		Reliability: Reliability{2}, File: "mixture.yaml",
 	}
 	c.doc = nil

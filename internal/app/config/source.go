@@ -11,6 +11,7 @@ import (
 	"millrace/internal/app/config/decode"
 	"millrace/internal/app/config/tree"
 	"millrace/internal/app/config/value"
+	"millrace/sources/find"
 )
 
 // Mixture is the share of each source: weights or groups for the whole run, or a schedule.
@@ -106,10 +107,13 @@ type Source struct {
 	// Format of the files, as docs/formats.md describes it. It may be left out if the files show it.
 	Format Format `yaml:"format"`
 	// Path of the files: a glob, a brace list, a directory, a prefix (megatron), or a list of these; relative to this
-	// file.
+	// file. It may be a URL: s3://, gs://, az://, http://, https:// or hf://datasets/ORG/NAME@REVISION.
 	Path Patterns `yaml:"path" jsonschema:"required"`
 	// Root is the directory that sample ids are relative to. Left out: the part of path before its first wildcard.
 	Root string `yaml:"root"`
+	// Storage is the place of the store, if the path is a URL. Left out: the provider's own service, with the
+	// credentials of the environment.
+	Storage *Storage `yaml:"storage"`
 	// Text is the field or column that holds the text, nested as meta.body. Sources of tokens have none.
 	Text string `yaml:"text" jsonschema:"default=text"`
 	// DType is the type of the ids in a file of plain ids that has no header.
@@ -138,6 +142,19 @@ type Source struct {
 	// Size of one pass, in the unit of the mixture. The caller sets it together with Mixture.Measured.
 	Size uint64 `yaml:"-"`
 }
+
+// Storage is the place of a store of files. It never holds credentials: those come from the environment.
+type Storage struct {
+	// Endpoint is the URL of the service, as https://minio.example:9000. Left out: the provider's own.
+	Endpoint string `yaml:"endpoint"`
+	// Region of the buckets, for s3. Left out: as AWS_REGION or the profile says.
+	Region string `yaml:"region"`
+	// Anonymous reads without credentials.
+	Anonymous bool `yaml:"anonymous" jsonschema:"default=false"`
+}
+
+// IsRemote reports whether a path of the source is a URL.
+func (s *Source) IsRemote() bool { return slices.ContainsFunc(s.Path, find.IsURL) }
 
 // Format is a file format of a source.
 type Format string

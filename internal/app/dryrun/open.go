@@ -39,6 +39,7 @@ type Opened struct {
 	host     *sources.Host
 	kept     *setup.Kept
 	specs    []sources.Spec
+	files    []sources.FS     // of each source
 	cache    *cache.Store     // nil without a token cache
 	skipped  [][]find.Skipped // of each source: files of its path that are not read
 }
@@ -97,7 +98,8 @@ func Open(ctx context.Context, c *config.Config, o Options) (*Opened, error) {
 		o.Progress = func(string, int64, int64) {}
 	}
 	host := sources.NewHost(sources.HostOptions{OpenFiles: int(c.Limits.OpenFiles), Logger: o.Logger})
-	out := &Opened{Config: c, Encoding: encoding, host: host, kept: setup.NewKept(2*runtime.GOMAXPROCS(0), keptBytes)}
+	out := &Opened{Config: c, Encoding: encoding, host: host, kept: setup.NewKept(2*runtime.GOMAXPROCS(0), keptBytes,
+		setup.Stores(c, keptBytes, o.Logger))}
 	if out.cache, err = setup.TokenCache(c, o.Logger); err != nil {
 		return nil, errors.Join(err, out.Close())
 	}
@@ -138,11 +140,13 @@ func (out *Opened) open(ctx context.Context, s *config.Source, o Options) (*Prob
 		spec.PieceTokens = 0
 	}
 	// Open resolves the paths again. This call separates mistakes in the paths from other failures.
-	files, err := find.Resolve(spec.Base, spec.Patterns, spec.Root, spec.Format.Name())
+	stored := setup.Files(s, out.kept)
+	tree, _ := stored.(find.Tree)
+	files, err := find.Resolve(tree, spec.Base, spec.Patterns, spec.Root, spec.Format.Name())
 	if err != nil {
 		return &Problem{Source: s.Name, Err: err, Place: where(out.Config, "sources."+s.Name+".path")}, nil
 	}
-	opts := sources.OpenOptions{Host: out.host, Deep: o.Deep, Logger: o.Logger,
+	opts := sources.OpenOptions{Host: out.host, FS: stored, Deep: o.Deep, Logger: o.Logger,
 		Looked:   func(done, total int64) { o.Looked(s.Name, done, total) },
 		Progress: func(done, total int64) { o.Progress(s.Name, done, total) }}
 	if out.cache != nil { // a nil *Store is not a nil Cache
@@ -161,7 +165,7 @@ func (out *Opened) open(ctx context.Context, s *config.Source, o Options) (*Prob
 		return &Problem{Source: s.Name, Err: err}, nil
 	}
 	out.Sources, out.specs = append(out.Sources, src), append(out.specs, spec)
-	out.skipped = append(out.skipped, files.Skipped)
+	out.skipped, out.files = append(out.skipped, files.Skipped), append(out.files, stored)
 	return nil, nil
 }
 

@@ -56,13 +56,13 @@ func (k *check) reading(ctx context.Context, i int, r *SourceReport) (*Reading, 
 	costs[0], costs[own] = costs[own], costs[0]
 	cached := ReadCost{Choice: choiceCache, BytesRead: 1, CPU: deliverCost}
 	out := &Reading{Choices: costs, Recommended: costs[0].Choice, CacheBytes: k.cacheBytes(r)}
-	if k.c.Cache != nil {
+	if k.c.KeepsTokens() {
 		out.Choices = slices.Insert(costs, 0, cached)
 	} else {
 		out.Choices = append(costs, cached)
 	}
 	// A cache costs a pass of tokenising, which a second pass or one of many reads of the same bytes repays.
-	if k.c.Cache != nil || costs[0].CPU > 2*(deliverCost+tokeniseCost) || r.Passes == nil || *r.Passes > 1.5 {
+	if k.c.KeepsTokens() || costs[0].CPU > 2*(deliverCost+tokeniseCost) || r.Passes == nil || *r.Passes > 1.5 {
 		out.Recommended = choiceCache
 	}
 	return out, nil

@@ -136,7 +136,7 @@ func (s *scanner) progress(n int64) {
 // file reads one file. It notes damage in t. An error ends the reading of all files.
 func (s *scanner) file(ctx context.Context, t *target) error {
 	spec := &s.opened.specs[t.source]
-	t.err = s.read(ctx, spec, t.shard.Path, func(r sources.Record) error {
+	t.err = s.read(ctx, s.opened.files[t.source], spec, t.shard.Path, func(r sources.Record) error {
 		t.records++
 		if r.Err == nil {
 			return nil
@@ -158,8 +158,9 @@ func (s *scanner) file(ctx context.Context, t *target) error {
 	return context.Cause(ctx)
 }
 
-func (s *scanner) read(ctx context.Context, spec *sources.Spec, path string, take func(sources.Record) error) error {
-	f, err := sources.OSFS().Open(path)
+func (s *scanner) read(ctx context.Context, files sources.FS, spec *sources.Spec, path string,
+	take func(sources.Record) error) error {
+	f, err := files.Open(path)
 	if err != nil {
 		return err
 	}

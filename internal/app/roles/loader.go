@@ -99,7 +99,7 @@ func (p *readers) open(s *stream, leave <-chan struct{}) (run func(context.Conte
 	if err != nil {
 		return nil, err
 	}
-	kept := setup.NewKept(division.Decoders, division.Kept)
+	kept := setup.NewKept(division.Decoders, division.Kept, setup.Stores(s.cfg, division.Ahead, p.log))
 	address := rundir.Socket(s.dir, fmt.Sprintf("%s-%d", p.Name, os.Getpid()))
 	tokens, err := setup.TokenCache(s.cfg, p.log)
 	if err != nil { // up found the directory good; without it, the files have every document
@@ -115,6 +115,10 @@ func (p *readers) open(s *stream, leave <-chan struct{}) (run func(context.Conte
 				return sources.Spec{}, millrace.Errorf(millrace.ErrInvalid, "source %s is not in the mixture", name)
 			}
 			return setup.SourceSpec(s.cfg, src, encoding, kept)
+		},
+		Files: func(name string) sources.FS {
+			src, _ := s.cfg.Source(name)
+			return setup.Files(src, kept)
 		},
 		Facts:     p.facts(),
 		OpenFiles: int(s.cfg.Limits.OpenFiles), Cache: tokens, Memory: division.Payload, Parallel: division.Decoders,

@@ -10,7 +10,7 @@ import (
 // TokenCache opens the token cache of a mixture, nil if it has none. The error of a directory that cannot be written
 // names its place in the mixture file; it wraps millrace.ErrInvalid.
 func TokenCache(c *config.Config, log *slog.Logger) (*cache.Store, error) {
-	if c.Cache == nil {
+	if !c.KeepsTokens() {
 		return nil, nil
 	}
 	s, err := cache.Open(cache.Config{Dir: c.CachePath(), Limit: int64(c.Cache.Tokens), Log: log})

@@ -8,6 +8,7 @@ import (
 	"millrace/internal/app/config"
 	"millrace/sources/jsonl"
 	"millrace/sources/parquet"
+	"millrace/sources/remote"
 	"millrace/sources/tokenize"
 )
 
@@ -25,17 +26,20 @@ type Reader struct {
 	Decoders int   // goroutines. While half of them wait for a disk, the others keep the encoders busy.
 	Kept     int64 // bytes that random reads keep for later ones
 	Procs    int   // processors that the process uses at once
+	Ahead    int64 // bytes of remote files that are read ahead
 }
 
 // Kept is the memory that random reads of all sources of a process keep for later ones.
 type Kept struct {
 	windows *jsonl.Windows
 	pages   *parquet.Kept
+	remote  *remote.Host
 }
 
-// NewKept returns the memory of random reads for a process with so many decoders: at most so many bytes.
-func NewKept(decoders int, bytes int64) *Kept {
-	return &Kept{windows: jsonl.NewWindows(2*decoders, bytes/2), pages: parquet.NewKept(bytes / 2)}
+// NewKept returns the memory of random reads for a process with so many decoders: at most so many bytes. stores has the
+// process's means for remote files.
+func NewKept(decoders int, bytes int64, stores *remote.Host) *Kept {
+	return &Kept{windows: jsonl.NewWindows(2*decoders, bytes/2), pages: parquet.NewKept(bytes / 2), remote: stores}
 }
 
 const (
@@ -43,6 +47,8 @@ const (
 	autoPart     = 64 << 20 // least part of a loader that `loaders: auto` adds
 	decoderBytes = 2 << 20  // a decoder's scratch
 	keptPart     = 16       // random reads keep one part in so many
+	// with a remote source; each has one read in flight
+	remoteDecoders = 32
 )
 
 // Division returns the division of the memory of each loader and shadow. Encoders take at most a quarter of it. The
@@ -54,8 +60,11 @@ func Division(c *config.Config) Reader {
 	r.Encoders = max(min((cores+loaders-1)/loaders, int(part/4/tokenize.EncoderBytes)), 1)
 	r.Decoders = 2 * r.Encoders
 	r.Procs = min(cores, r.Decoders+2)
-	r.Kept = part / keptPart
-	fixed := int64(r.Encoders)*tokenize.EncoderBytes + int64(r.Decoders)*decoderBytes + r.Kept
+	if c.IsRemote() { // most decoders wait for a store
+		r.Decoders = max(r.Decoders, min(remoteDecoders, int(part/8/decoderBytes)))
+	}
+	r.Kept, r.Ahead = part/keptPart, readAhead(c, part)
+	fixed := int64(r.Encoders)*tokenize.EncoderBytes + int64(r.Decoders)*decoderBytes + r.Kept + r.Ahead
 	r.Payload = max((part-fixed)/2, part/4)
 	return r
 }

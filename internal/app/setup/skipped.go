@@ -22,11 +22,14 @@ func SkippedFiles(c *config.Config) iter.Seq[string] {
 }
 
 func skippedOf(c *config.Config, s *config.Source) (warning string) {
+	if s.IsRemote() { // a second listing of a bucket takes too long; check lists the files
+		return ""
+	}
 	spec, err := SourceSpec(c, s, nil, nil)
 	if err != nil {
 		return ""
 	}
-	found, err := find.Resolve(spec.Base, spec.Patterns, spec.Root, spec.Format.Name())
+	found, err := find.Resolve(nil, spec.Base, spec.Patterns, spec.Root, spec.Format.Name())
 	if err != nil {
 		return ""
 	}

@@ -50,7 +50,7 @@ func Tokenizer(c *config.Config) (*tokenize.Encoding, error) {
 // SourceSpec returns the settings with which a loader opens a source. The sources of a process share the encoding and
 // the memory of random reads; nil keeps none.
 func SourceSpec(c *config.Config, s *config.Source, e *tokenize.Encoding, k *Kept) (sources.Spec, error) {
-	format, err := format(s, k)
+	format, err := format(s, k, Files(s, k))
 	if err != nil {
 		return sources.Spec{}, c.ErrorAt("sources."+s.Name+".format", err.Error(), "")
 	}
@@ -120,11 +120,11 @@ func filterTexts(c *config.Config, s *config.Source) string {
 	return strings.Join(texts, "; ")
 }
 
-func format(s *config.Source, k *Kept) (sources.Format, error) {
+func format(s *config.Source, k *Kept, files sources.FS) (sources.Format, error) {
 	if k == nil {
 		k = &Kept{}
 	}
-	files, plain := sources.OSFS(), tokenfiles.Options{DType: s.DType}
+	plain := tokenfiles.Options{DType: s.DType}
 	if s.EOS != nil {
 		plain.EOS, plain.HasEOS = uint32(*s.EOS), true
 	}

@@ -145,18 +145,22 @@ var owners = []struct {
 	{"github.com/spf13/", list("cmd/...")},
 	{"github.com/schollz/", list("cmd/...")},
 	{"github.com/goccy/", list("internal/app/config/...")},
+	{"github.com/aws/", list("sources/remote")},
+	{"github.com/Azure/", list("sources/remote")},
+	{"golang.org/x/oauth2", list("sources/remote")},
 	{"github.com/invopop/", list("internal/app/config/...")},
 }
 
 // testOnly lists libraries that only tests, and packages whose name ends in test, may import.
 var testOnly = []string{
 	"testing", "pgregory.net/rapid", "go.uber.org/goleak", "github.com/cockroachdb/datadriven",
-	"github.com/rogpeppe/go-internal",
+	"github.com/rogpeppe/go-internal", "github.com/johannesboyne/gofakes3",
 }
 
 // tables lists package variables that never change and that Go cannot declare as constants.
 var tables = map[string][]string{
 	"orchestrator/planner/plannertest": {"PretrainShares", "LongContextShares", "lengthClasses"},
+	"sources/remote":                   {"nextPage"},
 	"sources/find":                     {"formats", "sides", "packings"},
 	"internal/app/config":              {"notYet", "examples"},
 	"internal/app/config/resume":       {"keyRules"},

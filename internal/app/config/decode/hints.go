@@ -14,8 +14,6 @@ type Hints struct {
 	Examples map[string]string
 	// NotYet are values that a later version may accept, by key.
 	NotYet map[string][]string
-	// Key returns a better error for an unknown key, or nothing.
-	Key func(path, key string) (msg, cure string)
 	// Value returns a better error for a value that is none of the alternatives, or nothing.
 	Value func(path, given string) (problem, cure string)
 	// Home returns the mapping to which a key belongs, or nothing.
@@ -95,10 +93,6 @@ func (d *Decoder) unknownValue(path, given string, enum []string) (problem, cure
 // unknownKey reports a key that a mapping does not have. It names the nearest key, or the mapping of this key.
 func (d *Decoder) unknownKey(path string, key *tree.Node, t reflect.Type) {
 	at := Join(path, key.Text)
-	if msg, cure := d.Hints.Key(path, key.Text); msg != "" {
-		d.Fail(at, key, msg, cure)
-		return
-	}
 	where := ""
 	if path != "" {
 		where = " in " + Name(path)

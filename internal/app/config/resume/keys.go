@@ -32,7 +32,7 @@ var keyRules = []Rule{
 	},
 	{
 		About: []string{"the place of the files"},
-		Keys:  []string{"sources.*.path", "sources.*.root"},
+		Keys:  []string{"sources.*.path", "sources.*.root", "sources.*.storage"},
 		Then: "no effect on content if the files below `root` keep their names, sizes and contents; otherwise see " +
 			"`sources.NAME.files`",
 	},

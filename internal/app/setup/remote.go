@@ -1,0 +1,44 @@
+package setup
+
+import (
+	"log/slog"
+
+	"millrace/internal/app/config"
+	"millrace/sources"
+	"millrace/sources/remote"
+)
+
+// Files returns the files of a source: those of its store if its path is a URL, else those of the operating system.
+// The sources of a process share the connections of k; with nil the source has its own.
+func Files(s *config.Source, k *Kept) sources.FS {
+	if !s.IsRemote() {
+		return sources.OSFS()
+	}
+	host := remote.NewHost(remote.Options{})
+	if k != nil {
+		host = k.remote
+	}
+	storage := remote.Storage{}
+	if at := s.Storage; at != nil {
+		storage = remote.Storage{Endpoint: at.Endpoint, Region: at.Region, Anonymous: at.Anonymous}
+	}
+	return host.Files(storage)
+}
+
+// readAhead returns the memory of a process for reading remote files ahead, 0 if no source is remote.
+func readAhead(c *config.Config, part int64) int64 {
+	if !c.IsRemote() {
+		return 0
+	}
+	return min(max(part/8, leastAhead), mostAhead)
+}
+
+const (
+	leastAhead = 4 << 20
+	mostAhead  = 64 << 20
+)
+
+// Stores returns the means of a process for reading remote files.
+func Stores(_ *config.Config, ahead int64, log *slog.Logger) *remote.Host {
+	return remote.NewHost(remote.Options{Ahead: ahead, Log: log})
+}

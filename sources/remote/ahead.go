@@ -1,0 +1,156 @@
+package remote
+
+import (
+	"context"
+	"sync"
+)
+
+// Sizes of read-ahead.
+const (
+	pageBytes   = 1 << 20
+	mostStreams = 8        // reads in order of one file that are followed at the same time
+	mostAhead   = 16       // pages of one stream in flight or not read yet
+	jump        = 64 << 10 // a read that begins at most so many bytes behind the last one follows it
+)
+
+// stream is a run of reads in order.
+type stream struct {
+	next  int64 // the byte behind the newest read
+	hits  int   // reads that followed
+	turn  uint64
+	until int64 // the first page that was not asked for
+}
+
+// page is a part of a file that is read ahead of need.
+type page struct {
+	data   []byte
+	ready  chan struct{}
+	err    error
+	cancel context.CancelFunc
+}
+
+// copy waits for the page.
+func (g *page) copy(ctx context.Context, p []byte, at int64) error {
+	select {
+	case <-g.ready:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if g.err == nil {
+		copy(p, g.data[at:])
+	}
+	return g.err
+}
+
+// room is the memory of read-ahead, in pages.
+type room struct {
+	mu   sync.Mutex
+	free int64
+}
+
+func (r *room) take() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.free == 0 {
+		return false
+	}
+	r.free--
+	return true
+}
+
+func (r *room) give() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.free++
+}
+
+// ahead notes a read, and begins to read the pages that are likely to follow. It returns the pages that have bytes of
+// the read.
+func (f *file) ahead(off, n int64) map[int64]*page {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s := f.follow(off, n)
+	if s.hits >= 2 {
+		depth := int64(min(1<<min(s.hits-2, 10), mostAhead))
+		last := (f.of.size - 1) / pageBytes
+		for at := max(s.until, (off+n)/pageBytes); at <= min((off+n)/pageBytes+depth, last); at++ {
+			if f.pages[at] == nil && !f.start(at) {
+				break
+			}
+			s.until = at + 1
+		}
+	}
+	if len(f.pages) == 0 {
+		return nil
+	}
+	found := map[int64]*page{}
+	for at := off / pageBytes; at*pageBytes < off+n; at++ {
+		if pg := f.pages[at]; pg != nil {
+			found[at] = pg
+		}
+		if (at+1)*pageBytes <= off+n && s.hits >= 2 { // the stream has passed it
+			f.drop(at)
+		}
+	}
+	return found
+}
+
+// follow returns the stream that a read continues, or a new one in place of the oldest. The lock is held.
+func (f *file) follow(off, n int64) *stream {
+	oldest, turn := &f.streams[0], uint64(0)
+	for i := range f.streams {
+		s := &f.streams[i]
+		turn = max(turn, s.turn)
+		if s.turn < oldest.turn {
+			oldest = s
+		}
+	}
+	for i := range f.streams {
+		s := &f.streams[i]
+		if s.turn > 0 && off >= s.next-n && off <= s.next+jump && off+n > s.next {
+			*s = stream{next: off + n, hits: s.hits + 1, turn: turn + 1, until: s.until}
+			return s
+		}
+	}
+	if oldest.turn > 0 && oldest.hits >= 2 { // its pages are not read any more
+		for at := oldest.next / pageBytes; at < oldest.until; at++ {
+			f.drop(at)
+		}
+	}
+	*oldest = stream{next: off + n, turn: turn + 1}
+	return oldest
+}
+
+// start begins to read a page, if there is memory for it. The lock is held.
+func (f *file) start(at int64) bool {
+	if f.ctx.Err() != nil || !f.host.room.take() {
+		return false
+	}
+	ctx, cancel := context.WithCancel(f.ctx)
+	pg := &page{ready: make(chan struct{}), cancel: cancel}
+	f.pages[at] = pg
+	go func() {
+		defer cancel()
+		defer close(pg.ready)
+		data := make([]byte, min(pageBytes, f.of.size-at*pageBytes))
+		if pg.err = f.load(ctx, data, at*pageBytes); pg.err == nil {
+			pg.data = data
+		}
+	}()
+	return true
+}
+
+// drop gives a page up. Readers that have it keep it. The lock is held.
+func (f *file) drop(at int64) {
+	if pg := f.pages[at]; pg != nil {
+		delete(f.pages, at)
+		f.host.room.give()
+	}
+}
+
+// forget drops a page that could not be read.
+func (f *file) forget(at int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.drop(at)
+}

@@ -1,0 +1,210 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+// A request is tried a few times here. A longer outage is the caller's to wait for.
+const (
+	readTries = 4 // some 0.7 s
+	lookTries = 8 // of lists and sizes, which are asked once: some 10 s
+	stalled   = 10 * time.Second
+	backFirst = 100 * time.Millisecond
+	backMost  = 5 * time.Second
+)
+
+// back returns the wait before another try: exponential, with jitter, and at least as long as the store asks.
+func back(try int, asked time.Duration) time.Duration {
+	most := min(backFirst<<(try-1), backMost)
+	return max(asked, most/2+rand.N(most/2))
+}
+
+// retry repeats an act while its failure may pass.
+func (h *Host) retry(ctx context.Context, tries int, act func(ctx context.Context) error) error {
+	for try := 1; ; try++ {
+		err := act(ctx)
+		var f *failure
+		if err == nil {
+			h.retries.earn()
+			return nil
+		}
+		if !errors.As(err, &f) || f.cause != outage || try >= tries {
+			return err
+		}
+		h.retries.take(ctx)
+		if !pause(ctx, back(try, f.after)) {
+			return err
+		}
+		h.counts.retries.Add(1)
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// quota bounds retries to a part of the good requests: an overloaded store gets less load, not more.
+type quota struct {
+	mu   sync.Mutex
+	left float64
+	at   time.Time // of the last refill
+}
+
+const (
+	quotaEarn = 0.1 // retries for each good request
+	quotaMost = 20
+	quotaRate = 2.0 // retries a second without any good request
+)
+
+func (q *quota) earn() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.left = min(q.left+quotaEarn, quotaMost)
+}
+
+// take waits for the right to one retry.
+func (q *quota) take(ctx context.Context) {
+	for {
+		q.mu.Lock()
+		now := time.Now()
+		if !q.at.IsZero() {
+			q.left = min(q.left+quotaRate*now.Sub(q.at).Seconds(), quotaMost)
+		}
+		q.at = now
+		missing := 1 - q.left
+		if missing <= 0 {
+			q.left--
+			q.mu.Unlock()
+			return
+		}
+		q.mu.Unlock()
+		if !pause(ctx, time.Duration(missing/quotaRate*float64(time.Second))) {
+			return
+		}
+	}
+}
+
+// fetch fills p with the bytes of an object from off on. Bytes that came before a failure are not asked for again.
+func (h *Host) fetch(ctx context.Context, s store, of object, p []byte, off int64) error {
+	done := 0
+	for {
+		before := done
+		err := h.retry(ctx, readTries, func(ctx context.Context) error {
+			n, err := h.hedged(ctx, s, of, p[done:], off+int64(done))
+			done += n
+			if done == len(p) {
+				return nil
+			}
+			return err
+		})
+		if err == nil || done == before || done == len(p) {
+			return err
+		}
+	}
+}
+
+// hedged is one try of a range. If it takes longer than 95 of 100 requests of its size, a second one runs beside it,
+// and the first answer is used. n bytes at the beginning of p are good, also with an error.
+func (h *Host) hedged(ctx context.Context, s store, of object, p []byte, off int64) (n int, err error) {
+	pace := &h.pace[classOf(len(p))]
+	wait, known := pace.slow()
+	if !known {
+		return h.attempt(ctx, s, of, p, off)
+	}
+	type result struct {
+		n   int
+		err error
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	first, second := make(chan result, 1), make(chan result, 1)
+	go func() {
+		n, err := h.attempt(ctx, s, of, p, off)
+		first <- result{n, err}
+	}()
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case r := <-first:
+		return r.n, r.err
+	case <-timer.C:
+	}
+	if !h.counts.mayHedge() {
+		r := <-first
+		return r.n, r.err
+	}
+	other := make([]byte, len(p))
+	go func() {
+		n, err := h.attempt(ctx, s, of, other, off)
+		second <- result{n, err}
+	}()
+	select {
+	case r := <-first:
+		if r.err == nil {
+			return r.n, nil
+		}
+		r = <-second
+		return copy(p, other[:r.n]), r.err
+	case r := <-second:
+		if r.err != nil {
+			r = <-first
+			return r.n, r.err
+		}
+		cancel()
+		<-first // it writes to p until then
+		return copy(p, other), nil
+	}
+}
+
+// attempt is one request of a range.
+func (h *Host) attempt(ctx context.Context, s store, of object, p []byte, off int64) (n int, err error) {
+	select {
+	case h.slots <- struct{}{}:
+		defer func() { <-h.slots }()
+	case <-ctx.Done():
+		return 0, ofTransport(ctx.Err())
+	}
+	h.counts.requests.Add(1)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	watch := time.AfterFunc(h.idle, cancel) // a body that stands still
+	defer watch.Stop()
+	began := time.Now()
+	body, err := s.read(ctx, of, off, int64(len(p)))
+	if err != nil {
+		return 0, ofTransport(err)
+	}
+	defer body.Close()
+	for n < len(p) {
+		got, err := body.Read(p[n:])
+		n += got
+		h.counts.fetched.Add(uint64(got))
+		if n == len(p) {
+			break
+		}
+		if err == nil && got == 0 {
+			continue
+		}
+		if errors.Is(err, io.EOF) {
+			return n, &failure{cause: outage, err: errors.New("the answer ends early")}
+		}
+		if err != nil {
+			return n, ofTransport(err)
+		}
+		watch.Reset(h.idle)
+	}
+	h.pace[classOf(len(p))].note(time.Since(began))
+	return n, nil
+}

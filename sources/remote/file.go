@@ -1,0 +1,186 @@
+package remote
+
+import (
+	"context"
+	"encoding/binary"
+	"io"
+	"sync"
+
+	"github.com/zeebo/xxh3"
+	"golang.org/x/sync/errgroup"
+
+	"millrace"
+	"millrace/sources"
+	"millrace/sources/identity"
+)
+
+// partBytes is the largest range of one request. Longer reads are several requests at the same time.
+const partBytes = 4 << 20
+
+// file is one version of an object. It is safe for concurrent use.
+type file struct {
+	host  *Host
+	store store
+	url   string
+	of    object
+	key   millrace.Digest // of the version, in the cache
+
+	ctx    context.Context // ends with the file
+	cancel context.CancelFunc
+
+	mu      sync.Mutex
+	streams [mostStreams]stream
+	pages   map[int64]*page
+}
+
+var _ sources.OpenFile = (*file)(nil)
+
+func newFile(h *Host, s store, url string, of object) *file {
+	f := &file{host: h, store: s, url: url, of: of, pages: map[int64]*page{}}
+	key := binary.LittleEndian.AppendUint64([]byte(url+"\x00"+of.version+"\x00"), uint64(of.size))
+	f.key = xxh3.Hash128(binary.LittleEndian.AppendUint64(key, uint64(of.modified.UnixNano()))).Bytes()
+	f.ctx, f.cancel = context.WithCancel(context.Background())
+	return f
+}
+
+// Name implements sources.File.
+func (f *file) Name() string { return f.url }
+
+// Size implements sources.File.
+func (f *file) Size() int64 { return f.of.size }
+
+// Identity implements sources.OpenFile. Every request names the version, so the open file never changes.
+func (f *file) Identity() (identity.File, error) { return f.of.identity(), nil }
+
+// Close implements io.Closer.
+func (f *file) Close() error {
+	f.cancel()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for at := range f.pages {
+		f.drop(at)
+	}
+	return nil
+}
+
+// ReadAt implements io.ReaderAt. A read that follows an earlier one makes the file read ahead.
+func (f *file) ReadAt(p []byte, off int64) (n int, err error) {
+	if off >= f.of.size || len(p) == 0 {
+		if len(p) == 0 {
+			return 0, nil
+		}
+		return 0, io.EOF
+	}
+	short := int64(len(p)) > f.of.size-off
+	if short {
+		p = p[:f.of.size-off]
+	}
+	if err := f.fill(p, off); err != nil {
+		return 0, describe("read", f.url, f.store, err)
+	}
+	f.host.counts.used.Add(uint64(len(p)))
+	if short {
+		return len(p), io.EOF
+	}
+	return len(p), nil
+}
+
+// fill fills p with bytes of the file, from pages that were read ahead if there are any.
+func (f *file) fill(p []byte, off int64) error {
+	at := f.ahead(off, int64(len(p)))
+	for len(p) > 0 {
+		n := int64(len(p))
+		if pg := at[off/pageBytes]; pg != nil {
+			n = min(n, pageBytes-off%pageBytes)
+			if err := pg.copy(f.ctx, p[:n], off%pageBytes); err == nil {
+				p, off = p[n:], off+n
+				continue
+			}
+			// a failed page is not used again: the range is read by itself
+			f.forget(off / pageBytes)
+		} else {
+			n = f.gap(at, off, n)
+		}
+		if err := f.load(f.ctx, p[:n], off); err != nil {
+			return err
+		}
+		p, off = p[n:], off+n
+	}
+	return nil
+}
+
+// gap returns the length of the range from off on, at most n, that no page has.
+func (f *file) gap(at map[int64]*page, off, n int64) int64 {
+	for next := (off/pageBytes + 1) * pageBytes; next < off+n; next += pageBytes {
+		if at[next/pageBytes] != nil {
+			return next - off
+		}
+	}
+	return n
+}
+
+// load reads a range from the cache, and the rest from the store: ranges that follow each other as one request, ranges
+// of more than partBytes as several at the same time. Each part has its own place in p.
+func (f *file) load(ctx context.Context, p []byte, off int64) error {
+	if f.host.cache == nil {
+		return f.loadParts(ctx, p, off)
+	}
+	lo, hi := off/BlockBytes, (off+int64(len(p))+BlockBytes-1)/BlockBytes
+	all := p
+	if from, end := lo*BlockBytes, min(hi*BlockBytes, f.of.size); from != off || end != off+int64(len(p)) {
+		all = make([]byte, end-from)
+		defer func() { copy(p, all[off-from:]) }()
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	for b := lo; b < hi; {
+		if f.host.cache.Read(f.key, b, f.block(all, lo, b)) {
+			f.host.counts.hits.Add(1)
+			b++
+			continue
+		}
+		first := b
+		for b < hi && (b-first)*BlockBytes < partBytes &&
+			(b == first || !f.host.cache.Read(f.key, b, f.block(all, lo, b))) {
+			f.host.counts.misses.Add(1)
+			b++
+		}
+		end := b
+		group.Go(func() error { return f.loadBlocks(ctx, all, lo, first, end) })
+		if b < hi && (b-first)*BlockBytes < partBytes { // it was read while the run was searched for its end
+			f.host.counts.hits.Add(1)
+			b++
+		}
+	}
+	return group.Wait()
+}
+
+// block returns the place of a block in memory that begins with block lo.
+func (f *file) block(all []byte, lo, b int64) []byte {
+	from := (b - lo) * BlockBytes
+	return all[from:min(from+BlockBytes, int64(len(all)))]
+}
+
+// loadBlocks reads the blocks first … end from the store and keeps them.
+func (f *file) loadBlocks(ctx context.Context, all []byte, lo, first, end int64) error {
+	p := all[(first-lo)*BlockBytes : min((end-lo)*BlockBytes, int64(len(all)))]
+	if err := f.host.fetch(ctx, f.store, f.of, p, first*BlockBytes); err != nil {
+		return err
+	}
+	for b := first; b < end; b++ {
+		f.host.cache.Write(f.key, b, f.block(all, lo, b))
+	}
+	return nil
+}
+
+// loadParts reads a range from the store.
+func (f *file) loadParts(ctx context.Context, p []byte, off int64) error {
+	if len(p) <= partBytes {
+		return f.host.fetch(ctx, f.store, f.of, p, off)
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	for at := 0; at < len(p); at += partBytes {
+		part := p[at:min(at+partBytes, len(p))]
+		group.Go(func() error { return f.host.fetch(ctx, f.store, f.of, part, off+int64(at)) })
+	}
+	return group.Wait()
+}

@@ -1,0 +1,47 @@
+package charsmap
+
+import (
+	"testing"
+
+	"millrace/sources/tokenize/internal/oracletest"
+)
+
+func TestRewritesAsTokenizers(t *testing.T) {
+	m, err := Parse(oracletest.File(t, "parts.charsmap"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var parts oracletest.Parts
+	oracletest.JSON(t, "parts.json", &parts)
+	for _, c := range parts.Cases {
+		if got := string(m.Append(nil, []byte(c.Text))); got != c.Normal {
+			t.Errorf("%q became %q, not %q", c.Text, got, c.Normal)
+		}
+	}
+}
+
+func TestRefusesBrokenRules(t *testing.T) {
+	blob := oracletest.File(t, "parts.charsmap")
+	for _, broken := range [][]byte{nil, blob[:3], blob[:4], blob[:1000], {0, 0, 0, 0, 0}, {255, 255, 255, 255, 0},
+		append(blob[:len(blob):len(blob)], 'a')} {
+		if _, err := Parse(broken); err == nil {
+			t.Errorf("rules of %d bytes are accepted", len(broken))
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	blob := oracletest.File(f, "parts.charsmap")
+	f.Add(blob, []byte("ｶﾞ é ①"))
+	f.Add([]byte{4, 0, 0, 0, 0, 4, 0, 0, 'a', 0}, []byte("ab"))
+	f.Fuzz(func(t *testing.T, blob, text []byte) {
+		m, err := Parse(blob)
+		if err != nil {
+			return
+		}
+		m.Append(nil, text)
+		if _, n := m.Longest(text); n > len(text) {
+			t.Errorf("a rule of %d bytes for a text of %d", n, len(text))
+		}
+	})
+}

@@ -1,0 +1,158 @@
+// Package unigram finds the most probable division of a text into the pieces of a unigram language model.
+//
+// A text's score is the sum of its pieces' scores. The best division of each prefix follows from the best divisions of
+// shorter ones (Viterbi). Of equal divisions, the one whose last piece begins first counts. Floating-point numbers
+// decide between close divisions, so a [Model] adds them in the order and precision of its reference.
+//
+// Sources: EncodeOptimized in unigram_model.cc of SentencePiece 0.2.1; models/unigram/model.rs of tokenizers 0.23.
+package unigram
+
+import (
+	"errors"
+	"math"
+	"unicode/utf8"
+
+	"millrace/sources/tokenize/internal/trie"
+)
+
+// Config describes a model. The ids are indexes of Pieces.
+type Config struct {
+	Pieces [][]byte
+	Scores []float64
+	// Keep, unless nil, is false for the pieces that no text contains.
+	Keep func(id int) bool
+	// Unk is the id of a character without a piece, and UnkScore its score. HasUnk is false if there is none: then
+	// such a character is left out.
+	Unk      uint32
+	HasUnk   bool
+	UnkScore float64
+	// Bytes, unless nil, are the ids of all bytes. They spell a character without a piece.
+	Bytes *[256]uint32
+	// Single adds scores in single precision, as SentencePiece does; tokenizers adds them in double precision.
+	Single bool
+	// Fused looks a run of characters without a piece up as a whole, as tokenizers does.
+	Fused bool
+}
+
+// Model is a vocabulary with scores. It never changes and is safe for concurrent use.
+type Model struct {
+	c       Config
+	trie    *trie.Trie
+	longest int // bytes
+}
+
+// New returns the model of a description. It keeps the description's slices.
+func New(c Config) (*Model, error) {
+	if len(c.Pieces) != len(c.Scores) {
+		return nil, errors.New("pieces and scores differ in number")
+	}
+	m := &Model{c: c, trie: trie.New(c.Pieces, c.Keep), longest: utf8.UTFMax}
+	for i, piece := range c.Pieces {
+		if math.IsNaN(c.Scores[i]) {
+			return nil, errors.New("the score of a piece is not a number")
+		}
+		m.longest = max(m.longest, len(piece))
+	}
+	return m, nil
+}
+
+// Scratch is the memory of one goroutine for [Model.Append].
+type Scratch struct {
+	scores []float64 // of the best divisions that end at the next positions; a ring
+	ends   []uint32  // the last piece of the best division that ends at a position
+	path   []uint32  // the best division from its end
+}
+
+const (
+	// unset marks a position at which no division ends yet.
+	unset = ^uint32(0)
+	// unknown stands for a character without a piece.
+	unknown = unset - 1
+	// scratchMax bounds the positions for which a Scratch keeps memory.
+	scratchMax = 1 << 20
+)
+
+// Append appends the ids of text to dst. If ends is not nil, Append appends to it the offset in text at which each
+// token ends. text is UTF-8. Memory is eight bytes for each byte of text.
+func (m *Model) Append(dst []uint32, text []byte, ends *[]int, s *Scratch) []uint32 {
+	s.reset(len(text), m.longest)
+	m.search(text, s)
+	s.path = s.path[:0]
+	for pos := len(text); pos > 0; {
+		id := s.ends[pos]
+		s.path = append(s.path, id)
+		if id == unknown {
+			_, n := utf8.DecodeLastRune(text[:pos])
+			pos -= n
+		} else {
+			pos -= len(m.c.Pieces[id])
+		}
+	}
+	dst = m.spell(dst, text, s.path, ends)
+	if len(s.ends) > scratchMax {
+		*s = Scratch{}
+	}
+	return dst
+}
+
+func (s *Scratch) reset(length, longest int) {
+	ring := 1
+	for ring <= longest {
+		ring *= 2
+	}
+	if len(s.scores) != ring {
+		s.scores = make([]float64, ring)
+	}
+	if cap(s.ends) <= length {
+		s.ends = make([]uint32, length+1)
+	}
+	s.ends = s.ends[:length+1]
+	for i := range s.ends {
+		s.ends[i] = unset
+	}
+}
+
+// search sets the last piece of the best division for each position of text.
+func (m *Model) search(text []byte, s *Scratch) {
+	scores, ends, mask := s.scores, s.ends, len(s.scores)-1
+	scores[0] = 0
+	for pos := 0; pos < len(text); {
+		here := scores[pos&mask]
+		char := 1
+		if text[pos] >= utf8.RuneSelf {
+			_, char = utf8.DecodeRune(text[pos:])
+		}
+		single := false
+		node, at := trie.Root, pos
+		for at < len(text) {
+			next, ok := m.trie.Step(node, text[at])
+			if !ok {
+				break
+			}
+			node, at = next, at+1
+			id := m.trie.Value(node)
+			if id == trie.None {
+				continue
+			}
+			score := m.c.Scores[id] + here
+			if ends[at] == unset || score > scores[at&mask] {
+				scores[at&mask], ends[at] = m.rounded(score), id
+			}
+			single = single || at == pos+char
+		}
+		if !single {
+			score := m.rounded(m.c.UnkScore + here)
+			if end := pos + char; ends[end] == unset || score > scores[end&mask] {
+				scores[end&mask], ends[end] = score, unknown
+			}
+		}
+		pos += char
+	}
+}
+
+func (m *Model) rounded(score float64) float64 {
+	if m.c.Single {
+		return float64(float32(score))
+	}
+	return score
+}

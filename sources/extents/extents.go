@@ -24,16 +24,17 @@ type Table interface {
 
 // Decoder makes the content of records of their bytes. One goroutine uses it.
 type Decoder interface {
-	// Decode sets the content of a record, or Err. The content may refer to b and to memory of the decoder until the
-	// next call.
-	Decode(r *sources.Record, b []byte)
+	// Decode sets the content of the record at start … end of the window's file, or Err. The content may refer to
+	// memory of the window and of the decoder until the next call. The window holds the whole record, unless it is long
+	// and has no limit.
+	Decode(r *sources.Record, w *Window, start, end int64) error
 }
 
 // Shard is one open file whose records have known places. Its methods may be called concurrently.
 type Shard struct {
 	File  sources.File
 	Table Table
-	Limit int64 // bytes of a record; a longer one is quarantined
+	Limit int64 // bytes of a record; a longer one is quarantined. 0: the decoder limits the bytes that it needs
 	// New makes a decoder. The shard keeps decoders of reads that succeeded for later ones.
 	New func() Decoder
 
@@ -62,7 +63,7 @@ func (s *Shard) Close() error { return nil }
 
 // Scan implements sources.Shard.
 func (s *Shard) Scan(ctx context.Context, from uint64, fn func(sources.Record) error) error {
-	r := s.reader()
+	r := s.Reader()
 	count := s.Table.Count()
 	_, behind := s.last(count)
 	for n := from; n < count; n++ {
@@ -70,11 +71,11 @@ func (s *Shard) Scan(ctx context.Context, from uint64, fn func(sources.Record) e
 			return err
 		}
 		start, end := s.Table.Extent(n)
-		if err := r.one(n, start, end, min(behind, start+scanBytes), fn); err != nil {
+		if err := r.One(n, start, end, min(behind, start+scanBytes), fn); err != nil {
 			return err
 		}
 	}
-	s.giveBack(r)
+	r.Close()
 	return ctx.Err()
 }
 
@@ -95,7 +96,7 @@ const (
 
 // Read implements sources.Shard.
 func (s *Shard) Read(ctx context.Context, numbers []uint64, fn func(sources.Record) error) error {
-	r, count := s.reader(), s.Table.Count()
+	r, count := s.Reader(), s.Table.Count()
 	for i, n := range numbers {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -117,47 +118,53 @@ func (s *Shard) Read(ctx context.Context, numbers []uint64, fn func(sources.Reco
 				along = max(along, hi)
 			}
 		}
-		if err := r.one(n, start, end, along, fn); err != nil {
+		if err := r.One(n, start, end, along, fn); err != nil {
 			return err
 		}
 	}
-	s.giveBack(r)
+	r.Close()
 	return nil
 }
 
-// reader has the memory of one read or scan.
-type reader struct {
+// Reader has the memory of one read or scan. One goroutine uses it.
+type Reader struct {
 	shard   *Shard
 	window  Window
 	decoder Decoder
 }
 
-func (s *Shard) reader() *reader {
-	if r, ok := s.pool.Get().(*reader); ok {
+// Reader returns memory for a read. The caller closes it if the read succeeds.
+func (s *Shard) Reader() *Reader {
+	if r, ok := s.pool.Get().(*Reader); ok {
 		return r
 	}
-	return &reader{shard: s, window: Window{File: s.File}, decoder: s.New()}
+	return &Reader{shard: s, window: Window{File: s.File}, decoder: s.New()}
 }
 
-func (s *Shard) giveBack(r *reader) {
+// Close keeps the memory for later reads.
+func (r *Reader) Close() {
 	if cap(r.window.buf) > mostSpare {
 		r.window.buf = nil
 	}
-	s.pool.Put(r)
+	r.shard.pool.Put(r)
 }
 
-// one passes the record at start … end to fn. It may fetch the bytes up to along.
-func (r *reader) one(n uint64, start, end, along int64, fn func(sources.Record) error) error {
+// One passes record n at start … end to fn. It may fetch the bytes up to along.
+func (r *Reader) One(n uint64, start, end, along int64, fn func(sources.Record) error) error {
 	rec := sources.Record{Number: n, Offset: start, Raw: end - start}
-	if rec.Raw > r.shard.Limit {
-		rec.Err = millrace.Errorf(millrace.ErrBadSample, "the record is longer than sample_bytes, %d", r.shard.Limit)
+	limit := r.shard.Limit
+	if limit > 0 && rec.Raw > limit {
+		rec.Err = millrace.Errorf(millrace.ErrBadSample, "the record is longer than sample_bytes, %d", limit)
 		return fn(rec)
 	}
-	b, err := r.window.Fetch(start, end, along)
-	if err != nil {
+	if limit > 0 || rec.Raw <= scanBytes {
+		if _, err := r.window.Fetch(start, end, along); err != nil {
+			return err
+		}
+	}
+	if err := r.decoder.Decode(&rec, &r.window, start, end); err != nil {
 		return err
 	}
-	r.decoder.Decode(&rec, b)
 	var missing *sources.MissingError
 	if rec.Err != nil {
 		rec.Text, rec.Tokens = nil, nil

@@ -64,6 +64,12 @@ var formats = []format{
 		shards: litdataChunks,
 	},
 	{
+		name:    "webdataset",
+		endings: []string{".tar", ".tgz"},
+		besides: []string{".tar.idx"},
+		holds:   func(f *content) bool { return len(f.head) > 262 && string(f.head[257:262]) == "ustar" },
+	},
+	{
 		name:    megatronFormat,
 		endings: []string{".bin", ".idx"},
 		holds:   holdsMegatron,
@@ -111,7 +117,6 @@ var packings = []packing{
 	{"LZ4", []string{".lz4"}, "\x04\x22\x4d\x18"}, {"brotli", []string{".br"}, ""},
 	{"snappy", []string{".snappy", ".sz"}, ""}, {"lzo", []string{".lzo"}, ""}, {"compress", []string{".z"}, ""},
 	{"zip", []string{".zip"}, "PK\x03\x04"}, {"7-Zip", []string{".7z"}, ""}, {"RAR", []string{".rar"}, ""},
-	{"tar", []string{".tar", ".tgz"}, ""},
 }
 
 // formatNamed returns the format of a name, nil if it has no row.

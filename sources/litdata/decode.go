@@ -24,7 +24,16 @@ func newDecoder(x *index, w *wants) *decoder {
 }
 
 // Decode implements extents.Decoder.
-func (d *decoder) Decode(r *sources.Record, b []byte) {
+func (d *decoder) Decode(r *sources.Record, w *extents.Window, start, end int64) error {
+	b, err := w.Fetch(start, end, end)
+	if err == nil {
+		d.fill(r, b)
+	}
+	return err
+}
+
+// fill sets the content of a record, or Err.
+func (d *decoder) fill(r *sources.Record, b []byte) {
 	if d.unpack != nil {
 		if b, r.Err = d.unpack.item(b); r.Err != nil {
 			return

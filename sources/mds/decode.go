@@ -25,7 +25,16 @@ func newDecoder(c *config, w *wants) *decoder {
 }
 
 // Decode implements extents.Decoder.
-func (d *decoder) Decode(r *sources.Record, b []byte) {
+func (d *decoder) Decode(r *sources.Record, w *extents.Window, start, end int64) error {
+	b, err := w.Fetch(start, end, end)
+	if err == nil {
+		d.fill(r, b)
+	}
+	return err
+}
+
+// fill sets the content of a record, or Err.
+func (d *decoder) fill(r *sources.Record, b []byte) {
 	if r.Err = d.locate(b); r.Err != nil {
 		return
 	}

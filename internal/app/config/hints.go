@@ -11,7 +11,6 @@ import (
 // notYet are the formats that this version does not read.
 var notYet = map[string][]string{
 	"format": {
-		"webdataset",
 		"wds",
 		"tar",
 		"csv",
@@ -24,8 +23,6 @@ var notYet = map[string][]string{
 		"ipc",
 		"avro",
 		"orc",
-		"mds",
-		"litdata",
 		"hf",
 		"huggingface",
 		"tfrecord",

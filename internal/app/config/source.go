@@ -161,20 +161,21 @@ type Format string
 
 // The formats.
 const (
-	JSONL     Format = "jsonl"
-	Parquet   Format = "parquet"
-	Arrow     Format = "arrow"
-	Megatron  Format = "megatron"
-	OLMo      Format = "olmo"
-	Datatrove Format = "datatrove"
-	Tokens    Format = "tokens"
-	MDS       Format = "mds"
-	LitData   Format = "litdata"
-	Lengths   Format = "lengths"
+	JSONL      Format = "jsonl"
+	Parquet    Format = "parquet"
+	Arrow      Format = "arrow"
+	Megatron   Format = "megatron"
+	OLMo       Format = "olmo"
+	Datatrove  Format = "datatrove"
+	Tokens     Format = "tokens"
+	MDS        Format = "mds"
+	WebDataset Format = "webdataset"
+	LitData    Format = "litdata"
+	Lengths    Format = "lengths"
 )
 
 // ofText and ofTokens return the formats by the content of their records.
-func ofText() []Format   { return []Format{JSONL, Parquet, Arrow, MDS, LitData} }
+func ofText() []Format   { return []Format{JSONL, Parquet, Arrow, WebDataset, MDS, LitData} }
 func ofTokens() []Format { return []Format{Megatron, OLMo, Datatrove, Tokens, Lengths} }
 
 // Words returns the formats, those of text first.

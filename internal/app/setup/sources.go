@@ -21,6 +21,7 @@ import (
 	"millrace/sources/parquet"
 	"millrace/sources/tokenfiles"
 	"millrace/sources/tokenize"
+	"millrace/sources/webdataset"
 )
 
 // Tokenizer opens the run's tokenizer and sets its fingerprint in the configuration for the identity. It returns nil if
@@ -139,6 +140,8 @@ func format(s *config.Source, k *Kept, files sources.FS) (sources.Format, error)
 		return megatron.New(files), nil
 	case config.MDS:
 		return mds.New(files), nil
+	case config.WebDataset:
+		return webdataset.New(files), nil
 	case config.LitData:
 		return litdata.New(files), nil
 	case config.Lengths:

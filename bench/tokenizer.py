@@ -1,8 +1,11 @@
-"""Compares tokenizers on one core: ours, pip's tiktoken and Hugging Face's tokenizers.
+"""Compares tokenizers on one core: ours, gigatoken, fastokens, pip's tiktoken and Hugging Face's tokenizers.
 
 All get the same vocabulary (exported from ours) and the same documents: real files of this machine, chosen with a fixed
 seed. Rounds are interleaved, so that other work on the machine affects all alike. Figures are medians over the rounds,
 in MB of UTF-8 per second of CPU time. All ids are compared with tiktoken's.
+
+Cold is the speed on every second document with an empty cache, fresh then on the others, as in training on new text,
+and warm then on all again.
 
 Run it through bench/tokenizer.sh, which makes the environment.
 """
@@ -11,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import base64
+import gettext
 import gzip
 import hashlib
 import json
@@ -23,25 +27,30 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from importlib.metadata import version
 
+import fastokens
+import gigatoken
 import numpy as np
 import tiktoken
 import tiktoken_ext.openai_public as openai_public
 import tokenizers
 
-# Sources of documents: label, folder (from the environment if it begins with $) and endings. Missing folders are left
-# out.
+# Sources of documents: label, folder (from the environment if it begins with $), endings and share of the corpus.
+# Missing folders are left out.
 PLACES = [
-    ("Go source", "$GOROOT/src", (".go",)),
-    ("Go pages and texts", "$GOROOT", (".md", ".html", ".txt")),
-    ("Python source", "$STDLIB", (".py",)),
-    ("documentation", "/usr/share/doc", (".txt", ".md", ".html", ".gz", "")),
-    ("manual pages, English", "/usr/share/man/man1", (".gz",)),
-    ("manual pages, English", "/usr/share/man/man8", (".gz",)),
-    ("manual pages, other languages", "/usr/share/man", (".gz",)),
-    ("Perl", "/usr/share/perl", (".pm", ".pod", ".pl")),
-    ("C headers", "/usr/include", (".h",)),
+    ("Go source", "$GOROOT/src", (".go",), 1),
+    ("Go pages and texts", "$GOROOT", (".md", ".html", ".txt"), 1),
+    ("Python source", "$STDLIB", (".py",), 1),
+    ("documentation", "/usr/share/doc", (".txt", ".md", ".html", ".gz", ""), 1),
+    ("manual pages, English", "/usr/share/man/man1", (".gz",), 1),
+    ("manual pages, English", "/usr/share/man/man8", (".gz",), 1),
+    ("manual pages, other languages", "/usr/share/man", (".gz",), 1),
+    ("translations, other scripts", "/usr/share/locale", (".mo",), 2),
+    ("Perl", "/usr/share/perl", (".pm", ".pod", ".pl"), 1),
+    ("C headers", "/usr/include", (".h",), 1),
 ]
+GIGATOKEN = {"gpt2": "r50k", "cl100k_base": "cl100k", "o200k_base": "o200k"}  # its names of the patterns
 LONGEST = 500_000  # bytes of one document
 
 
@@ -56,10 +65,25 @@ def document(path: pathlib.Path) -> str | None:
     """Returns the text of a file, or None if it is not text, too short or too long."""
     try:
         raw = path.read_bytes()
+        if path.suffix == ".mo":
+            return catalog(path)
         text = (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode()
     except (OSError, ValueError, EOFError):
         return None
     return text if 64 <= len(text) <= LONGEST else None
+
+
+def other_scripts(text: str) -> int:
+    """Returns the bytes of a text that are neither Latin letters nor ASCII."""
+    return sum(len(c.encode()) for c in text if c > "\u036f")
+
+
+def catalog(path: pathlib.Path) -> str | None:
+    """Returns the translations of a message catalog, or None if they are Latin or few."""
+    with path.open("rb") as file:
+        messages = gettext.GNUTranslations(file)._catalog
+    text = "\n".join(v for k, v in messages.items() if k and isinstance(v, str))
+    return text if 64 <= len(text) <= LONGEST and other_scripts(text) > len(text) // 3 else None
 
 
 def corpus(size: int) -> tuple[list[str], dict[str, int]]:
@@ -67,12 +91,12 @@ def corpus(size: int) -> tuple[list[str], dict[str, int]]:
     documents: list[str] = []
     labels: dict[str, int] = {}
     shuffle = random.Random(20)
-    for label, folder, endings in PLACES:
+    for label, folder, endings, share in PLACES:
         paths = sorted(p for p in place(folder).rglob("*") if p.suffix in endings and p.is_file())
         if label.endswith("other languages"):
             paths = [p for p in paths if p.parent.parent.name != "man"]
         shuffle.shuffle(paths)
-        left = size // len(PLACES)
+        left = size * share // sum(share for *_, share in PLACES)
         for path in paths:
             if left <= 0:
                 break
@@ -158,6 +182,8 @@ class Comparison:
         ranks = exported(tokenbench, name)
         self.tiktoken = tiktoken_encoding(name, ranks)
         self.hugging_face = hugging_face(self.tiktoken, ranks)
+        self.file = folder / f"{name}.tiktoken"
+        self.file.write_bytes(b"".join(base64.b64encode(t) + b" %d\n" % rank for t, rank in ranks.items()))
         self.speeds: dict[str, list[float]] = {}
         self.equal: dict[str, bool] = {}
         self.tokens = 0
@@ -176,8 +202,14 @@ class Comparison:
 
         out = subprocess.run(self.command, input=self.paths, capture_output=True, text=True, check=True).stdout
         ours = json.loads(out)
-        self.note("ours, cold", self.size, ours["cold_cpu_seconds"], ours["digest"] == want)
-        self.note("ours, warm", self.size, ours["warm_cpu_seconds"], ours["digest"] == want)
+        equal = ours["digest"] == want
+        self.note("ours, cold", ours["cold_bytes"], ours["cold_cpu_seconds"], equal)
+        self.note("ours, fresh", self.size - ours["cold_bytes"], ours["fresh_cpu_seconds"], equal)
+        self.note("ours, warm", self.size, ours["warm_cpu_seconds"], equal)
+
+        self.halves("gigatoken", gigatoken.Tokenizer.from_tiktoken(self.file, GIGATOKEN[self.name]).encode, reference)
+        fast = fastokens.Tokenizer.from_tiktoken(str(self.file), pattern=self.tiktoken._pat_str, special_tokens={})
+        self.halves("fastokens", lambda t: np.frombuffer(fast.encode_batch_flat([t])[0], np.uint32), reference)
 
         seconds, ids = timed(lambda: [self.tiktoken.encode_ordinary(t) for t in self.texts])
         equal = all(np.array_equal(a, b) for a, b in zip(ids, reference, strict=True))
@@ -186,6 +218,13 @@ class Comparison:
         seconds, encodings = timed(lambda: self.hugging_face.encode_batch_fast(self.few, add_special_tokens=False))
         equal = all(np.array_equal(e.ids, r) for e, r in zip(encodings, reference, strict=False))
         self.note("tokenizers encode_batch_fast", self.few_size, seconds, equal)
+
+    def halves(self, who: str, encode: Callable[[str], np.ndarray], reference: list[np.ndarray]) -> None:
+        for kind, step in (("cold", slice(0, None, 2)), ("fresh", slice(1, None, 2)), ("warm", slice(None))):
+            texts = self.texts[step]
+            seconds, ids = timed(lambda texts=texts: [encode(t) for t in texts])
+            equal = all(np.array_equal(a, b) for a, b in zip(ids, reference[step], strict=True))
+            self.note(f"{who}, {kind}", sum(len(t.encode()) for t in texts), seconds, equal)
 
     def table(self) -> str:
         base = statistics.median(self.speeds["tiktoken encode_to_numpy"])
@@ -210,7 +249,7 @@ def main() -> int:
     parser.add_argument("--tokenbench", required=True, help="the built bench/tokenbench")
     parser.add_argument("--megabytes", type=float, default=12, help="size of the corpus")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--encodings", nargs="+", default=["gpt2", "cl100k_base"])
+    parser.add_argument("--encodings", nargs="+", default=["gpt2", "cl100k_base", "o200k_base"])
     parser.add_argument("--json", type=pathlib.Path, help="also write all figures to this file")
     args = parser.parse_args()
 
@@ -227,10 +266,12 @@ def main() -> int:
     kinds = ", ".join(f"{label} {n / 1e6:.1f}" for label, n in labels.items())
     print(
         f"tiktoken {tiktoken.__version__}, "
+        f"gigatoken {version('gigatoken')}, fastokens {version('fastokens')}, "
         f"tokenizers {tokenizers.__version__} (on the first quarter of the documents), "
         f"{args.rounds} interleaved rounds, MB of UTF-8 per second of CPU time."
     )
-    print(f"{len(texts)} documents, MB: {kinds}.\n")
+    others = sum(map(other_scripts, texts)) / sum(len(t.encode()) for t in texts)
+    print(f"{len(texts)} documents, MB: {kinds}. {others:.0%} are of other scripts than Latin.\n")
     for comparison in compared:
         print(comparison.table())
     if args.json:

@@ -23,17 +23,19 @@ const (
 type chunk struct {
 	group    int
 	rows     int64
+	entries  int64 // values and nulls: one a row, unless the column is in a list
 	firstRow int64 // of the file
 	start    int64 // byte of its first page
 	end      int64 // byte behind its last
 	codec    format.CompressionCodec
+	isList   bool
 }
 
 // pageRef is a data page found by its header.
 type pageRef struct {
 	off    int64 // of its data, behind the header
-	row    int64 // first, in the row group
-	rows   int64
+	row    int64 // first, in the row group; of a column in a list: first entry
+	rows   int64 // or entries
 	header *format.PageHeader
 	pieces *pieces // nil before they are known
 }
@@ -95,9 +97,10 @@ func (c *chunk) fill(f sources.File, cc *format.ColumnChunk, col *column, end in
 	case m.Type != col.kind || !slices.Equal(m.PathInSchema, col.path):
 		return damaged(f, "row group %d: column %d is %v %v, want %v of %v", c.group, col.leaf, m.Type, m.PathInSchema,
 			col.kind, col.path)
-	case m.NumValues != c.rows:
+	case m.NumValues != c.rows && col.repeats == 0, m.NumValues < c.rows, m.NumValues > 1<<48:
 		return damaged(f, "row group %d: %d values in %d rows", c.group, m.NumValues, c.rows)
 	}
+	c.entries, c.isList = m.NumValues, col.repeats > 0
 	c.codec, c.start = m.Codec, m.DataPageOffset
 	if d := m.DictionaryPageOffset; d > 0 && d < c.start {
 		c.start = d
@@ -116,10 +119,10 @@ func (c *chunk) walk(f sources.File) (*pages, error) {
 	p := &pages{}
 	hr := &headerReader{f: f}
 	row := int64(0)
-	for off := c.start; row < c.rows; {
+	for off := c.start; row < c.entries; {
 		if off >= c.end {
 			return nil, damaged(f, "row group %d: its pages end at byte %d with %d of %d rows", c.group, off, row,
-				c.rows)
+				c.entries)
 		}
 		h, n, err := hr.read(off, c.end)
 		if err != nil {
@@ -143,8 +146,8 @@ func (c *chunk) walk(f sources.File) (*pages, error) {
 			row += ref.rows
 		}
 	}
-	if row != c.rows {
-		return nil, damaged(f, "row group %d: its pages have %d rows, want %d", c.group, row, c.rows)
+	if row != c.entries {
+		return nil, damaged(f, "row group %d: its pages have %d rows, want %d", c.group, row, c.entries)
 	}
 	return p, nil
 }
@@ -174,8 +177,10 @@ func (c *chunk) check(h *format.PageHeader, off int64) (rows int64, err error) {
 		d := &h.DataPageHeaderV2
 		d.V.Statistics = format.Statistics{}
 		levels := int64(d.V.DefinitionLevelsByteLength) + int64(d.V.RepetitionLevelsByteLength)
-		if values = d.V.NumValues; !d.Valid || d.V.NumRows != values || d.V.DefinitionLevelsByteLength < 0 ||
-			d.V.RepetitionLevelsByteLength < 0 || levels > packed || levels > size {
+		if values = d.V.NumValues; !d.Valid || d.V.NumRows != values && !c.isList ||
+			d.V.DefinitionLevelsByteLength < 0 ||
+			d.V.RepetitionLevelsByteLength < 0 || levels > packed ||
+			levels > size {
 			return 0, fmt.Errorf("its header does not fit itself")
 		}
 		rows = int64(values)
@@ -185,7 +190,7 @@ func (c *chunk) check(h *format.PageHeader, off int64) (rows int64, err error) {
 			return 0, fmt.Errorf("a dictionary of %d strings in %d bytes", values, size)
 		}
 	}
-	if values < 0 || values > mostValues || rows > c.rows {
+	if values < 0 || values > mostValues || rows > c.entries {
 		return 0, fmt.Errorf("its header declares %d values", values)
 	}
 	return rows, nil

@@ -13,6 +13,7 @@ import (
 
 	"millrace"
 	"millrace/sources"
+	"millrace/sources/fields"
 )
 
 // column is one column of one file: the text, or a further column.
@@ -21,7 +22,9 @@ type column struct {
 	names []string // of the file's top-level columns, for people
 	kind  format.Type
 	leaf  int // position among the file's leaves, and so among the columns of each row group
-	depth int // definition level of a value that is not null: the number of optional nodes in its path
+	depth int // definition level of a value that is not null: the number of optional and repeated nodes in its path
+	// repeats is the number of repeated nodes in its path: the largest repetition level
+	repeats int
 }
 
 // levelBits is the width of a definition level.
@@ -70,6 +73,8 @@ type node struct {
 	*format.SchemaElement
 	children []*node
 	leaf     int
+	depth    int // largest definition level
+	repeats  int // largest repetition level
 }
 
 // findText returns the column of the text.
@@ -81,57 +86,101 @@ func findText(f sources.File, schema []format.SchemaElement, field string) (*col
 	return c, err
 }
 
-// findOther returns a further column.
-func findOther(f sources.File, schema []format.SchemaElement, field string) (*column, error) {
-	c, err := findColumn(f, schema, field)
-	if err == nil && c.width() < 0 {
-		return nil, wrongColumn(f, "column %q has type %v; strings, numbers and booleans are read", field,
-			c.kind)
-	}
-	return c, err
+// place is the place of a field in the schema.
+type place struct {
+	*node
+	path  []string
+	above int      // definition level of the structs around it, if none is null
+	names []string // of the file's top-level columns, for people
 }
 
-// findColumn returns the leaf that a field names. That is a top-level column of exactly this name, which may hold dots;
-// else the parts of the name are a path.
+// column returns the leaf's column.
+func (p *place) column() *column {
+	return &column{path: p.path, names: p.names, kind: p.Type.V, leaf: p.leaf, depth: p.depth}
+}
+
+// leaves returns the columns at and below a place.
+func (p *place) leaves(f sources.File) (out []*column, err error) {
+	err = p.walk(p.path, func(n *node, path []string) error {
+		c := &column{path: path, names: p.names, kind: n.Type.V, leaf: n.leaf, depth: n.depth, repeats: n.repeats}
+		if !n.Type.Valid || c.width() < 0 {
+			return wrongColumn(f, "column %q has type %v; strings, numbers and booleans are read",
+				strings.Join(path, "."), c.kind)
+		}
+		out = append(out, c)
+		return nil
+	})
+	if err == nil && len(out) == 0 {
+		err = wrongColumn(f, "column %q has nothing inside", strings.Join(p.path, "."))
+	}
+	return out, err
+}
+
+// walk passes the leaves at and below a node to act.
+func (n *node) walk(path []string, act func(*node, []string) error) error {
+	if len(n.children) == 0 {
+		return act(n, slices.Clone(path))
+	}
+	for _, c := range n.children {
+		if err := c.walk(append(path, c.Name), act); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// findColumn returns the leaf that a field names.
 func findColumn(f sources.File, schema []format.SchemaElement, field string) (*column, error) {
+	p, err := findPlace(f, schema, field)
+	switch {
+	case err != nil:
+		return nil, err
+	case p.repeats > 0:
+		return nil, wrongColumn(f, "column %q is a list, not one value a row", field)
+	case len(p.children) > 0:
+		return nil, wrongColumn(f, "column %q is no string but holds: %s", field, p.list(p.path))
+	case !p.Type.Valid:
+		return nil, wrongColumn(f, "column %q has no type", field)
+	}
+	return p.column(), nil
+}
+
+// findPlace returns the place that a field names.
+func findPlace(f sources.File, schema []format.SchemaElement, field string) (*place, error) {
 	b := treeBuilder{rest: schema}
-	root, err := b.node(0)
+	root, err := b.node(0, 0, 0)
 	if err != nil {
 		return nil, damaged(f, "schema: %w", err)
 	}
 	if len(b.rest) > 0 {
 		return nil, damaged(f, "schema: %d elements belong nowhere", len(b.rest))
 	}
-	path := []string{field}
-	if root.child(field) == nil {
-		path = strings.Split(field, ".")
+	path, err := fields.Parse(field)
+	if err != nil {
+		return nil, err
 	}
-	at, depth := root, 0
-	for i, part := range path {
+	at := &place{node: root}
+	for i, part := range path.Parts {
+		if rest := at.child(path.Rests[i]); rest != nil {
+			part = path.Rests[i]
+		}
 		below := at.child(part)
 		if below == nil {
-			return nil, wrongColumn(f, "has no column %q; there are: %s", strings.Join(path[:i+1], "."),
-				at.list(path[:i]))
+			return nil, wrongColumn(f, "has no column %q; there are: %s",
+				strings.Join(append(slices.Clone(at.path), part), "."), at.list(at.path))
 		}
-		at = below
-		switch at.RepetitionType.V {
-		case format.Optional:
-			depth++
-		case format.Repeated:
-			return nil, wrongColumn(f, "column %q is a list, not one value a row", strings.Join(path[:i+1], "."))
+		at.above, at.node, at.path = at.depth, below, append(at.path, part)
+		if part == path.Rests[i] {
+			break
+		}
+		if below.repeats > 0 {
+			return nil, wrongColumn(f, "column %q is a list, not one value a row", strings.Join(at.path, "."))
 		}
 	}
-	if len(at.children) > 0 {
-		return nil, wrongColumn(f, "column %q is no string but holds: %s", field, at.list(path))
-	}
-	if !at.Type.Valid {
-		return nil, wrongColumn(f, "column %q has no type", field)
-	}
-	c := &column{path: path, kind: at.Type.V, leaf: at.leaf, depth: depth}
 	for _, child := range root.children {
-		c.names = append(c.names, child.Name)
+		at.names = append(at.names, child.Name)
 	}
-	return c, nil
+	return at, nil
 }
 
 func wrongColumn(f sources.File, format string, args ...any) error {
@@ -166,15 +215,22 @@ type treeBuilder struct {
 	leaves int
 }
 
-func (b *treeBuilder) node(depth int) (*node, error) {
+func (b *treeBuilder) node(depth, defined, repeats int) (*node, error) {
 	if len(b.rest) == 0 {
 		return nil, fmt.Errorf("it ends early")
 	}
 	if depth > mostThriftDepth {
 		return nil, fmt.Errorf("it is nested deeper than %d", mostThriftDepth)
 	}
-	n := &node{SchemaElement: &b.rest[0]}
+	n := &node{SchemaElement: &b.rest[0], depth: defined, repeats: repeats}
 	b.rest = b.rest[1:]
+	if depth > 0 && n.RepetitionType.V == format.Optional {
+		n.depth++
+	}
+	if depth > 0 && n.RepetitionType.V == format.Repeated {
+		n.depth++
+		n.repeats++
+	}
 	children := n.NumChildren.V
 	if children < 0 || int(children) > len(b.rest) {
 		return nil, fmt.Errorf("%q has %d children", n.Name, children)
@@ -187,7 +243,7 @@ func (b *treeBuilder) node(depth int) (*node, error) {
 		return n, nil
 	}
 	for range children {
-		c, err := b.node(depth + 1)
+		c, err := b.node(depth+1, n.depth, n.repeats)
 		if err != nil {
 			return nil, err
 		}

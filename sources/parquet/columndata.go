@@ -15,8 +15,9 @@ type columnData struct {
 	col    *column
 	chunks []chunk // of row groups that have rows
 
-	mu    sync.Mutex // also guards the pieces of each page
-	pages []*pages   // by row group; nil before its headers were read
+	mu     sync.Mutex // also guards the pieces of each page
+	pages  []*pages   // by row group; nil before its headers were read
+	begins [][]int64  // of a column in lists, by row group: rows that began before each page; nil before they are known
 }
 
 // openColumn returns a column whose chunks are checked. All pages end before byte end.
@@ -25,7 +26,8 @@ func openColumn(f sources.File, meta *format.FileMetaData, col *column, end int6
 	if err != nil {
 		return nil, err
 	}
-	return &columnData{f: f, col: col, chunks: chunks, pages: make([]*pages, len(meta.RowGroups))}, nil
+	return &columnData{f: f, col: col, chunks: chunks, pages: make([]*pages, len(meta.RowGroups)),
+		begins: make([][]int64, len(meta.RowGroups))}, nil
 }
 
 // pagesOf returns the pages of a row group. Two callers may read its headers at once; both find the same.

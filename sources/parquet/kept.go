@@ -77,6 +77,11 @@ const (
 func (r *rowReader) bytes() int64 {
 	n := int64(0)
 	r.columns(func(c *reader) { n += c.bytes() })
+	for _, o := range r.others {
+		for _, l := range o.leaves {
+			n += l.bytes()
+		}
+	}
 	return n
 }
 

@@ -98,7 +98,7 @@ func TestOtherColumns(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for name, want := range map[string]string{"list.list.element": "is a list", "inner": "holds: inner.year",
+	for name, want := range map[string]string{"list.list.element": "is a list",
 		"nothing": "has no column \"nothing\"; there are: "} {
 		_, err := parquet.Format{}.Open(context.Background(), memoryFile(b.Bytes()),
 			sources.Field{Text: "text", Others: []string{name}}, sources.Limits{}, nil)

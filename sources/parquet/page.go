@@ -115,17 +115,17 @@ func (r *reader) decodeCodes(ref *pageRef) error {
 	if err := r.load(ref); err != nil {
 		return err
 	}
-	levels, b, n, _, err := r.sections(ref)
+	s, err := r.sections(ref)
 	if err != nil {
 		return r.fail(ref, err)
 	}
-	there, err := r.present(levels, n)
+	there, err := r.present(s.levels, s.count)
 	if err != nil {
 		return r.fail(ref, err)
 	}
-	if r.codes = resize(r.codes, n); there != n {
+	if r.codes = resize(r.codes, s.count); there != s.count {
 		r.codes = nil
-	} else if err := decodeIndices(r.codes, b); err != nil {
+	} else if err := decodeIndices(r.codes, s.values); err != nil {
 		return r.fail(ref, err)
 	}
 	r.codesOf = ref
@@ -171,17 +171,7 @@ func (r *reader) find(row uint64) error {
 
 // page decodes a data page of the row group.
 func (r *reader) page(ref *pageRef) error {
-	if d := &r.pages.dictionary; r.dec.dictionary == nil && d.header != nil && isCoded(ref.header) {
-		if err := r.load(d); err != nil {
-			return err
-		}
-		if err := r.decodeDictionary(d.header); err != nil {
-			return r.fail(d, err)
-		}
-		r.stream = stream{off: d.off, packed: r.packed, plain: r.dict, codec: r.unpack.codec}
-		r.notePieces(d, len(r.dec.dictionary))
-	}
-	if err := r.load(ref); err != nil {
+	if err := r.loadBoth(ref); err != nil {
 		return err
 	}
 	isPlain, err := r.decodePage(ref)
@@ -192,6 +182,21 @@ func (r *reader) page(ref *pageRef) error {
 		r.notePieces(ref, len(r.values))
 	}
 	return nil
+}
+
+// loadBoth loads a data page, after the dictionary of its values if it has one that is not decoded yet.
+func (r *reader) loadBoth(ref *pageRef) error {
+	if d := &r.pages.dictionary; r.dec.dictionary == nil && d.header != nil && isCoded(ref.header) {
+		if err := r.load(d); err != nil {
+			return err
+		}
+		if err := r.decodeDictionary(d.header); err != nil {
+			return r.fail(d, err)
+		}
+		r.stream = stream{off: d.off, packed: r.packed, plain: r.dict, codec: r.unpack.codec}
+		r.notePieces(d, len(r.dec.dictionary))
+	}
+	return r.load(ref)
 }
 
 // notePieces finds the pieces of the page of plain strings that was decoded last, for later reads of single values.
@@ -238,20 +243,20 @@ func (r *reader) decodeDictionary(h *format.PageHeader) error {
 // decodePage decodes the loaded page into one value a row. isPlain reports whether the values lie one after the other
 // and none is null.
 func (r *reader) decodePage(ref *pageRef) (isPlain bool, err error) {
-	levels, b, n, enc, err := r.sections(ref)
+	s, err := r.sections(ref)
 	if err != nil {
 		return false, err
 	}
-	there, err := r.present(levels, n)
+	there, err := r.present(s.levels, s.count)
 	if err != nil {
 		return false, err
 	}
-	if r.dense, err = r.dec.decodeValues(r.dense[:0], enc, b, there); err != nil {
+	if r.dense, err = r.dec.decodeValues(r.dense[:0], s.enc, s.values, there); err != nil {
 		return false, err
 	}
-	if there == n {
+	if there == s.count {
 		r.values, r.dense = r.dense, r.values
-		return enc == format.Plain, nil
+		return s.enc == format.Plain, nil
 	}
 	r.values = r.values[:0]
 	dense := r.dense
@@ -286,8 +291,17 @@ func (r *reader) present(levels []byte, n int) (there int, err error) {
 	return there, nil
 }
 
-// sections unpacks a data page and cuts it into definition levels and values.
-func (r *reader) sections(ref *pageRef) (levels, values []byte, n int, enc format.Encoding, err error) {
+// sections are the parts of an unpacked data page.
+type sections struct {
+	repeats []byte // repetition levels; empty if the column is in no list
+	levels  []byte // definition levels
+	values  []byte
+	count   int // entries: values and nulls
+	enc     format.Encoding
+}
+
+// sections unpacks a data page and cuts it.
+func (r *reader) sections(ref *pageRef) (s sections, err error) {
 	h := ref.header
 	size := int(h.UncompressedPageSize)
 	r.plain = resize(r.plain, size)
@@ -295,35 +309,50 @@ func (r *reader) sections(ref *pageRef) (levels, values []byte, n int, enc forma
 		d := &h.DataPageHeaderV2.V
 		skip := int(d.RepetitionLevelsByteLength)
 		cut := skip + int(d.DefinitionLevelsByteLength)
-		levels, values = r.packed[skip:cut], r.packed[cut:]
-		r.stream = stream{off: ref.off + int64(cut), packed: values, plain: values, codec: format.Uncompressed}
+		s = sections{r.packed[:skip], r.packed[skip:cut], r.packed[cut:], int(d.NumValues), d.Encoding}
+		r.stream = stream{off: ref.off + int64(cut), packed: s.values, plain: s.values, codec: format.Uncompressed}
 		if !d.IsCompressed.Valid || d.IsCompressed.V {
-			if len(values) > 0 || size > cut {
-				values, err = r.unpack.unpack(r.plain[:0], values, size-cut)
-				r.stream.plain, r.stream.codec = values, r.unpack.codec
+			if len(s.values) > 0 || size > cut {
+				s.values, err = r.unpack.unpack(r.plain[:0], s.values, size-cut)
+				r.stream.plain, r.stream.codec = s.values, r.unpack.codec
 			}
 		}
-		return levels, values, int(d.NumValues), d.Encoding, err
+		return s, err
 	}
 	d := &h.DataPageHeader.V
-	if values, err = r.unpack.unpack(r.plain[:0], r.packed, size); err != nil {
-		return nil, nil, 0, 0, err
+	plain, err := r.unpack.unpack(r.plain[:0], r.packed, size)
+	if err != nil {
+		return sections{}, err
 	}
-	r.stream = stream{off: ref.off, packed: r.packed, plain: values, codec: r.unpack.codec}
+	r.stream = stream{off: ref.off, packed: r.packed, plain: plain, codec: r.unpack.codec}
+	s = sections{values: plain, count: int(d.NumValues), enc: d.Encoding}
+	if r.data.col.repeats > 0 {
+		if err := s.cut(&s.repeats, d.RepetitionLevelEncoding); err != nil {
+			return sections{}, fmt.Errorf("repetition levels: %w", err)
+		}
+	}
 	if r.data.col.depth > 0 {
-		if d.DefinitionLevelEncoding != format.RLE {
-			return nil, nil, 0, 0, fmt.Errorf("definition levels in encoding %v", d.DefinitionLevelEncoding)
+		if err := s.cut(&s.levels, d.DefinitionLevelEncoding); err != nil {
+			return sections{}, fmt.Errorf("definition levels: %w", err)
 		}
-		if len(values) < 4 {
-			return nil, nil, 0, 0, errValues
-		}
-		cut := binary.LittleEndian.Uint32(values)
-		values = values[4:]
-		if uint64(cut) > uint64(len(values)) {
-			return nil, nil, 0, 0, errValues
-		}
-		levels, values = values[:cut], values[cut:]
-		r.stream.at = lengthBytes + int(cut)
 	}
-	return levels, values, int(d.NumValues), d.Encoding, nil
+	r.stream.at = len(plain) - len(s.values)
+	return s, nil
+}
+
+// cut takes levels from the front of the values.
+func (s *sections) cut(levels *[]byte, enc format.Encoding) error {
+	if enc != format.RLE {
+		return fmt.Errorf("encoding %v", enc)
+	}
+	if len(s.values) < 4 {
+		return errValues
+	}
+	cut := binary.LittleEndian.Uint32(s.values)
+	rest := s.values[4:]
+	if uint64(cut) > uint64(len(rest)) {
+		return errValues
+	}
+	*levels, s.values = rest[:cut], rest[cut:]
+	return nil
 }

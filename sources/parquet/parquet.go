@@ -56,11 +56,7 @@ func (pf Format) Open(ctx context.Context, f sources.File, field sources.Field, 
 		}
 	}
 	for _, name := range field.Others {
-		other, err := findOther(f, meta.Schema, name)
-		if err != nil {
-			return nil, err
-		}
-		o, err := openColumn(f, meta, other, end)
+		o, err := openOther(f, meta, name, end)
 		if err != nil {
 			return nil, err
 		}
@@ -73,9 +69,9 @@ func (pf Format) Open(ctx context.Context, f sources.File, field sources.Field, 
 type shard struct {
 	f      sources.File
 	rows   uint64
-	limit  int64         // most bytes of a text
-	text   *columnData   // nil: the source needs no text
-	others []*columnData // of the further columns
+	limit  int64       // most bytes of a text, and of a further column in a row
+	text   *columnData // nil: the source needs no text
+	others []*other    // the further columns
 
 	kept *Kept // readers with the pages that they decoded last
 }
@@ -88,10 +84,11 @@ func (s *shard) Seekable() bool { return true }
 
 // Grain implements sources.Grainer.
 func (s *shard) Grain() (int64, error) {
-	for _, d := range append([]*columnData{s.text}, s.others...) {
-		if d != nil {
-			return d.grain()
-		}
+	switch {
+	case s.text != nil:
+		return s.text.grain()
+	case len(s.others) > 0:
+		return s.others[0].leaves[0].grain()
 	}
 	return 0, nil
 }
@@ -144,7 +141,7 @@ func (s *shard) Read(ctx context.Context, numbers []uint64, fn func(sources.Reco
 type rowReader struct {
 	shard  *shard
 	text   *reader // nil: the source needs no text
-	others []*reader
+	others []*otherReader
 	row    []any // values of others in the last row
 	size   int64 // bytes of memory when it was given back
 }
@@ -155,7 +152,7 @@ func (s *shard) newRowReader() *rowReader {
 		r.text = newReader(s.text)
 	}
 	for _, o := range s.others {
-		r.others = append(r.others, newReader(o))
+		r.others = append(r.others, o.newReader())
 	}
 	return r
 }
@@ -166,7 +163,12 @@ func (r *rowReader) columns(act func(*reader)) {
 		act(r.text)
 	}
 	for _, o := range r.others {
-		act(o)
+		if o.flat != nil {
+			act(o.flat)
+		}
+		for _, l := range o.leaves {
+			act(l.reader)
+		}
 	}
 }
 
@@ -187,14 +189,14 @@ func (r *rowReader) emit(n uint64, fn func(sources.Record) error) error {
 	}
 	isWhole := rec.Err == nil || isMissing(rec.Err)
 	for i, o := range r.others {
-		v, err := o.valueOf(n)
-		if err != nil {
+		v, size, err := o.valueOf(n, r.shard.limit)
+		if err != nil && !errors.Is(err, millrace.ErrBadSample) {
 			return err
 		}
 		if r.text == nil {
-			rec.Raw += lengthBytes + int64(len(v))
+			rec.Raw += lengthBytes + size
 		}
-		if r.row[i], err = o.data.col.value(v); err != nil && isWhole {
+		if r.row[i] = v; err != nil && isWhole {
 			rec.Text, rec.Err, isWhole = nil, err, false
 		}
 	}

@@ -28,7 +28,7 @@ type unpacker struct {
 func newUnpacker(codec format.CompressionCodec) (*unpacker, error) {
 	u := &unpacker{codec: codec}
 	switch codec {
-	case format.Uncompressed, format.Snappy, format.Gzip, format.Brotli, format.Lz4Raw:
+	case format.Uncompressed, format.Snappy, format.Gzip, format.Brotli, format.Lz4Raw, format.Lz4:
 		return u, nil
 	case format.Zstd:
 		dec, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
@@ -40,7 +40,7 @@ func newUnpacker(codec format.CompressionCodec) (*unpacker, error) {
 		return u, nil
 	}
 	return nil, millrace.Errorf(millrace.ErrInvalid,
-		"codec %v is not read; write the file again with zstd, snappy, gzip, brotli, LZ4_RAW or none", codec)
+		"codec %v is not read; write the file again with zstd, snappy, gzip, brotli, LZ4 or none", codec)
 }
 
 func (u *unpacker) close() {
@@ -81,11 +81,34 @@ func (u *unpacker) unpack(out, packed []byte, size int) ([]byte, error) {
 		}
 	case format.Lz4Raw:
 		out, err = unpackLZ4(out, packed, size)
+	case format.Lz4:
+		out, err = unpackHadoop(out, packed, size)
 	}
 	if err == nil && len(out)-from != size {
 		err = fmt.Errorf("it has another size than the %d bytes declared", size)
 	}
 	return out, err
+}
+
+// unpackHadoop decodes the codec LZ4 of old writers: blocks behind their unpacked and their packed size, both
+// big-endian. Some writers left the sizes out.
+func unpackHadoop(out, b []byte, size int) ([]byte, error) {
+	from, all := len(out), b
+	for len(b) > 8 {
+		plain, packed := binary.BigEndian.Uint32(b), binary.BigEndian.Uint32(b[4:])
+		if b = b[8:]; uint64(packed) > uint64(len(b)) || uint64(plain) > uint64(size-(len(out)-from)) {
+			break
+		}
+		part, err := unpackLZ4(out[len(out):], b[:packed], int(plain))
+		if err != nil || len(part) != int(plain) {
+			break
+		}
+		out, b = out[:len(out)+len(part)], b[packed:]
+	}
+	if len(b) == 0 && len(out)-from == size {
+		return out, nil
+	}
+	return unpackLZ4(out[:from], all, size)
 }
 
 var errLZ4 = errors.New("lz4: corrupt block")

@@ -2,8 +2,10 @@ package tokenize
 
 import (
 	"encoding/binary"
+	"unsafe"
 
 	"millrace/sources/tokenize/internal/nfc"
+	"millrace/sources/tokenize/internal/prefetch"
 	"millrace/sources/tokenize/internal/split"
 )
 
@@ -21,7 +23,6 @@ type Encoder struct {
 	ends     split.Ends
 	asked    [batch]shortQuery
 	found    [batch * shortTokens]uint32
-	touched  uint64 // keeps the compiler from dropping the loads that touch makes
 	normal   []byte // the last text in normal form, of at most normalMax bytes
 }
 
@@ -74,10 +75,9 @@ type shortQuery struct {
 	hash uint64
 }
 
-// ask fills enc.asked for the pieces of text from pos on that end at ends. It touches each piece's cache line, so that
-// the cache misses of many pieces overlap. The branches that come later would wait for one miss after the other.
+// ask fills enc.asked for the pieces of text from pos on that end at ends. It prefetches each piece's cache line, so
+// that the cache misses of many pieces overlap. The branches that come later would wait for one miss after the other.
 func (enc *Encoder) ask(text []byte, pos int, ends []int) {
-	touched := uint64(0)
 	for i, end := range ends {
 		q := &enc.asked[i%batch]
 		length := end - pos
@@ -95,10 +95,9 @@ func (enc *Encoder) ask(text []byte, pos int, ends []int) {
 			q.key.hi = binary.LittleEndian.Uint64(bytes[8:])&mask.hi | uint64(length)<<56
 		}
 		q.hash = q.key.hash()
-		touched += enc.short.touch(q.hash)
 		pos = end
 	}
-	enc.touched += touched
+	prefetch.Sets(unsafe.Pointer(&enc.short), shortSets-1, &enc.asked[0].hash, unsafe.Sizeof(enc.asked[0]), len(ends))
 }
 
 // appendPieces appends the tokens of the pieces of text from pos on that end at ends. Tokens of short pieces gather in

@@ -27,8 +27,6 @@ const (
 	manyTokens = 0xff
 )
 
-func (s *shortPieces) touch(hash uint64) uint64 { return s[hash%shortSets][0].key.lo }
-
 // find returns the piece, or nil.
 func (s *shortPieces) find(q *shortQuery) *shortPiece {
 	set := &s[q.hash%shortSets]

@@ -67,14 +67,15 @@ func upTo(i int) uint64 { return 2<<i - 1 }
 // starts returns the starts of pieces, as bits, for a pattern that blocks support. Bit 0 is always one. It leaves out
 // starts that depend on bytes behind the block.
 func (k *block) starts(p Pattern, t *[blockWidth]byte) uint64 {
-	if p == R50k {
+	switch p {
+	case R50k:
 		return k.startsR50k(t)
+	case O200k:
+		return k.startsO200k(t)
+	case Qwen2:
+		return k.startsWords(t, k.numbers)
 	}
-	numbers := k.numbers
-	if p != Qwen2 {
-		numbers = k.threes()
-	}
-	return k.startsWords(t, numbers)
+	return k.startsWords(t, k.threes())
 }
 
 func (k *block) startsR50k(t *[blockWidth]byte) uint64 {
@@ -100,9 +101,15 @@ func (k *block) threes() uint64 {
 // startsWords is starts for [Cl100k], [Llama3] and [Qwen2]. numbers are the starts of the pieces of numbers. The
 // patterns differ in white space at the end of the text, which is never in a block.
 func (k *block) startsWords(t *[blockWidth]byte, numbers uint64) uint64 {
-	others := firsts(k.others) &^ (k.blanks << 1)
 	// Newlines directly behind others belong to them: the sum carries through their runs.
 	taken := k.lines &^ (k.lines + k.lines&(k.others<<1))
+	return k.contractions(t, k.startsBeside(numbers, taken), true)
+}
+
+// startsBeside returns the starts of the pieces behind each other, without contractions. taken are the characters that
+// belong to the others before them.
+func (k *block) startsBeside(numbers, taken uint64) uint64 {
+	others := firsts(k.others&^taken) &^ (k.blanks << 1)
 	spaces := k.spaces &^ taken
 	blanks := k.spaces &^ k.lines
 	letters := firsts(k.letters) &^ (blanks << 1) &^ (others << 1)
@@ -111,7 +118,48 @@ func (k *block) startsWords(t *[blockWidth]byte, numbers uint64) uint64 {
 		// The block does not decide the pieces of its last white space.
 		starts &= upTo(bits.Len64(^spaces & upTo(top)))
 	}
-	return k.contractions(t, starts, true)
+	return starts
+}
+
+// startsO200k is starts for [O200k]. A word also ends before an upper-case letter that follows a lower-case one.
+// Slashes and newlines behind others belong to them, and contractions to the words before them.
+func (k *block) startsO200k(t *[blockWidth]byte) uint64 {
+	uppers, slashes := k.uppers(t)
+	lowers := k.letters &^ uppers
+	starts := k.startsBeside(k.threes(), k.linesBehindOthers(slashes)) | uppers&(lowers<<1)
+	behind := 0 // the contraction before
+	for quotes := k.quotes & (k.letters << 1); quotes != 0; quotes &= quotes - 1 {
+		at := bits.TrailingZeros64(quotes)
+		switch n := contraction(t[:], at, true); {
+		case at == behind: // it begins the next piece
+		case at+3 >= k.size:
+			return starts & upTo(at-1)
+		case n > 0:
+			behind = at + n
+			starts = starts&^(upTo(behind)&^upTo(at-1)) | 1<<behind
+		}
+	}
+	return starts
+}
+
+// uppers returns the upper-case letters and the slashes.
+func (k *block) uppers(t *[blockWidth]byte) (uppers, slashes uint64) {
+	for i := 0; i < blockWidth; i += 8 {
+		y := binary.LittleEndian.Uint64(t[i:i+8]) &^ highs
+		uppers |= highBits(atLeast(y, 'A')&^atLeast(y, 'Z'+1)) << i
+		slashes |= highBits(atLeast(y, '/')&^atLeast(y, '/'+1)) << i
+	}
+	return uppers & k.letters, slashes & k.others
+}
+
+// linesBehindOthers returns the newlines directly behind others, with the newlines and slashes that follow them.
+func (k *block) linesBehindOthers(slashes uint64) (taken uint64) {
+	both := k.lines | slashes
+	for firsts := k.lines & (k.others << 1); firsts != 0; firsts &= firsts - 1 {
+		first := firsts & -firsts
+		taken |= both &^ (both + first) &^ (first - 1)
+	}
+	return taken
 }
 
 // blanksStarts returns the starts of pieces among blanks, which are white space other than newlines. A run of blanks

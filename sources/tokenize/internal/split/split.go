@@ -57,9 +57,8 @@ const (
 // least one unless no text is left.
 func (s *Splitter) Pieces(t []byte, pos int, ends *Ends) int {
 	n := 0
-	inBlocks := s.pattern != O200k
 	var k block
-	for inBlocks && n <= Batch-blockWidth && pos+blockWidth <= len(t) {
+	for n <= Batch-blockWidth && pos+blockWidth <= len(t) {
 		bytes := (*[blockWidth]byte)(t[pos:])
 		k.read(bytes)
 		starts := uint64(1)
@@ -79,7 +78,7 @@ func (s *Splitter) Pieces(t []byte, pos int, ends *Ends) int {
 		}
 		pos = ends[(n-1)%Batch]
 	}
-	for ; n < Batch && pos < len(t) && !(inBlocks && pos+blockWidth <= len(t)); n++ {
+	for ; n < Batch && pos < len(t) && pos+blockWidth > len(t); n++ {
 		pos = s.next(t, pos)
 		ends[n] = pos
 	}

@@ -38,7 +38,7 @@ func TestBlocksAgreeWithScanners(t *testing.T) {
 		"a 1.\n", "ab  \t\n", "a'st \n", " '\nsSlL.", "a1 ", "123456789a", ".\n\r /", " \t\n", "aA 1.,\n\r\t'rev",
 		"\x00\x1c\x7f\x0b a.",
 		"a .\n中", " 'sé\n", "a1.é\u00a0\u0301\u3000 \n", "aaaaaaaaaaaaaaaaaaaaaaaa 1", "                   a\n",
-		"ab\n                  ",
+		"ab\n                  ", "aAbB's//\n.", "/\n./a", "A's aSLl're/\n",
 	}
 	r := rand.New(rand.NewPCG(9, 10))
 	for i := range 20_000 {

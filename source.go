@@ -85,9 +85,14 @@ type Quarantine struct {
 
 // Cure is the advice for a source with too many records like this one.
 func (q Quarantine) Cure() string {
-	if strings.HasPrefix(q.Reason, "field ") && strings.Contains(q.Reason, " is absent; ") {
-		return "write the field that holds the text, as `text: FIELD` of source " + q.Source +
-			", or raise quarantine.budget"
+	if strings.HasPrefix(q.Reason, "field ") {
+		switch {
+		case strings.Contains(q.Reason, " is absent; "):
+			return "write the field that holds the text, as `text: FIELD` of source " + q.Source +
+				", or leave such records out by `missing: skip`"
+		case strings.Contains(q.Reason, " is null"):
+			return "leave such records out by `missing: skip` of source " + q.Source + ", or raise quarantine.budget"
+		}
 	}
 	return "repair the files, or raise quarantine.budget"
 }

@@ -86,10 +86,10 @@ func NewMissingError(field string, how Missing, has []string) *MissingError {
 func (e *MissingError) Error() string {
 	text := fmt.Sprintf("field %q is %s", e.Field, e.How)
 	switch {
-	case e.How == Empty:
-		return text
-	case e.Has == "":
+	case e.How == Absent && e.Has == "":
 		return text + "; the record has no fields"
+	case e.How == Empty || e.Has == "":
+		return text
 	}
 	return text + "; the record has " + e.Has
 }

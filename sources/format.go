@@ -19,7 +19,16 @@ type File interface {
 // "lang" inside "meta".
 type Field struct {
 	Text   string   // the document's text; empty: the source needs no text, its documents are made of Others
-	Others []string // further values, for filters and for the source's Maker
+	Others []string // further values, for the source's Maker and for filters
+	// Needed is the number of the first values of Others, which the source's Maker needs. In place of nil, a format may
+	// give the *MissingError of such a value, which says more.
+	Needed int
+}
+
+// split divides the values of Others into those that a document needs and the others.
+func (f Field) split(values []any) (needed, others []any) {
+	n := min(f.Needed, len(values))
+	return values[:n], values[n:]
 }
 
 // Limits decide about content. They belong to the run's identity, not to a host.
@@ -67,8 +76,8 @@ type Record struct {
 	Start  uint32   // of a part of a document (ReadPieces): the document's tokens before Tokens
 	Total  uint32   // of a part of a document (ReadPieces): the document's tokens
 	// Others has the values of Field.Others, in order: string, int, float64, bool, nil if the record has none, []byte,
-	// []any and map[string]any of such values, and []uint32 for a column of token ids. The slice is valid until fn
-	// returns; the values have memory of their own, and nobody changes them.
+	// []any and map[string]any of such values, []uint32 for a column of token ids, and *MissingError (Field.Needed).
+	// The slice is valid until fn returns; the values have memory of their own, and nobody changes them.
 	Others []any
 	// Err is the reason to quarantine the record (wraps millrace.ErrBadSample). The record then has no content. Only
 	// if Err is a *MissingError, Others is set.

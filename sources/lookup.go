@@ -97,7 +97,11 @@ func (v *LengthView) sum(ctx context.Context, shard uint32, count uint64, piece 
 		if refusals != nil {
 			if bits, ok := refusals(r, n); ok && bits&filter.Own != 0 {
 				st.Known++
-				st.Refused++
+				if bits&filter.Skipped != 0 {
+					st.Skipped++
+				} else {
+					st.Refused++
+				}
 				continue
 			}
 		}
@@ -160,7 +164,7 @@ func (v *LengthView) refusals(shard uint32) func(record uint64, tokens uint32) (
 		judge := set.Judge()
 		return func(_ uint64, tokens uint32) (uint32, bool) {
 			bits, err := judge.Refused(nil, int(tokens), 0)
-			return uint32(bits), err == nil
+			return bits, err == nil
 		}
 	}
 	if st, ok := v.from.kept.Known(shard).(*kept.Filtered); ok {

@@ -19,6 +19,12 @@ func manifestFingerprint(m *millrace.Manifest, spec Spec) (d millrace.Digest) {
 	in := []byte("millrace manifest 1")
 	in = appendText(in, settled(spec.Format))
 	in = appendText(in, spec.Field.Text)
+	if spec.Maker != nil {
+		in = appendText(in, spec.Maker.Settings())
+	}
+	if spec.SkipMissing {
+		in = appendText(in, "skip missing")
+	}
 	in = appendText(in, string(m.Shuffle))
 	in = binary.LittleEndian.AppendUint64(in, uint64(spec.Limits.SampleBytes))
 	in = binary.LittleEndian.AppendUint64(in, uint64(len(m.Shards)))

@@ -2,6 +2,7 @@ package sources
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 
@@ -79,23 +80,47 @@ func (s *Source) Document(dst []uint32, r *Record, tell func()) ([]uint32, error
 	if s.maker == nil || r.Made {
 		return append(dst, r.Tokens...), nil
 	}
+	needed, _ := s.spec.Field.split(r.Others)
 	var err error
-	dst, r.MadeOf, err = s.maker.Document(dst, r, s.needed(r.Others), tell)
+	dst, r.MadeOf, err = s.maker.Document(dst, r, needed, tell)
 	return dst, err
 }
 
-// needed returns the values that the maker needs of those of Field.Others.
-func (s *Source) needed(others []any) []any {
-	n := len(s.maker.Fields())
-	if n == 0 || len(others) == 0 {
-		return nil
+// Judge decides which records of a source are left out. It is not safe for concurrent use.
+type Judge struct {
+	source  *Source
+	filters *filter.Judge
+}
+
+// Judge returns a judge for one goroutine.
+func (s *Source) Judge() *Judge { return &Judge{s, s.spec.Filters.Judge()} }
+
+// Refused returns the bits of the filters that refuse a record of which a document of so many tokens was made.
+func (j *Judge) Refused(r *Record, tokens int) (bits uint32, err error) {
+	_, others := j.source.spec.Field.split(r.Others)
+	return j.filters.Refused(others, tokens, int(r.MadeOf))
+}
+
+// LeavesOut reports whether a record without a document is left out: it has no field that the document needs, and the
+// source's own filter refuses it or the source skips such records. bits then are those of its refusal.
+func (j *Judge) LeavesOut(r *Record, cause error) (bits uint32, ok bool) {
+	var missing *MissingError
+	if j.source.spec.Filters == nil || !errors.As(cause, &missing) {
+		return 0, false
 	}
-	first := len(s.spec.Filters.Fields())
-	return others[first : first+n]
+	_, others := j.source.spec.Field.split(r.Others)
+	bits, err := j.filters.RefusedAlone(others)
+	if err == nil && bits&filter.Own != 0 {
+		return bits, true
+	}
+	return filter.Own | filter.Skipped, j.source.spec.SkipMissing
 }
 
 // Forget sets the values that only the document needs to nil, once it is made.
-func (s *Source) Forget(others []any) { clear(s.needed(others)) }
+func (j *Judge) Forget(others []any) {
+	needed, _ := j.source.spec.Field.split(others)
+	clear(needed)
+}
 
 // Activity returns the measures of the source's activities, nil if nothing is measured.
 func (s *Source) Activity() *activity.Source { return s.activity }
@@ -129,6 +154,11 @@ func (s *Source) Grain(ctx context.Context) (int64, error) {
 		return g.Grain()
 	}
 	return 0, nil
+}
+
+// OpenAlone opens a shard's file without an index, for one scan. The caller closes the shard.
+func (s *Source) OpenAlone(ctx context.Context, f File) (Shard, error) {
+	return s.spec.Format.Open(ctx, f, s.spec.Field, s.spec.Limits, nil)
 }
 
 // Acquire returns an open shard of the manifest. The caller releases it.

@@ -250,11 +250,12 @@ type Stats struct {
 	Bytes   int64  // of the files, compressed as they are
 	Records uint64 // valid if Counted
 	Counted bool   // every shard has a count, from the manifest or from a scan that reached its end
-	Tokens  uint64 // of the records in Known that are not in Refused
+	Tokens  uint64 // of the records in Known that are neither in Refused nor in Skipped
 	Known   uint64 // records with known length; a bad record counts, with no tokens
 	Refused uint64 // records in Known that the source's own filter refuses
+	Skipped uint64 // records in Known that are left out because a field is missing
 	Longest uint32 // tokens of the longest of these documents
-	Pieces  uint64 // of the records in Known that are not in Refused; a document that is read whole is one
+	Pieces  uint64 // of the records in Known that count tokens; a document that is read whole is one
 }
 
 // Stats returns the counts and lengths known so far. It reads the length stores, not the data.

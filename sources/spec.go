@@ -23,7 +23,7 @@ type Spec struct {
 	Base     string   // directory at which relative patterns start
 	Patterns []string // see find.Resolve
 	Root     string   // of the shards' names; empty: the part of each pattern before its first wildcard
-	Field    Field    // Open puts the fields of Filters and of Maker in front of Others
+	Field    Field    // Open puts the fields of Maker and of Filters in front of Others
 	Limits   Limits
 	Shuffle  millrace.Shuffle // the requested one; the manifest has the resulting one
 	Seed     uint64
@@ -33,6 +33,9 @@ type Spec struct {
 	PieceTokens uint32
 	Tokenizer   Tokenizer // nil for formats of tokens
 	Maker       Maker     // of documents that are not of Field.Text alone; nil: of text, or of tokens as they are
+	// SkipMissing leaves out the records without a field that the document needs, and those with an empty text. By
+	// default they are quarantined, and an empty text is a document.
+	SkipMissing bool
 	AddBOS      bool
 	AddEOS      bool
 	Filters     *filter.Set // the source's own is bit 0
@@ -135,18 +138,25 @@ func (x *Encoder) Append(dst []uint32, text []byte, tell func()) []uint32 {
 }
 
 // plainText makes documents of Record.Text.
-type plainText struct{ *Encoder }
+type plainText struct {
+	*Encoder
+	field     string
+	skipEmpty bool
+}
 
 // Fields implements Maker.
-func (plainText) Fields() []string { return nil }
+func (*plainText) Fields() []string { return nil }
 
 // Settings implements Maker.
-func (plainText) Settings() string { return "" }
+func (*plainText) Settings() string { return "" }
 
 // Document implements Maker.
-func (p plainText) Document(dst []uint32, r *Record, _ []any, tell func()) ([]uint32, int64, error) {
+func (p *plainText) Document(dst []uint32, r *Record, _ []any, tell func()) ([]uint32, int64, error) {
 	if r.Tokens != nil {
 		return dst, 0, millrace.Errorf(millrace.ErrBadSample, "tokenize record %d: it has tokens, not text", r.Number)
+	}
+	if len(r.Text) == 0 && p.skipEmpty {
+		return dst, 0, NewMissingError(p.field, Empty, nil)
 	}
 	return p.Append(dst, r.Text, tell), int64(len(r.Text)), nil
 }
@@ -172,16 +182,24 @@ func (s Spec) fingerprint() millrace.Digest {
 	if s.Maker != nil {
 		in = appendText(in, s.Maker.Settings())
 	}
+	if s.SkipMissing {
+		in = appendText(in, "skip missing")
+	}
 	return digest128(in)
 }
 
-// withOthers returns the settings with the fields of the filters and then of the maker in front of Field.Others.
+// withOthers returns the settings with the fields of the maker and then of the filters in front of Field.Others. A
+// source that leaves out records has a set of filters, which counts them.
 func (s Spec) withOthers() Spec {
 	var made []string
 	if s.Maker != nil {
 		made = s.Maker.Fields()
 	}
-	s.Field.Others = slices.Concat(s.Filters.Fields(), made, s.Field.Others)
+	s.Field.Others = slices.Concat(made, s.Filters.Fields(), s.Field.Others)
+	s.Field.Needed = len(made)
+	if s.SkipMissing && s.Filters == nil {
+		s.Filters = filter.EmptySet()
+	}
 	return s
 }
 
@@ -193,7 +211,7 @@ func (s Spec) madeBy() Maker {
 	if s.Tokenizer == nil {
 		return nil
 	}
-	return plainText{NewEncoder(s.Tokenizer, s.AddBOS, s.AddEOS)}
+	return &plainText{NewEncoder(s.Tokenizer, s.AddBOS, s.AddEOS), s.Field.Text, s.SkipMissing}
 }
 
 // keys returns the keys of the source's length stores, zero for stores that it does not have.

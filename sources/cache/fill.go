@@ -8,7 +8,6 @@ import (
 
 	"millrace"
 	"millrace/sources"
-	"millrace/sources/filter"
 	"millrace/sources/kept"
 )
 
@@ -81,7 +80,7 @@ type filling struct {
 	writer  *writer
 	tell    func()
 	check   sources.DocumentCheck
-	judge   *filter.Judge
+	judge   *sources.Judge
 	tokens  []uint32
 	others  []any
 	lengths []kept.Length
@@ -92,6 +91,9 @@ func (f *filling) add(r sources.Record) error {
 	if err := f.open.HostFailure(&r); err != nil {
 		return err
 	}
+	if f.judge == nil {
+		f.judge = f.src.Judge()
+	}
 	f.tokens = f.tokens[:0]
 	if r.Err == nil {
 		if f.tokens, r.Err = f.src.Document(f.tokens, &r, nil); r.Err != nil {
@@ -101,19 +103,21 @@ func (f *filling) add(r sources.Record) error {
 			return r.Err
 		}
 	}
-	found := kept.Length{Record: r.Number, Bad: r.Err != nil}
-	if r.Err == nil {
-		found.Tokens = uint32(len(f.tokens))
+	found := kept.Length{Record: r.Number, Tokens: uint32(len(f.tokens))}
+	bits, left := f.judge.LeavesOut(&r, r.Err)
+	if r.Err == nil || left {
 		if err := f.check.Compare(f.shard, &found, f.tokens); err != nil {
 			return err
 		}
-		if set := f.src.Filters(); set != nil {
-			if f.judge == nil {
-				f.judge = set.Judge()
-			}
-			bits, err := f.judge.Refused(r.Others, len(f.tokens), int(r.MadeOf))
-			found.Refused, found.Bad = uint32(bits), err != nil
-		}
+	}
+	switch {
+	case left:
+		found.Refused = bits
+	case r.Err != nil:
+		found.Bad = true
+	default:
+		bits, err := f.judge.Refused(&r, len(f.tokens))
+		found.Refused, found.Bad = bits, err != nil
 	}
 	f.lengths = append(f.lengths, found)
 	if len(f.lengths) >= rememberEach {
@@ -122,7 +126,7 @@ func (f *filling) add(r sources.Record) error {
 	f.tell()
 	if len(r.Others) > 0 {
 		f.others = append(f.others[:0], r.Others...)
-		f.src.Forget(f.others)
+		f.judge.Forget(f.others)
 		r.Others = f.others
 	}
 	return f.writer.add(&r, f.tokens)

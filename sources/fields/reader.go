@@ -11,12 +11,13 @@ import (
 type Reader struct {
 	text   *Path // nil: the source needs no text
 	others []Path
+	needed int   // of the first others, the missing ones are named
 	row    []any // of the last record
 }
 
 // NewReader returns a reader of a source's fields.
 func NewReader(field sources.Field) (*Reader, error) {
-	x := &Reader{row: make([]any, len(field.Others))}
+	x := &Reader{needed: field.Needed, row: make([]any, len(field.Others))}
 	if field.Text != "" {
 		text, err := Parse(field.Text)
 		if err != nil {
@@ -37,7 +38,11 @@ func NewReader(field sources.Field) (*Reader, error) {
 // Fill sets Text, Others and Err of a record to those of its fields. Record.Others is valid until the next call.
 func (x *Reader) Fill(r *sources.Record, record map[string]any) {
 	for i, p := range x.others {
-		x.row[i], _ = p.Of(record)
+		v, ok := p.Of(record)
+		if v == nil && i < x.needed {
+			v = p.missing(record, ok)
+		}
+		x.row[i] = v
 	}
 	if len(x.row) > 0 {
 		r.Others = x.row
@@ -55,11 +60,7 @@ func (x *Reader) Fill(r *sources.Record, record map[string]any) {
 			r.Text = []byte{}
 		}
 	case nil:
-		how := sources.Null
-		if !ok {
-			how = sources.Absent
-		}
-		r.Err = sources.NewMissingError(x.text.name, how, x.text.Names(record))
+		r.Err = x.text.missing(record, ok)
 	default:
 		r.Err = millrace.Errorf(millrace.ErrBadSample, "field %q is %s, not a text", x.text.name, KindOf(v))
 	}
@@ -69,6 +70,15 @@ func (x *Reader) Fill(r *sources.Record, record map[string]any) {
 	if _, missing := r.Err.(*sources.MissingError); r.Err != nil && !missing {
 		r.Others = nil
 	}
+}
+
+// missing returns the error of a record without a value at the path. isThere says that the value is null.
+func (p Path) missing(record map[string]any, isThere bool) *sources.MissingError {
+	how := sources.Absent
+	if isThere {
+		how = sources.Null
+	}
+	return sources.NewMissingError(p.name, how, p.Names(record))
 }
 
 // KindOf returns the words for the kind of a value, for people.

@@ -131,10 +131,35 @@ func TestSetsAnswerByBits(t *testing.T) {
 	for _, c := range []struct {
 		values []any
 		tokens int
-		want   uint64
+		want   uint32
 	}{{[]any{2, 3}, 4, 0}, {[]any{2, 1}, 4, 0b0001}, {[]any{3, 9}, 0, 0b1100}, {[]any{2, 3}, 3, 0b1000}} {
 		if got, err := j.Refused(c.values, c.tokens, 0); err != nil || got != c.want {
 			t.Errorf("%v: %b %v, want %b", c.values, got, err, c.want)
+		}
+	}
+	for text, want := range map[string]uint32{"text != nil": Own, "text == nil": 0,
+		`lang == "de"`: 0, `lang == "en"`: Own,
+		"text != nil && tokens > 3": Own, "true": 0} {
+		set, err := NewSet(compile(text), compile("false"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		values := []any{"de"}
+		if strings.HasPrefix(text, "text") {
+			values[0] = nil
+		}
+		if got, err := set.Judge().RefusedAlone(values); err != nil || got != want {
+			t.Errorf("%s without a document: %b %v, want %b", text, got, err, want)
+		}
+	}
+	if bits, err := EmptySet().Judge().RefusedAlone(nil); bits != 0 || err != nil {
+		t.Error("the empty set refuses a record")
+	}
+	for _, text := range []string{"tokens > 3", "bytes < 100"} {
+		if set, _ := NewSet(compile(text)); set == nil {
+			t.Error(text)
+		} else if _, err := set.Judge().RefusedAlone(nil); err == nil {
+			t.Errorf("%s is applied without a document", text)
 		}
 	}
 	for _, nested := range []any{[]any{1}, map[string]any{}, []byte("x"), []uint32{1}} {

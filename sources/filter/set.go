@@ -11,8 +11,12 @@ import (
 )
 
 // Own is the bit of a source's own filter. A record that it refuses is never planned. Other bits refuse a record for
-// one stage.
-const Own = 1
+// one stage. A record that has no document because a field is missing, and that the source leaves out, has the bits Own
+// and Skipped.
+const (
+	Own     = 1
+	Skipped = 1 << MostOfASource
+)
 
 // Set has the filters of one source, in order. The answer of filter i is bit i. It is read-only and safe for concurrent
 // use. The nil Set refuses nothing.
@@ -42,6 +46,9 @@ func NewSet(filters ...*Filter) (*Set, error) {
 	s.fields = slices.Compact(s.fields)
 	return s, nil
 }
+
+// EmptySet returns a set without filters that is not nil: its source has records to leave out all the same.
+func EmptySet() *Set { return &Set{filters: []*Filter{nil}} }
 
 // Fields returns the fields of a record that the filters name, sorted.
 func (s *Set) Fields() []string {
@@ -80,10 +87,42 @@ func (s *Set) Judge() *Judge {
 // Refused returns the bits of the filters that refuse a record. The values are those of Set.Fields: string, int,
 // float64, bool, or nil if the record has none; no filter can read another kind. The error names a filter that cannot
 // be applied to the record, with the reason, and wraps millrace.ErrBadSample.
-func (j *Judge) Refused(values []any, tokens, bytes int) (bits uint64, err error) {
+func (j *Judge) Refused(values []any, tokens, bytes int) (bits uint32, err error) {
 	if j.set == nil {
 		return 0, nil
 	}
+	if err := j.enter(values); err != nil {
+		return 0, err
+	}
+	j.env[tokensName], j.env[bytesName] = tokens, bytes
+	for i, f := range j.set.filters {
+		refused, err := j.refuses(f)
+		if err != nil {
+			return 0, err
+		}
+		if refused {
+			bits |= 1 << i
+		}
+	}
+	return bits, nil
+}
+
+// RefusedAlone returns the bit Own if the source's own filter refuses a record without a document. A filter that asks
+// for the document's lengths cannot be applied.
+func (j *Judge) RefusedAlone(values []any) (bits uint32, err error) {
+	if err := j.enter(values); err != nil {
+		return 0, err
+	}
+	j.env[tokensName], j.env[bytesName] = nil, nil
+	refused, err := j.refuses(j.set.filters[0])
+	if refused {
+		bits = Own
+	}
+	return bits, err
+}
+
+// enter sets the values of a record.
+func (j *Judge) enter(values []any) error {
 	for i, name := range j.set.fields {
 		j.env[name] = nil
 		if i >= len(values) {
@@ -93,28 +132,27 @@ func (j *Judge) Refused(values []any, tokens, bytes int) (bits uint64, err error
 		case nil, string, int, float64, bool:
 			j.env[name] = v
 		default:
-			return 0, millrace.Errorf(millrace.ErrBadSample,
+			return millrace.Errorf(millrace.ErrBadSample,
 				"field %q is no string, number or boolean, so no filter can read it", name)
 		}
 	}
-	j.env[tokensName], j.env[bytesName] = tokens, bytes
-	for i, f := range j.set.filters {
-		if f == nil {
-			continue
-		}
-		out, err := j.machine.Run(f.program, j.env)
-		if err != nil {
-			return 0, j.fail(f, firstLine(err))
-		}
-		keep, ok := out.(bool)
-		if !ok {
-			return 0, j.fail(f, fmt.Sprintf("it gives %v, want true or false", out))
-		}
-		if !keep {
-			bits |= 1 << i
-		}
+	return nil
+}
+
+// refuses applies one filter to the record that was entered. A nil filter refuses nothing.
+func (j *Judge) refuses(f *Filter) (bool, error) {
+	if f == nil {
+		return false, nil
 	}
-	return bits, nil
+	out, err := j.machine.Run(f.program, j.env)
+	if err != nil {
+		return false, j.fail(f, firstLine(err))
+	}
+	keep, ok := out.(bool)
+	if !ok {
+		return false, j.fail(f, fmt.Sprintf("it gives %v, want true or false", out))
+	}
+	return !keep, nil
 }
 
 // fail returns the error of a filter. It names the missing fields, the most frequent reason.

@@ -34,7 +34,7 @@ type extractor struct {
 type found int
 
 const (
-	missing found = iota
+	nothing found = iota
 	isText
 	notString
 )
@@ -53,7 +53,7 @@ func (x *extractor) find(line []byte) error {
 	if !utf8.Valid(line) {
 		return bad("invalid UTF-8 at byte %d of the line", invalidAt(line))
 	}
-	x.line, x.at, x.depth, x.state, x.whole = line, 0, 0, missing, len(x.path.Parts)
+	x.line, x.at, x.depth, x.state, x.whole = line, 0, 0, nothing, len(x.path.Parts)
 	if cap(x.buf) < len(line)+wordBytes {
 		x.buf = make([]byte, len(line)+len(line)/4+wordBytes)
 	}
@@ -83,14 +83,21 @@ func (x *extractor) text(line []byte) ([]byte, error) {
 		return nil, err
 	}
 	switch {
-	case x.state == missing:
-		return nil, sources.NewMissingError(x.name, sources.Absent, x.names(line))
-	case x.state == notString && x.raw[0] == 'n':
-		return nil, sources.NewMissingError(x.name, sources.Null, x.names(line))
+	case x.state == nothing || x.state == notString && x.raw[0] == 'n':
+		return nil, x.missing(line)
 	case x.state == notString:
 		return nil, bad("field %q is not a string", x.name)
 	}
 	return x.plain()
+}
+
+// missing returns the error of the line just searched, which does not have the field.
+func (x *extractor) missing(line []byte) *sources.MissingError {
+	how := sources.Null
+	if x.state == nothing {
+		how = sources.Absent
+	}
+	return sources.NewMissingError(x.name, how, x.names(line))
 }
 
 // names returns the names of a valid line's fields, at the depth of the path's first part that the line does not have.
@@ -247,10 +254,10 @@ func (x *extractor) enters(key []byte, escaped bool, want int) int {
 	last := len(x.path.Parts) - 1
 	switch {
 	case want < last && x.whole >= want && x.matches(key, escaped, x.path.Rests[want]):
-		x.state, x.whole = missing, want
+		x.state, x.whole = nothing, want
 		return last + 1
 	case x.whole > want && x.matches(key, escaped, x.path.Parts[want]):
-		x.state, x.whole = missing, last+1
+		x.state, x.whole = nothing, last+1
 		return want + 1
 	}
 	return -1

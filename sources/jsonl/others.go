@@ -12,6 +12,7 @@ import (
 type parser struct {
 	text   *extractor
 	others []*extractor
+	needed int   // of the first others, the missing ones are named
 	row    []any // of the last line
 }
 
@@ -20,7 +21,7 @@ func newParser(f sources.Field) (*parser, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &parser{text: text, row: make([]any, len(f.Others))}
+	out := &parser{text: text, needed: f.Needed, row: make([]any, len(f.Others))}
 	for _, name := range f.Others {
 		x, err := newExtractor(name)
 		if err != nil {
@@ -49,6 +50,9 @@ func (p *parser) setContent(r *sources.Record, line []byte) {
 			r.Text, r.Err = nil, err
 			return
 		}
+		if v == nil && i < p.needed {
+			v = x.missing(line)
+		}
 		p.row[i] = v
 	}
 	r.Others = p.row
@@ -60,7 +64,7 @@ func (x *extractor) any(line []byte) (any, error) {
 		return nil, err
 	}
 	switch x.state {
-	case missing:
+	case nothing:
 		return nil, nil
 	case isText:
 		text, err := x.plain()

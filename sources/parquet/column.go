@@ -68,6 +68,11 @@ func (c *column) value(v []byte) (any, error) {
 	return string(v), nil
 }
 
+// missing returns the error of a row whose value is null.
+func (c *column) missing() *sources.MissingError {
+	return sources.NewMissingError(strings.Join(c.path, "."), sources.Null, c.names)
+}
+
 // node is one element of the schema with its children.
 type node struct {
 	*format.SchemaElement

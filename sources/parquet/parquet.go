@@ -8,7 +8,6 @@ package parquet
 import (
 	"context"
 	"errors"
-	"strings"
 	"unicode/utf8"
 
 	"millrace"
@@ -219,8 +218,7 @@ func (s *shard) setText(r *sources.Record, v []byte) {
 	r.Raw = lengthBytes + int64(len(v))
 	switch {
 	case v == nil:
-		col := s.text.col
-		r.Err = sources.NewMissingError(strings.Join(col.path, "."), sources.Null, col.names)
+		r.Err = s.text.col.missing()
 	case int64(len(v)) > s.limit:
 		r.Err = millrace.Errorf(millrace.ErrBadSample, "the text is longer than sample_bytes, %d", s.limit)
 	case !utf8.Valid(v):

@@ -10,6 +10,7 @@ import (
 	"millrace"
 	"millrace/internal/app/config/decode"
 	"millrace/internal/app/config/tree"
+	"millrace/sources/fields"
 	"millrace/sources/filter"
 	"millrace/sources/find"
 )
@@ -30,13 +31,7 @@ func (v *validator) checkSources() {
 		checkStorage(v, path, s)
 		v.checkFilter(path+".filter", s.Filter, s)
 		v.checkPieces(path+".long_documents", s.LongDocuments)
-		if v.Sound(path+".text") &&
-			(strings.HasPrefix(s.Text, ".") || strings.HasSuffix(s.Text, ".") || strings.Contains(s.Text, "..")) {
-			v.wrong(
-				path+".text", "`text` names an empty field: "+tree.Quote(s.Text),
-				"write the names of the fields with single dots between them, as `meta.body`",
-			)
-		}
+		checkText(v, path+".text", s)
 		if v.Sound(path+".format", "tokenizer") && s.Format != "" && s.Format.HoldsText() && v.c.Tokenizer == nil {
 			v.wrongKey(
 				path, "source "+tree.Quote(s.Name)+" holds text, and there is no `tokenizer`",
@@ -58,6 +53,32 @@ func checkPlainIDs(v *validator, path string, s *Source) {
 		if _, given := v.Place(path + "." + key); given {
 			v.wrong(path+"."+key, "`"+key+"` is for files of plain ids, and the format is "+string(s.Format),
 				"leave it out, or write `format: tokens`, `olmo` or `datatrove`")
+		}
+	}
+}
+
+// checkText checks the field of a source's text, or its template.
+func checkText(v *validator, path string, s *Source) {
+	if !v.Sound(path) {
+		return
+	}
+	names := []string{s.Text}
+	if fields.IsTemplate(s.Text) {
+		t, err := fields.ParseTemplate(s.Text)
+		if err != nil {
+			v.wrong(path, "this template cannot be read: "+err.Error(),
+				"write fields in braces, as \"{title}\\n\\n{body}\", and `{{` for a brace of the text")
+			return
+		}
+		names = t.Fields()
+	}
+	for _, name := range names {
+		if name == "" || strings.HasPrefix(name, ".") || strings.HasSuffix(name, ".") || strings.Contains(name, "..") {
+			v.wrong(
+				path, "`text` names an empty field: "+tree.Quote(s.Text),
+				"write the names of the fields with single dots between them, as `meta.body`",
+			)
+			return
 		}
 	}
 }

@@ -186,6 +186,9 @@ func (s *Source) identity(c *Config) string {
 	if s.EOS != nil {
 		parts = append(parts, fmt.Sprintf("eos=%d", *s.EOS))
 	}
+	if s.Missing == SkipMissing {
+		parts = append(parts, "missing=skip")
+	}
 	parts = append(parts, string(s.OnExhausted))
 	if n := c.Passes(s); n > 0 && c.Epochs() == 0 {
 		parts = append(parts, fmt.Sprintf("max_epochs=%d", n))

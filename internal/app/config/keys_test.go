@@ -141,7 +141,8 @@ var edits = map[string]string{
 		"code: {path: code/*.parquet}}",
 	"sources.*.storage.region": "=> sources: {web: {path: s3://b/web/*.jsonl, storage: {region: eu}}, code: {path: " +
 		"code/*.parquet}}",
-	"sources.*.text": "=> sources: {web: {path: web/*.jsonl, text: body}, code: {path: code/*.parquet}}",
+	"sources.*.missing": "=> sources: {web: {path: web/*.jsonl, missing: skip}, code: {path: code/*.parquet}}",
+	"sources.*.text":    "=> sources: {web: {path: web/*.jsonl, text: body}, code: {path: code/*.parquet}}",
 
 	"split_documents.above": "layout: varlen; split_documents: {} => layout: varlen; split_documents: {above: 4096}",
 

@@ -114,13 +114,17 @@ type Source struct {
 	// Storage is the place of the store, if the path is a URL. Left out: the provider's own service, with the
 	// credentials of the environment.
 	Storage *Storage `yaml:"storage"`
-	// Text is the field or column that holds the text, nested as meta.body. Sources of tokens have none.
+	// Text is the field or column that holds the text, nested as meta.body. Or it is a template of several, with the
+	// fields in braces, as "{title}\n\n{body}"; `{{` and `}}` stand for braces. Sources of tokens have none.
 	Text string `yaml:"text" jsonschema:"default=text"`
 	// DType is the type of the ids in a file of plain ids that has no header.
 	DType string `yaml:"dtype" jsonschema:"enum=uint16,enum=uint32,enum=int32,enum=int64"`
 	// EOS is the id that ends documents, for files of plain ids (olmo, datatrove, tokens). Left out: the file beside
 	// the ids says where documents end.
 	EOS *uint64 `yaml:"eos" jsonschema:"maximum=2147483647"`
+	// Missing says where a record goes whose document needs a field that is null or absent. quarantine: it counts
+	// against the quarantine budget. skip: it is left out, and so is a record with an empty field.
+	Missing Missing `yaml:"missing" jsonschema:"default=quarantine,enum=quarantine,enum=skip"`
 	// Filter is an expression over the fields of a record, and over the tokens and bytes of its document. A document is
 	// left out if the expression is false. Example: `quality > 0.5 && language == "en"`.
 	Filter string `yaml:"filter"`
@@ -191,6 +195,12 @@ func (f Format) HoldsText() bool { return !slices.Contains(ofTokens(), f) }
 
 // isOfPlainIDs reports whether a file of the format may leave out the type of its ids and the ends of its documents.
 func (f Format) isOfPlainIDs() bool { return f == OLMo || f == Datatrove || f == Tokens }
+
+// Missing is the treatment of records without a field that their document needs.
+type Missing string
+
+// SkipMissing leaves such records out. The other value, quarantine, counts them as damage.
+const SkipMissing Missing = "skip"
 
 // LongDocuments is the order of the pieces of documents that are longer than a piece.
 type LongDocuments string

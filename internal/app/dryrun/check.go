@@ -255,7 +255,7 @@ func (k *check) supply(ctx context.Context, found []Found) []Supply {
 		r := k.count(ctx, i, found)
 		out[i] = Supply{
 			Tokens:  float64(r.Tokens),
-			Records: float64(r.Records - min(r.Refused, r.Records)),
+			Records: float64(r.Records - min(r.Refused+r.Missing, r.Records)),
 			Passes:  src.Epochs(),
 		}
 	}
@@ -300,12 +300,13 @@ func (k *check) count(ctx context.Context, i int, found []Found) SourceReport {
 	}
 	switch {
 	case st.Counted && st.Known == st.Records:
-		r.Tokens, r.Refused, r.TokensExact = st.Tokens, st.Refused, true
+		r.Tokens, r.Refused, r.Missing, r.TokensExact = st.Tokens, st.Refused, st.Skipped, true
 	case r.RecordsExact && seen.Records == r.Records:
-		r.Tokens, r.Refused, r.TokensExact = seen.Tokens, seen.Refused, true
+		r.Tokens, r.Refused, r.Missing, r.TokensExact = seen.Tokens, seen.Refused, seen.Missing, true
 	case seen.Records > 0:
 		all := float64(r.Records) / float64(seen.Records)
 		r.Tokens, r.Refused = uint64(float64(seen.Tokens)*all), uint64(float64(seen.Refused)*all)
+		r.Missing = uint64(float64(seen.Missing) * all)
 	}
 	return r
 }

@@ -42,7 +42,7 @@ func (out *Opened) measure(ctx context.Context) (Problems, error) {
 		}
 		c.Sources[i].Size = st.Tokens
 		if c.Mixture.Unit == millrace.UnitSamples {
-			c.Sources[i].Size = st.Records - st.Refused
+			c.Sources[i].Size = st.Records - st.Refused - st.Skipped
 			if src.PieceTokens() > 0 {
 				c.Sources[i].Size = st.Pieces
 			}

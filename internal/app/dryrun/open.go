@@ -38,7 +38,6 @@ type Opened struct {
 	Sources  []*sources.Source
 	host     *sources.Host
 	kept     *setup.Kept
-	specs    []sources.Spec
 	files    []sources.FS     // of each source
 	cache    *cache.Store     // nil without a token cache
 	skipped  [][]find.Skipped // of each source: files of its path that are not read
@@ -164,7 +163,7 @@ func (out *Opened) open(ctx context.Context, s *config.Source, o Options) (*Prob
 	case err != nil:
 		return &Problem{Source: s.Name, Err: err}, nil
 	}
-	out.Sources, out.specs = append(out.Sources, src), append(out.specs, spec)
+	out.Sources = append(out.Sources, src)
 	out.skipped, out.files = append(out.skipped, files.Skipped), append(out.files, stored)
 	return nil, nil
 }

@@ -135,10 +135,11 @@ func (s *scanner) progress(n int64) {
 
 // file reads one file. It notes damage in t. An error ends the reading of all files.
 func (s *scanner) file(ctx context.Context, t *target) error {
-	spec := &s.opened.specs[t.source]
-	t.err = s.read(ctx, s.opened.files[t.source], spec, t.shard.Path, func(r sources.Record) error {
+	src := s.opened.Sources[t.source]
+	judge := src.Judge()
+	t.err = s.read(ctx, s.opened.files[t.source], src, t.shard.Path, func(r sources.Record) error {
 		t.records++
-		if r.Err == nil {
+		if _, left := judge.LeavesOut(&r, r.Err); r.Err == nil || left {
 			return nil
 		}
 		t.bad = append(t.bad, r.Number)
@@ -146,7 +147,7 @@ func (s *scanner) file(ctx context.Context, t *target) error {
 			t.rejects = append(
 				t.rejects,
 				millrace.Quarantine{
-					Source: spec.Name,
+					Source: src.Name(),
 					ID:     fmt.Sprintf("%s#%d", t.shard.Name, r.Number),
 					Offset: r.Offset,
 					Reason: r.Err.Error(),
@@ -158,7 +159,7 @@ func (s *scanner) file(ctx context.Context, t *target) error {
 	return context.Cause(ctx)
 }
 
-func (s *scanner) read(ctx context.Context, files sources.FS, spec *sources.Spec, path string,
+func (s *scanner) read(ctx context.Context, files sources.FS, src *sources.Source, path string,
 	take func(sources.Record) error) error {
 	f, err := files.Open(path)
 	if err != nil {
@@ -167,7 +168,7 @@ func (s *scanner) read(ctx context.Context, files sources.FS, spec *sources.Spec
 	defer f.Close()
 	counted := &countedFile{File: f, tell: s.progress}
 	return sources.Fence(millrace.ErrDamaged, func() string { return path }, func() error {
-		shard, err := spec.Format.Open(ctx, counted, spec.Field, spec.Limits, nil)
+		shard, err := src.OpenAlone(ctx, counted)
 		if err != nil {
 			return err
 		}

@@ -17,6 +17,7 @@ import (
 	"millrace/orchestrator/planner/strategy"
 	"millrace/sources/budget"
 	"millrace/sources/feed"
+	"millrace/sources/filter"
 	"millrace/sources/order"
 	"millrace/sources/tokenize"
 )
@@ -51,6 +52,7 @@ type Found struct {
 	Records uint64   // offered of the first pass, each with its first piece
 	Tokens  uint64   // of these, without those that the source's own filter refuses
 	Refused uint64   // of these, by the source's own filter
+	Missing uint64   // of these, left out because a field is missing
 	Rejects []Reject // in ordinal order
 }
 
@@ -207,9 +209,12 @@ func (w *Walk) note(source int, b *feed.Batch) {
 			continue
 		}
 		found.Records++
-		if o.SampleMeta.Refused&1 != 0 {
+		switch bits := o.SampleMeta.Refused; {
+		case bits&filter.Skipped != 0:
+			found.Missing++
+		case bits&filter.Own != 0:
 			found.Refused++
-		} else {
+		default:
 			found.Tokens += uint64(o.Lengths.Tokens)
 		}
 		if o.Quarantine != nil {

@@ -39,6 +39,22 @@ func PrintCheck(w io.Writer, r *dryrun.Report) error {
 	return nil
 }
 
+// printLeftOut prints the records that a source's filter and its rule for missing fields leave out.
+func printLeftOut(w io.Writer, s *dryrun.SourceReport) {
+	if s.Refused > 0 {
+		fmt.Fprintf(
+			w, "\n%s: its filter refuses %s of %s records; TOKENS counts the others\n", s.Name,
+			About(s.Refused, s.TokensExact), About(s.Records, s.RecordsExact),
+		)
+	}
+	if s.Missing > 0 {
+		fmt.Fprintf(
+			w, "\n%s: %s of %s records lack a field and are left out (missing: skip)\n", s.Name,
+			About(s.Missing, s.TokensExact), About(s.Records, s.RecordsExact),
+		)
+	}
+}
+
 func printStream(w io.Writer, r *dryrun.Report) error {
 	if err := printSources(w, r); err != nil {
 		return err
@@ -48,12 +64,7 @@ func printStream(w io.Writer, r *dryrun.Report) error {
 		if s.Why != "" {
 			fmt.Fprintf(w, "\n%s is shuffled in blocks: %s\n", s.Name, s.Why)
 		}
-		if s.Refused > 0 {
-			fmt.Fprintf(
-				w, "\n%s: its filter refuses %s of %s records; TOKENS counts the others\n", s.Name,
-				About(s.Refused, s.TokensExact), About(s.Records, s.RecordsExact),
-			)
-		}
+		printLeftOut(w, &s)
 		if s.FilesRead < s.Files {
 			fmt.Fprintf(
 				w, "\n%s: %d of %d files were read to their end; --deep reads all\n", s.Name, s.FilesRead, s.Files,

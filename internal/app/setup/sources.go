@@ -12,6 +12,7 @@ import (
 	"millrace/internal/app/config"
 	"millrace/sources"
 	"millrace/sources/arrow"
+	"millrace/sources/fields"
 	"millrace/sources/filter"
 	"millrace/sources/jsonl"
 	"millrace/sources/lengths"
@@ -60,7 +61,6 @@ func SourceSpec(c *config.Config, s *config.Source, e *tokenize.Encoding, k *Kep
 		Format:   format,
 		Base:     c.Base,
 		Patterns: s.Path,
-		Field:    sources.Field{Text: s.Text},
 		Limits: sources.Limits{
 			SampleBytes: int64(c.Limits.SampleBytes),
 		},
@@ -78,12 +78,30 @@ func SourceSpec(c *config.Config, s *config.Source, e *tokenize.Encoding, k *Kep
 		spec.Root = c.Abs(s.Root)
 	}
 	if s.Format.HoldsText() {
+		spec.Field.Text, spec.SkipMissing = s.Text, s.Missing == config.SkipMissing
 		spec.AddBOS, spec.AddEOS = c.Tokenizer.AddBOS, c.Tokenizer.AddEOS
 		if e != nil { // a nil *Encoding is not a nil Tokenizer
 			spec.Tokenizer = e
 		}
 	}
-	return spec, nil
+	return spec, maker(&spec)
+}
+
+// maker sets the maker of the source's documents, if they are not of one text field.
+func maker(spec *sources.Spec) error {
+	if !fields.IsTemplate(spec.Field.Text) {
+		return nil
+	}
+	template, err := fields.ParseTemplate(spec.Field.Text)
+	if err != nil {
+		return err
+	}
+	spec.Field.Text = ""
+	if spec.Tokenizer != nil {
+		encoder := sources.NewEncoder(spec.Tokenizer, spec.AddBOS, spec.AddEOS)
+		spec.Maker = fields.NewTemplateMaker(template, encoder, spec.SkipMissing)
+	}
+	return nil
 }
 
 // filters returns all filters of a source: its own first, then the stages' filters by their numbers.

@@ -89,7 +89,7 @@ var rooms = []room{
 	{"internal/app/config/resume", list(".", "internal/app/config/decode"), none},
 	{"internal/app/config/identity", list("."), list("golang.org/x/crypto/blake2b")},
 	// the check of a mixture file includes filters and formats
-	{"internal/app/config/...", list(".", "internal/bucket", "sources/filter", "sources/find"), all},
+	{"internal/app/config/...", list(".", "internal/bucket", "sources/fields", "sources/filter", "sources/find"), all},
 
 	// for the command only
 	// mixture file → rooms

@@ -74,8 +74,8 @@ type Decoder struct {
 	what   func() string
 
 	rec    *sources.Record // being tokenised
-	bits   uint64          // of the filters that refuse it
-	judges *filter.Judge   // of the filters of judged
+	bits   uint32          // of the filters that refuse it
+	judges *sources.Judge  // of the filters of judged
 	judged *sources.Source
 }
 
@@ -206,25 +206,26 @@ func (d *Decoder) make(shard uint32, r *sources.Record, slots []uint32) error {
 		d.src.Remember(d.shard, d.lengths)
 		d.shard, d.lengths = shard, d.lengths[:0]
 	}
-	if r.Err != nil {
-		d.refuse(shard, r, slots, r.Err)
-		return nil
-	}
 	if !d.part.Keep {
 		d.buf = d.buf[:0]
 	}
 	d.rec = r
 	d.before = len(d.buf)
 	before := d.before
-	err := sources.Fence(millrace.ErrBadSample, d.what, d.act)
+	err := r.Err
+	if err == nil {
+		err = sources.Fence(millrace.ErrBadSample, d.what, d.act)
+	}
 	if err != nil {
 		d.buf = d.buf[:before]
-		d.refuse(shard, r, slots, err)
-		return nil
+		if !d.leavesOut(err) {
+			d.refuse(shard, r, slots, err)
+			return nil
+		}
 	}
 	n := d.total()
 	d.made += int64(len(d.buf) - d.before)
-	found := kept.Length{Record: r.Number, Tokens: n, Refused: uint32(d.bits)}
+	found := kept.Length{Record: r.Number, Tokens: n, Refused: d.bits}
 	if int(n) == len(d.buf)-before { // a part of a document has no checksum
 		if err := d.check.Compare(shard, &found, d.buf[before:]); err != nil {
 			return err
@@ -236,7 +237,7 @@ func (d *Decoder) make(shard uint32, r *sources.Record, slots []uint32) error {
 	kept := d.part.Refused == nil
 	for _, i := range slots {
 		if d.part.Refused != nil && !d.part.Known {
-			d.part.Refused[i] = uint32(d.bits)
+			d.part.Refused[i] = d.bits
 		}
 		kept = kept || !IsRefused(d.part.Refused, i)
 		if err := d.file(i, r, n); err != nil {
@@ -311,15 +312,25 @@ func (d *Decoder) quarantine(shard uint32, r *sources.Record, reason string) mil
 
 // judge asks the filters about the record just tokenised.
 func (d *Decoder) judge(tokens int) (err error) {
-	set := d.src.Filters()
-	if set == nil || d.part.Known {
+	if d.src.Filters() == nil || d.part.Known {
 		return nil
 	}
-	if d.judges == nil {
-		d.judges = set.Judge()
-	}
-	d.bits, err = d.judges.Refused(d.rec.Others, tokens, int(d.rec.MadeOf))
+	d.bits, err = d.judgeOf().Refused(d.rec, tokens)
 	return err
+}
+
+// judgeOf returns the judge of the source.
+func (d *Decoder) judgeOf() *sources.Judge {
+	if d.judges == nil {
+		d.judges = d.src.Judge()
+	}
+	return d.judges
+}
+
+// leavesOut reports whether the record, which has no document, is passed over like one that a filter refuses.
+func (d *Decoder) leavesOut(cause error) (ok bool) {
+	d.bits, ok = d.judgeOf().LeavesOut(d.rec, cause)
+	return ok
 }
 
 // Merge returns a map with the entries of both; it may change the first.

@@ -174,7 +174,7 @@ const (
 // content fills in a segment's text, or its tokens.
 func (p *preview) content(seg *segmentView, tokens []uint32) {
 	src, _ := p.cfg.Source(seg.Source)
-	if src != nil && src.Format.HoldsText() && p.encoding != nil {
+	if src != nil && src.HoldsText() && p.encoding != nil {
 		text, err := p.text(tokens)
 		if err == nil {
 			s := strings.ToValidUTF8(string(text), "\ufffd")

@@ -32,7 +32,8 @@ func (v *validator) checkSources() {
 		v.checkFilter(path+".filter", s.Filter, s)
 		v.checkPieces(path+".long_documents", s.LongDocuments)
 		checkText(v, path+".text", s)
-		if v.Sound(path+".format", "tokenizer") && s.Format != "" && s.Format.HoldsText() && v.c.Tokenizer == nil {
+		checkIDs(v, path, s)
+		if v.Sound(path+".format", "tokenizer") && s.Format != "" && s.HoldsText() && v.c.Tokenizer == nil {
 			v.wrongKey(
 				path, "source "+tree.Quote(s.Name)+" holds text, and there is no `tokenizer`",
 				"add `tokenizer: {name: gpt2}` at the top level",
@@ -79,6 +80,29 @@ func checkText(v *validator, path string, s *Source) {
 				"write the names of the fields with single dots between them, as `meta.body`",
 			)
 			return
+		}
+	}
+}
+
+// checkIDs checks the columns of token ids and of their mask.
+func checkIDs(v *validator, path string, s *Source) {
+	if !v.Sound(path+".tokens", path+".mask", path+".format") {
+		return
+	}
+	_, hasText := v.Place(path + ".text")
+	switch {
+	case s.Mask != "" && s.Tokens == "":
+		v.wrong(path+".mask", "`mask` has no `tokens` beside it", "write the field of the ids as `tokens: input_ids`")
+	case s.Tokens == "":
+	case hasText:
+		v.wrong(path+".tokens", "a document is made of `text` or of `tokens`, not of both", "leave one of them out")
+	case s.Format != "" && !s.Format.HoldsText():
+		v.wrong(path+".tokens", "the records of format "+string(s.Format)+" have no fields", "leave `tokens` out")
+	}
+	for _, x := range [][2]string{{"tokens", s.Tokens}, {"mask", s.Mask}} {
+		if _, err := fields.Parse(x[1]); x[1] != "" && err != nil {
+			v.wrong(path+"."+x[0], "`"+x[0]+"` names an empty field: "+tree.Quote(x[1]),
+				"write the names of the fields with single dots between them, as `meta.ids`")
 		}
 	}
 }

@@ -177,8 +177,14 @@ func (g *Group) identity(c *Config) string {
 // identity writes the settings that decide a source's documents in one line: `jsonl text=meta.body renormalize`.
 func (s *Source) identity(c *Config) string {
 	parts := []string{string(s.Format)}
-	if s.Format.HoldsText() {
+	switch {
+	case s.HoldsText():
 		parts = append(parts, "text="+s.Text)
+	case s.Tokens != "":
+		parts = append(parts, "tokens="+s.Tokens)
+	}
+	if s.Mask != "" {
+		parts = append(parts, "mask="+s.Mask)
 	}
 	if s.DType != "" {
 		parts = append(parts, "dtype="+s.DType)

@@ -141,6 +141,9 @@ var edits = map[string]string{
 		"code: {path: code/*.parquet}}",
 	"sources.*.storage.region": "=> sources: {web: {path: s3://b/web/*.jsonl, storage: {region: eu}}, code: {path: " +
 		"code/*.parquet}}",
+	"sources.*.mask": "sources: {web: {path: web/*.jsonl, tokens: ids}, code: {path: code/*.parquet}} => " +
+		"sources: {web: {path: web/*.jsonl, tokens: ids, mask: m}, code: {path: code/*.parquet}}",
+	"sources.*.tokens":  "=> sources: {web: {path: web/*.jsonl, tokens: ids}, code: {path: code/*.parquet}}",
 	"sources.*.missing": "=> sources: {web: {path: web/*.jsonl, missing: skip}, code: {path: code/*.parquet}}",
 	"sources.*.text":    "=> sources: {web: {path: web/*.jsonl, text: body}, code: {path: code/*.parquet}}",
 

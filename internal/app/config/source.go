@@ -122,6 +122,12 @@ type Source struct {
 	// EOS is the id that ends documents, for files of plain ids (olmo, datatrove, tokens). Left out: the file beside
 	// the ids says where documents end.
 	EOS *uint64 `yaml:"eos" jsonschema:"maximum=2147483647"`
+	// Tokens is the field or column with the ids of a document's tokens, in place of text. They are taken as they are,
+	// and the source needs no tokenizer.
+	Tokens string `yaml:"tokens"`
+	// Mask is the field or column with a number for each of these tokens: 1, or 0 for a token that is not trained on.
+	// Left out: all are trained on.
+	Mask string `yaml:"mask"`
 	// Missing says where a record goes whose document needs a field that is null or absent. quarantine: it counts
 	// against the quarantine budget. skip: it is left out, and so is a record with an empty field.
 	Missing Missing `yaml:"missing" jsonschema:"default=quarantine,enum=quarantine,enum=skip"`
@@ -192,6 +198,9 @@ func (Format) Words() (words []string) {
 
 // HoldsText reports whether the format's records are text, which needs a tokenizer.
 func (f Format) HoldsText() bool { return !slices.Contains(ofTokens(), f) }
+
+// HoldsText reports whether the source's documents are made of text, which needs a tokenizer.
+func (s *Source) HoldsText() bool { return s.Format.HoldsText() && s.Tokens == "" }
 
 // isOfPlainIDs reports whether a file of the format may leave out the type of its ids and the ends of its documents.
 func (f Format) isOfPlainIDs() bool { return f == OLMo || f == Datatrove || f == Tokens }

@@ -79,27 +79,32 @@ func SourceSpec(c *config.Config, s *config.Source, e *tokenize.Encoding, k *Kep
 	}
 	if s.Format.HoldsText() {
 		spec.Field.Text, spec.SkipMissing = s.Text, s.Missing == config.SkipMissing
+	}
+	if s.HoldsText() {
 		spec.AddBOS, spec.AddEOS = c.Tokenizer.AddBOS, c.Tokenizer.AddEOS
 		if e != nil { // a nil *Encoding is not a nil Tokenizer
 			spec.Tokenizer = e
 		}
 	}
-	return spec, maker(&spec)
+	return spec, setMaker(&spec, s)
 }
 
-// maker sets the maker of the source's documents, if they are not of one text field.
-func maker(spec *sources.Spec) error {
-	if !fields.IsTemplate(spec.Field.Text) {
-		return nil
-	}
-	template, err := fields.ParseTemplate(spec.Field.Text)
-	if err != nil {
-		return err
-	}
-	spec.Field.Text = ""
-	if spec.Tokenizer != nil {
-		encoder := sources.NewEncoder(spec.Tokenizer, spec.AddBOS, spec.AddEOS)
-		spec.Maker = fields.NewTemplateMaker(template, encoder, spec.SkipMissing)
+// setMaker sets the maker of the source's documents, if they are not of one text field.
+func setMaker(spec *sources.Spec, s *config.Source) error {
+	switch {
+	case s.Tokens != "":
+		spec.Field.Text = ""
+		spec.Maker = fields.NewIDsMaker(s.Tokens, s.Mask)
+	case fields.IsTemplate(spec.Field.Text):
+		template, err := fields.ParseTemplate(spec.Field.Text)
+		if err != nil {
+			return err
+		}
+		spec.Field.Text = ""
+		if spec.Tokenizer != nil {
+			encoder := sources.NewEncoder(spec.Tokenizer, spec.AddBOS, spec.AddEOS)
+			spec.Maker = fields.NewTemplateMaker(template, encoder, spec.SkipMissing)
+		}
 	}
 	return nil
 }

@@ -1,0 +1,67 @@
+package fields_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"millrace"
+	"millrace/internal/tokenid"
+	"millrace/sources"
+	"millrace/sources/fields"
+)
+
+// TestIDs: ids are taken as they are, and those that the mask leaves out are marked.
+func TestIDs(t *testing.T) {
+	const u = tokenid.Untrained
+	for _, c := range []struct {
+		values []any
+		want   []uint32
+	}{
+		{[]any{[]uint32{1, 1<<31 - 1}}, []uint32{1, 1<<31 - 1}},
+		{[]any{[]any{0, 7}}, []uint32{0, 7}},
+		{[]any{[]any{}}, nil},
+		{[]any{[]uint32{1, 2, 3}, []uint32{0, 1, 0}}, []uint32{1 | u, 2, 3 | u}},
+		{[]any{[]any{1, 2, 3, 4, 5, 6}, []any{0, 1, false, true, 0.0, 1.0}}, []uint32{1 | u, 2, 3 | u, 4, 5 | u, 6}},
+	} {
+		maker := fields.NewIDsMaker("ids", []string{"", "mask"}[len(c.values)-1])
+		got, n, err := maker.Document([]uint32{9}, nil, c.values, nil)
+		if err != nil || n != 0 || !slices.Equal(got, append([]uint32{9}, c.want...)) ||
+			len(maker.Fields()) != len(c.values) {
+			t.Errorf("%v: got %v, %d, %v", c.values, got, n, err)
+		}
+	}
+}
+
+// TestUnfitIDs: a value that is no id, or a mask that does not fit, makes a bad record with a reason.
+func TestUnfitIDs(t *testing.T) {
+	maker := fields.NewIDsMaker("ids", "mask")
+	good := []uint32{1, 2}
+	for _, c := range []struct {
+		ids, mask any
+		want      string
+		missing   bool
+	}{
+		{nil, good, `field "ids" is null`, true},
+		{good, nil, `field "mask" is null`, true},
+		{sources.NewMissingError("ids", sources.Absent, nil), good, `field "ids" is absent`, true},
+		{[]uint32{1, 1 << 31}, good, `field "ids" has 2147483648 as value 1, want a token id`, false},
+		{[]any{1, -1}, good, `field "ids" has -1 as value 1`, false},
+		{[]any{1.5, 1}, good, `field "ids" has 1.5 as value 0`, false},
+		{[]any{"x"}, good, `field "ids" has x as value 0`, false},
+		{"1 2", good, `field "ids" is a text, not a list`, false},
+		{good, []any{1}, `field "mask" has 1 values for the 2 ids of field "ids"`, false},
+		{good, []uint32{1, 1, 1}, `field "mask" has 3 values for the 2 ids`, false},
+		{good, []any{1, 2}, `field "mask" has 2 as value 1, want 0 or 1`, false},
+		{good, []uint32{1, 2}, `field "mask" has 2 as value 1, want 0 or 1`, false},
+		{good, 1, `field "mask" is a number`, false},
+	} {
+		_, _, err := maker.Document(nil, nil, []any{c.ids, c.mask}, nil)
+		var missing *sources.MissingError
+		if err == nil || !strings.Contains(err.Error(), c.want) || errors.As(err, &missing) != c.missing ||
+			!errors.Is(err, millrace.ErrBadSample) {
+			t.Errorf("%v, %v: %v, want %q", c.ids, c.mask, err, c.want)
+		}
+	}
+}

@@ -91,6 +91,7 @@ type Reader struct {
 	off  int64
 	end  int64
 	tell func(bytes int64)
+	err  error // of the file
 }
 
 // NewReader reads bytes off … end of f.
@@ -102,6 +103,9 @@ func (r *Reader) Progress(tell func(bytes int64)) { r.tell = tell }
 // Offset returns the offset of the next byte in the file.
 func (r *Reader) Offset() int64 { return r.off }
 
+// Err returns the error of the last read: the cause if an unpacker above the reader fails. nil: the bytes are damaged.
+func (r *Reader) Err() error { return r.err }
+
 // Read implements io.Reader.
 func (r *Reader) Read(p []byte) (int, error) {
 	if r.off >= r.end {
@@ -110,8 +114,8 @@ func (r *Reader) Read(p []byte) (int, error) {
 	if int64(len(p)) > r.end-r.off {
 		p = p[:r.end-r.off]
 	}
-	if err := ReadFull(r.f, p, r.off); err != nil {
-		return 0, err
+	if r.err = ReadFull(r.f, p, r.off); r.err != nil {
+		return 0, r.err
 	}
 	r.off += int64(len(p))
 	if r.tell != nil {

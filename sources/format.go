@@ -127,6 +127,12 @@ type Configured interface {
 	Settings() string
 }
 
+// NameReader is implemented by formats whose fields follow from the names of shards, not from their bytes alone.
+type NameReader interface {
+	// FieldsOfName returns the fields that follow from the name.
+	FieldsOfName() []string
+}
+
 // settled returns the name of a format with its settings, for digests of facts that follow from both.
 func settled(f Format) string {
 	if c, ok := f.(Configured); ok && c.Settings() != "" {

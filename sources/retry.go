@@ -142,13 +142,16 @@ type retryFile struct {
 	opened   guard.Opened
 	hash     *contentHash // nil: the content is not digested
 	activity *activity.Source
-	shard    string // name, for activity
+	shard    string // name in the manifest
 }
 
 var _ File = (*retryFile)(nil)
 
 // Name implements File.
 func (f *retryFile) Name() string { return f.name }
+
+// ShardName returns the name of the file's shard in the manifest.
+func (f *retryFile) ShardName() string { return f.shard }
 
 // Size implements File.
 func (f *retryFile) Size() int64 { return f.size }

@@ -214,11 +214,20 @@ func (s Spec) madeBy() Maker {
 	return &plainText{NewEncoder(s.Tokenizer, s.AddBOS, s.AddEOS), s.Field.Text, s.SkipMissing}
 }
 
-// keys returns the keys of the source's length stores, zero for stores that it does not have.
+// filtersNames reports whether a filter asks for a field that follows from the name of a file.
+func (s Spec) filtersNames() bool {
+	r, ok := s.Format.(NameReader)
+	return ok && slices.ContainsFunc(s.Filters.Fields(), func(name string) bool {
+		return slices.Contains(r.FieldsOfName(), name)
+	})
+}
+
+// keys returns the keys of the source's length stores, zero for stores that it does not have. Answers of filters that
+// ask for a file's name are not kept, because equal files share their stores.
 func (s Spec) keys() (k kept.Keys) {
 	if s.madeBy() != nil {
 		k.Transform = s.fingerprint()
-		if s.Filters != nil {
+		if s.Filters != nil && !s.filtersNames() {
 			k.Filters = s.filterFingerprint()
 		}
 	}

@@ -60,7 +60,7 @@ const unpackCure = "unpack it, or pack JSON lines with gzip or zstd"
 // the source's format in a packing that is not read is an error: leaving it out would lose data.
 func (f *sifter) belongs(file string, e fs.DirEntry) (bool, error) {
 	k := kindOf(file)
-	isData := k.format == f.format && !k.side
+	isData := k.format == f.format && !k.side || f.format == textFormat && !isBinary(file)
 	if isData && !e.Type().IsRegular() || e.Type()&fs.ModeSymlink != 0 {
 		st, err := os.Stat(file)
 		switch {
@@ -85,6 +85,8 @@ func (f *sifter) belongsByName(file string) (bool, error) {
 	k := kindOf(file)
 	isData := k.format == f.format && !k.side
 	switch {
+	case f.format == textFormat:
+		return f.belongsToText(file), nil
 	case k.side || f.isOfOLMo(file):
 		f.skipSide(file)
 	case k.format == "":
@@ -137,6 +139,15 @@ func (f *sifter) belongsToDataset(file string) bool {
 	return false
 }
 
+// belongsToText reports whether a file of a tree of texts is one: all but those whose names are of binary files.
+func (f *sifter) belongsToText(file string) bool {
+	if isBinary(file) {
+		f.skip(file, "its name is that of a binary file")
+		return false
+	}
+	return true
+}
+
 // isOfOLMo reports whether a file has the places of the documents of a .npy beside it.
 func (f *sifter) isOfOLMo(file string) bool {
 	bare, ok := strings.CutSuffix(file, ".csv.gz")
@@ -149,6 +160,8 @@ func (f *sifter) wants(file string) (bool, error) {
 	k := kindOf(file)
 	data := strings.TrimSuffix(file, filepath.Ext(file))
 	switch {
+	case f.format == textFormat:
+		return true, nil
 	case k.format == megatronFormat && formatOf(strings.ToLower(filepath.Ext(data))) != nil && f.there(data):
 		f.skip(data+".idx", "it is the index that another program keeps of %s", filepath.Base(data))
 	case k.side || f.isOfOLMo(file) || f.isIndex(file):

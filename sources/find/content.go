@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
+	"hash/crc32"
 	"io"
 	"os"
 	"path/filepath"
@@ -139,6 +140,15 @@ func holdsArrow(c *content) bool {
 	}
 	size, root := binary.LittleEndian.Uint32(c.head[4:]), binary.LittleEndian.Uint32(c.head[8:])
 	return size%8 == 0 && root >= 4 && root < size
+}
+
+// holdsTFRecord reports whether a file begins with a length and its checksum.
+func holdsTFRecord(c *content) bool {
+	if len(c.head) < 12 {
+		return false
+	}
+	sum := crc32.Checksum(c.head[:8], crc32.MakeTable(crc32.Castagnoli))
+	return (sum>>15|sum<<17)+0xa282ead8 == binary.LittleEndian.Uint32(c.head[8:])
 }
 
 // holdsTokens reports whether a file begins with the header of llm.c or of NumPy. Other files of plain ids have none.

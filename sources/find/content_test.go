@@ -66,7 +66,7 @@ func TestContentDecides(t *testing.T) {
 	for patterns, want := range map[string]string{
 		"a": "jsonl", "a.jsonl.1": "jsonl", "packed": "jsonl", "z.dat": "jsonl", "spark/part-*": "jsonl",
 		"wrong.jsonl": "parquet", "p.parquet": "parquet", "m.bin": "megatron", "m": "megatron", "m.idx": "megatron",
-		"text.txt": "? does not follow", "number": "? does not follow", "empty": "? does not follow",
+		"text.txt": "text", "number": "? does not follow", "empty": "? does not follow",
 		"spark": "? does not follow", "two/*": "? is not one: there are jsonl and parquet files",
 	} {
 		got, unclear := find.Format(base, strings.Split(patterns, "|"))

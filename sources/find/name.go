@@ -26,7 +26,7 @@ type kind struct {
 
 // kindOf looks at a name. The case of letters does not matter.
 func kindOf(name string) kind {
-	name = strings.ToLower(path.Base(name))
+	name = withoutPart(strings.ToLower(path.Base(name)))
 	bare, packed := unpacked(name)
 	k := kind{side: isSideFile(bare)}
 	f := formatOf(path.Ext(bare))
@@ -41,6 +41,25 @@ func kindOf(name string) kind {
 		}
 	}
 	return k
+}
+
+// withoutPart returns a name without the number of a part at its end, as in x.tfrecord-00003-of-00010.
+func withoutPart(name string) string {
+	bare, of, _ := cutLast(name, "-of-")
+	bare, part, ok := cutLast(bare, "-")
+	if !ok || !digits(of) || !digits(part) || path.Ext(bare) == "" {
+		return name
+	}
+	return bare
+}
+
+// cutLast cuts around the last separator.
+func cutLast(s, sep string) (before, after string, ok bool) {
+	i := strings.LastIndex(s, sep)
+	if i < 0 {
+		return s, "", false
+	}
+	return s[:i], s[i+len(sep):], true
 }
 
 // unpacked returns a name without its packings, and the packings, outermost first.

@@ -164,7 +164,7 @@ func TestSkipped(t *testing.T) {
 func TestFormat(t *testing.T) {
 	base := tree(t, "web/a.jsonl.zst", "web/README.md", "web/dataset_info.json", "c4/c4-train.00000-of-00512.json.gz",
 		"mixed/a.jsonl", "mixed/b.parquet", "hub/data/train-00000.parquet", "hub/metadata.json", "docs/a.json",
-		"books/corpus.bin", "books/corpus.idx", "none/a.txt")
+		"books/corpus.bin", "books/corpus.idx", "none/a.log")
 	for patterns, want := range map[string]string{
 		"x.jsonl": "jsonl", "x.{jsonl,ndjson}.gz": "jsonl", "x*.json.gz": "jsonl", "x.json": "jsonl",
 		"part-*.parquet": "parquet", "a.jsonl*": "jsonl",

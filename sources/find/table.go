@@ -35,6 +35,7 @@ const (
 	jsonlFormat    = "jsonl"
 	megatronFormat = "megatron"
 	olmoFormat     = "olmo"
+	textFormat     = "text"
 	tokensFormat   = "tokens"
 )
 
@@ -75,6 +76,17 @@ var formats = []format{
 		holds:   holdsMegatron,
 	},
 	{
+		name:    "arrayrecord",
+		endings: []string{".array_record", ".arrayrecord"},
+		holds:   func(f *content) bool { return f.begins("\x83\xaf\x70\xd1\x0d\x88\x4a\x3f") },
+	},
+	{
+		name:    "tfrecord",
+		endings: []string{".tfrecord", ".tfrecords"},
+		packed:  []string{"gzip"},
+		holds:   holdsTFRecord,
+	},
+	{
 		name:  tokensFormat,
 		holds: holdsTokens,
 	},
@@ -93,6 +105,11 @@ var formats = []format{
 		weak:    []string{".json"},
 		packed:  []string{"gzip", "BGZF", "zstd"},
 		holds:   holdsLines,
+	},
+	{
+		name:    textFormat,
+		endings: []string{".txt"},
+		weak:    []string{".txt"},
 	},
 }
 

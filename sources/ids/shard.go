@@ -69,7 +69,7 @@ func (s *Shard) Length(record uint64) (uint32, bool) {
 	if !s.layout.DType.isCertain() {
 		return 0, false
 	}
-	_, n, ok := s.table.span(record)
+	_, n, ok := s.table.Span(record)
 	if !ok {
 		return 0, false
 	}
@@ -81,7 +81,7 @@ func (s *Shard) Place(record uint64) (sources.DocumentPlace, bool) {
 	if s.layout.DType.Signed || s.layout.DType.Size != 2 {
 		return sources.DocumentPlace{}, false
 	}
-	start, n, ok := s.table.span(record)
+	start, n, ok := s.table.Span(record)
 	if !ok || !s.isGood(n) {
 		return sources.DocumentPlace{}, false
 	}
@@ -90,7 +90,7 @@ func (s *Shard) Place(record uint64) (sources.DocumentPlace, bool) {
 
 // Size implements sources.Sizer.
 func (s *Shard) Size(record uint64) uint32 {
-	if _, n, ok := s.table.span(record); ok && s.isGood(n) {
+	if _, n, ok := s.table.Span(record); ok && s.isGood(n) {
 		return uint32(n)
 	}
 	return 0
@@ -143,7 +143,7 @@ func (s *Shard) follows(part, next sources.DocumentPart) bool {
 	if next.Record == part.Record {
 		return next.Start >= part.Start && uint64(next.Start) <= uint64(part.Start)+uint64(part.Length)
 	}
-	_, length, ok := s.table.span(part.Record)
+	_, length, ok := s.table.Span(part.Record)
 	return ok && next.Record == part.Record+1 && next.Start == 0 && uint64(part.Start)+uint64(part.Length) >= length
 }
 
@@ -164,7 +164,7 @@ func (r *reader) one(ctx context.Context, part sources.DocumentPart, run uint64,
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	start, length, ok := r.table.span(part.Record)
+	start, length, ok := r.table.Span(part.Record)
 	if !ok {
 		return r.astray(part.Record)
 	}

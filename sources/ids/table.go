@@ -108,9 +108,9 @@ func (t *Table) Count() uint64 { return t.count }
 // Memory returns the bytes of the table.
 func (t *Table) Memory() int64 { return int64(len(t.pages) + len(t.lengths)) }
 
-// span returns a document's first id and its length. ok is false if there is no such document, or no such place in the
+// Span returns a document's first id and its length. ok is false if there is no such document, or no such place in the
 // file.
-func (t *Table) span(n uint64) (start, length uint64, ok bool) {
+func (t *Table) Span(n uint64) (start, length uint64, ok bool) {
 	if n >= t.count {
 		return 0, 0, false
 	}

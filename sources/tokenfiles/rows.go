@@ -19,10 +19,10 @@ func (p *plan) readRows(ctx context.Context, f sources.File) (*ids.Builder, uint
 	if f.Size() == 0 {
 		return b, 0, nil
 	}
-	in := &packed{Reader: sources.NewReader(f, 0, f.Size())}
+	in := sources.NewReader(f, 0, f.Size())
 	z, err := gzip.NewReader(in)
 	if err != nil {
-		return nil, 0, in.explain(f, err)
+		return nil, 0, unpackError(f, in, err)
 	}
 	r := &rows{in: bufio.NewReaderSize(z, 64<<10)}
 	// Each document has an id at least, and a few may be empty.
@@ -38,7 +38,7 @@ func (p *plan) readRows(ctx context.Context, f sources.File) (*ids.Builder, uint
 		case errors.Is(err, errRow):
 			return nil, 0, misfit(f, "row %d has no numbers `start,end` at its beginning, or does not end", row+1)
 		case err != nil:
-			return nil, 0, in.explain(f, err)
+			return nil, 0, unpackError(f, in, err)
 		case start != last || end < start || end > uint64(p.layout.Size):
 			return nil, 0, misfit(
 				f,
@@ -58,25 +58,10 @@ func (p *plan) readRows(ctx context.Context, f sources.File) (*ids.Builder, uint
 	}
 }
 
-// packed remembers the error of the file below an unpacker.
-type packed struct {
-	*sources.Reader
-	err error
-}
-
-// Read implements io.Reader.
-func (p *packed) Read(b []byte) (int, error) {
-	n, err := p.Reader.Read(b)
-	if err != nil && !errors.Is(err, io.EOF) {
-		p.err = err
-	}
-	return n, err
-}
-
-// explain returns the cause of an unpacker's error: that of the file, else damage.
-func (p *packed) explain(f sources.File, err error) error {
-	if p.err != nil {
-		return p.err
+// unpackError returns the cause of an unpacker's error: that of the file, else damage.
+func unpackError(f sources.File, in *sources.Reader, err error) error {
+	if in.Err() != nil {
+		return in.Err()
 	}
 	return misfit(f, "it cannot be unpacked: %v", err)
 }

@@ -27,7 +27,7 @@ func (v *validator) checkSources() {
 		v.checkPatterns(path, s)
 		v.checkExhaustion(path, s)
 		v.checkFormat(path, s)
-		checkPlainIDs(v, path, s)
+		checkContent(v, path, s)
 		checkStorage(v, path, s)
 		v.checkFilter(path+".filter", s.Filter, s)
 		v.checkPieces(path+".long_documents", s.LongDocuments)
@@ -42,19 +42,29 @@ func (v *validator) checkSources() {
 	}
 }
 
-// checkPlainIDs checks the keys of files of plain ids.
-func checkPlainIDs(v *validator, path string, s *Source) {
-	if s.Format == "" || !v.Sound(path+".format", path+".dtype", path+".eos") {
+// checkContent checks the keys that describe files which do not describe themselves.
+func checkContent(v *validator, path string, s *Source) {
+	if s.Format == "" || !v.Sound(path+".format", path+".dtype", path+".eos", path+".record") {
 		return
 	}
-	if s.Format.isOfPlainIDs() {
-		return
-	}
-	for _, key := range []string{"dtype", "eos"} {
+	refuse := func(key, of, cure string) {
 		if _, given := v.Place(path + "." + key); given {
-			v.wrong(path+"."+key, "`"+key+"` is for files of plain ids, and the format is "+string(s.Format),
-				"leave it out, or write `format: tokens`, `olmo` or `datatrove`")
+			v.wrong(path+"."+key, "`"+key+"` is for "+of+", and the format is "+string(s.Format),
+				"leave it out, or "+cure)
 		}
+	}
+	if !s.Format.isOfPlainIDs() {
+		refuse("dtype", "files of plain ids", "write `format: tokens`, `olmo` or `datatrove`")
+		refuse("eos", "files of plain ids", "write `format: tokens`, `olmo` or `datatrove`")
+	}
+	switch {
+	case s.Format == TFRecord && s.Record == "":
+		s.Record = "example"
+	case s.Format == Records && s.Record == "":
+		v.wrongKey(path, "source "+tree.Quote(s.Name)+" has records of unknown content",
+			"add `record: text`, or `record: example` if each is a tf.train.Example")
+	case s.Format != TFRecord && s.Format != Records:
+		refuse("record", "records without fields", "write `format: arrayrecord` or `tfrecord`")
 	}
 }
 

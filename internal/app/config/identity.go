@@ -186,6 +186,9 @@ func (s *Source) identity(c *Config) string {
 	if s.Mask != "" {
 		parts = append(parts, "mask="+s.Mask)
 	}
+	if s.Record != "" {
+		parts = append(parts, "record="+s.Record)
+	}
 	if s.DType != "" {
 		parts = append(parts, "dtype="+s.DType)
 	}

@@ -134,6 +134,8 @@ var edits = map[string]string{
 	"sources.*.on_exhausted": "=> sources: {web: {path: web/*.jsonl, on_exhausted: stop}, code: {path: " +
 		"code/*.parquet}}",
 	"sources.*.path": "=> sources: {web: {path: x/*.jsonl}, code: {path: code/*.parquet}}",
+	"sources.*.record": "sources: {web: {path: web/*, format: tfrecord}, code: {path: code/*.parquet}} " +
+		"=> sources: {web: {path: web/*, format: tfrecord, record: text}, code: {path: code/*.parquet}}",
 	"sources.*.root": "=> sources: {web: {path: web/*.jsonl, root: .}, code: {path: code/*.parquet}}",
 	"sources.*.storage.anonymous": "=> sources: {web: {path: s3://b/web/*.jsonl, storage: {anonymous: true}}, " +
 		"code: {path: code/*.parquet}}",

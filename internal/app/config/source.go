@@ -128,6 +128,10 @@ type Source struct {
 	// Mask is the field or column with a number for each of these tokens: 1, or 0 for a token that is not trained on.
 	// Left out: all are trained on.
 	Mask string `yaml:"mask"`
+	// Record is the content of each record of formats without fields of their own (arrayrecord, tfrecord). text: the
+	// record is the text. example: it is a tf.train.Example, and its features are fields. Left out: example for
+	// tfrecord.
+	Record string `yaml:"record" jsonschema:"enum=text,enum=example"`
 	// Missing says where a record goes whose document needs a field that is null or absent. quarantine: it counts
 	// against the quarantine budget. skip: it is left out, and so is a record with an empty field.
 	Missing Missing `yaml:"missing" jsonschema:"default=quarantine,enum=quarantine,enum=skip"`
@@ -181,11 +185,16 @@ const (
 	MDS        Format = "mds"
 	WebDataset Format = "webdataset"
 	LitData    Format = "litdata"
+	Records    Format = "arrayrecord"
+	TFRecord   Format = "tfrecord"
+	Text       Format = "text"
 	Lengths    Format = "lengths"
 )
 
 // ofText and ofTokens return the formats by the content of their records.
-func ofText() []Format   { return []Format{JSONL, Parquet, Arrow, WebDataset, MDS, LitData} }
+func ofText() []Format {
+	return []Format{JSONL, Parquet, Arrow, WebDataset, MDS, LitData, Records, TFRecord, Text}
+}
 func ofTokens() []Format { return []Format{Megatron, OLMo, Datatrove, Tokens, Lengths} }
 
 // Words returns the formats, those of text first.

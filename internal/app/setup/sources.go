@@ -11,7 +11,9 @@ import (
 	"millrace"
 	"millrace/internal/app/config"
 	"millrace/sources"
+	"millrace/sources/arrayrecord"
 	"millrace/sources/arrow"
+	"millrace/sources/example"
 	"millrace/sources/fields"
 	"millrace/sources/filter"
 	"millrace/sources/jsonl"
@@ -20,6 +22,8 @@ import (
 	"millrace/sources/mds"
 	"millrace/sources/megatron"
 	"millrace/sources/parquet"
+	"millrace/sources/text"
+	"millrace/sources/tfrecord"
 	"millrace/sources/tokenfiles"
 	"millrace/sources/tokenize"
 	"millrace/sources/webdataset"
@@ -169,6 +173,12 @@ func format(s *config.Source, k *Kept, files sources.FS) (sources.Format, error)
 		return litdata.New(files), nil
 	case config.Lengths:
 		return lengths.Format{}, nil
+	case config.Records:
+		return arrayrecord.Format{Content: example.Content(s.Record)}, nil
+	case config.TFRecord:
+		return tfrecord.Format{Content: example.Content(s.Record)}, nil
+	case config.Text:
+		return text.Format{}, nil
 	case config.OLMo:
 		return tokenfiles.OLMo(files, plain), nil
 	case config.Datatrove:

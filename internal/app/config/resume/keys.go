@@ -119,7 +119,8 @@ var keyRules = []Rule{
 			"of the source that wait to be packed (`carry`) are left out too. A source that had ended may continue",
 	},
 	{
-		Keys: []string{"sources.*.format", "sources.*.text", "sources.*.tokens", "sources.*.mask", "sources.*.missing",
+		Keys: []string{"sources.*.format", "sources.*.text", "sources.*.tokens", "sources.*.mask",
+			"sources.*.record", "sources.*.missing",
 			"sources.*.dtype",
 			"sources.*.eos", "sources.*.filter", "sources.*.on_exhausted",
 			"sources.*.max_epochs"},

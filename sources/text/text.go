@@ -1,0 +1,154 @@
+// Package text reads plain text files: a file is a document. A source of this format is a file, a pattern, or a tree
+// such as a code repository.
+//
+// The fields of a document follow from its name: path (below the source's root), name, extension and language. A file
+// that is not UTF-8, or has a zero byte, costs its document.
+package text
+
+import (
+	"bytes"
+	"context"
+	"path"
+	"strings"
+	"unicode/utf8"
+
+	"millrace"
+	"millrace/sources"
+	"millrace/sources/fields"
+)
+
+// Format opens text files.
+type Format struct{}
+
+var (
+	_ sources.Format     = Format{}
+	_ sources.NameReader = Format{}
+)
+
+// Name returns the format's word in the mixture file.
+func (Format) Name() string { return "text" }
+
+// FieldsOfName implements sources.NameReader.
+func (Format) FieldsOfName() []string { return []string{"path", "name", "extension", "language"} }
+
+// defaultSampleBytes is the limit of a file if none is given.
+const defaultSampleBytes = 64 << 20
+
+// Open reads nothing. There is no index.
+func (Format) Open(ctx context.Context, f sources.File, field sources.Field, lim sources.Limits, _ []byte) (
+	sources.Shard, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if _, err := fields.NewReader(field); err != nil {
+		return nil, err
+	}
+	if lim.SampleBytes <= 0 {
+		lim.SampleBytes = defaultSampleBytes
+	}
+	return &shard{file: f, field: field, limit: lim.SampleBytes}, nil
+}
+
+// shard is one file.
+type shard struct {
+	file  sources.File
+	field sources.Field
+	limit int64
+}
+
+// Count implements sources.Shard.
+func (s *shard) Count() (uint64, bool) { return 1, true }
+
+// Seekable implements sources.Shard.
+func (s *shard) Seekable() bool { return true }
+
+// Index implements sources.Shard. A file needs none.
+func (s *shard) Index(ctx context.Context, _ func(int64)) ([]byte, error) { return nil, ctx.Err() }
+
+// Close implements io.Closer. The caller of Open closes the file.
+func (s *shard) Close() error { return nil }
+
+// Scan implements sources.Shard.
+func (s *shard) Scan(ctx context.Context, from uint64, fn func(sources.Record) error) error {
+	if err := ctx.Err(); err != nil || from > 0 {
+		return err
+	}
+	r, err := s.record()
+	if err != nil {
+		return err
+	}
+	return fn(r)
+}
+
+// Read implements sources.Shard.
+func (s *shard) Read(ctx context.Context, numbers []uint64, fn func(sources.Record) error) error {
+	if len(numbers) > 0 && numbers[len(numbers)-1] > 0 {
+		return millrace.Errorf(millrace.ErrInvalid, "read record %d of %s: a text file has one",
+			numbers[len(numbers)-1], s.file.Name())
+	}
+	if len(numbers) == 0 {
+		return ctx.Err()
+	}
+	return s.Scan(ctx, 0, fn)
+}
+
+func (s *shard) record() (sources.Record, error) {
+	r := sources.Record{Raw: s.file.Size()}
+	if r.Raw > s.limit {
+		r.Err = millrace.Errorf(millrace.ErrBadSample, "the file is longer than sample_bytes, %d", s.limit)
+		return r, nil
+	}
+	b := make([]byte, r.Raw)
+	if err := sources.ReadFull(s.file, b, 0); err != nil {
+		return r, err
+	}
+	if r.Err = check(b); r.Err != nil {
+		return r, nil
+	}
+	b = bytes.TrimPrefix(b, []byte("\xef\xbb\xbf"))
+	x, err := fields.NewReader(s.field)
+	if err != nil {
+		return r, err
+	}
+	if len(s.field.Others) == 0 {
+		x.Fill(&r, map[string]any{"text": b})
+		return r, nil
+	}
+	x.Fill(&r, s.values(string(b)))
+	return r, nil
+}
+
+// check returns the reason why bytes are no text.
+func check(b []byte) error {
+	switch at := bytes.IndexByte(b, 0); {
+	case bytes.HasPrefix(b, []byte("\xff\xfe")), bytes.HasPrefix(b, []byte("\xfe\xff")):
+		return millrace.Errorf(millrace.ErrBadSample, "the file is UTF-16; text is read as UTF-8")
+	case at >= 0:
+		return millrace.Errorf(millrace.ErrBadSample, "the file is binary: byte %d is zero", at)
+	case !utf8.Valid(b):
+		return millrace.Errorf(millrace.ErrBadSample, "the file is not valid UTF-8")
+	}
+	return nil
+}
+
+// named is implemented by files that know the name of their shard, below the root of the source.
+type named interface{ ShardName() string }
+
+// values returns the fields of the document.
+func (s *shard) values(text string) map[string]any {
+	name := s.file.Name()
+	if n, ok := s.file.(named); ok {
+		name = n.ShardName()
+	}
+	base := path.Base(name)
+	out := map[string]any{
+		"text":      text,
+		"path":      name,
+		"name":      base,
+		"extension": strings.TrimPrefix(path.Ext(base), "."),
+	}
+	if language := languageOf(base); language != "" {
+		out["language"] = language
+	}
+	return out
+}

@@ -39,6 +39,7 @@ require (
 	github.com/aws/smithy-go v1.28.1
 	github.com/johannesboyne/gofakes3 v1.2.0
 	github.com/minio/highwayhash v1.0.3
+	github.com/ulikunitz/xz v0.5.17
 	golang.org/x/oauth2 v0.37.0
 )
 

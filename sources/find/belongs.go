@@ -54,7 +54,7 @@ func (f *sifter) skipHidden(file string) {
 }
 
 // unpackCure is the cure for data in a packing that is not read.
-const unpackCure = "unpack it, or pack JSON lines with gzip or zstd"
+const unpackCure = "unpack it, or pack text with gzip, zstd, bzip2 or xz"
 
 // belongs reports whether a file of a directory belongs to the source, and lists it as skipped if it does not. Data of
 // the source's format in a packing that is not read is an error: leaving it out would lose data.

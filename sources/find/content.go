@@ -2,6 +2,7 @@ package find
 
 import (
 	"bytes"
+	"compress/bzip2"
 	"encoding/binary"
 	"encoding/json"
 	"hash/crc32"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
+	"github.com/ulikunitz/xz"
 )
 
 // headBytes is the number of first bytes that show a file's format, unpacked.
@@ -86,6 +88,14 @@ func (c *content) unpack(f io.Reader, packed string) bool {
 			return false
 		}
 		defer z.Close()
+		r = z
+	case "bzip2":
+		r = bzip2.NewReader(f)
+	case "xz":
+		z, err := xz.NewReader(f)
+		if err != nil {
+			return false
+		}
 		r = z
 	default:
 		return false

@@ -7,7 +7,8 @@ func TestDetect(t *testing.T) {
 		"a.jsonl": "jsonl", "a.JSON.GZ": "jsonl", "x/a.ndjson.zst": "jsonl", "a.jsonl.bgz": "jsonl",
 		"a.parquet": "parquet",
 		"a.idx":     "megatron", "a.bin": "megatron", "a.txt": "text", "a.gz": "", "jsonl": "", "a.parquet.gz": "",
-		"a.json": "jsonl", "a.jsonl.xz": "", "a.jsonl.gz.zst": "", "dataset_info.json": "", "a.tar.gz": "",
+		"a.json": "jsonl", "a.jsonl.xz": "jsonl", "a.jsonl.br": "",
+		"a.jsonl.gz.zst": "", "dataset_info.json": "", "a.tar.gz": "",
 	} {
 		if got, ok := detect(name); got != want || ok != (want != "") {
 			t.Errorf("%s: got %q, want %q", name, got, want)

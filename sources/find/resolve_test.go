@@ -90,11 +90,11 @@ func TestResolve(t *testing.T) {
 }
 
 func TestResolveRefuses(t *testing.T) {
-	base := tree(t, "a/x.jsonl", "b/x.jsonl", "b/y.parquet", "c/d/readme.txt", "packed/y.jsonl", "packed/z.jsonl.bz2")
+	base := tree(t, "a/x.jsonl", "b/x.jsonl", "b/y.parquet", "c/d/readme.txt", "packed/y.jsonl", "packed/z.jsonl.lz4")
 	for _, c := range []struct{ patterns, root, format, says string }{
 		{"a/*.jsonl|b/*.jsonl", "", "", "root:"},
-		{"packed", "", "jsonl", "z.jsonl.bz2: it is jsonl packed with bzip2, which is not read"},
-		{"packed/*", "", "jsonl", "z.jsonl.bz2: it is jsonl packed with bzip2, which is not read"},
+		{"packed", "", "jsonl", "z.jsonl.lz4: it is jsonl packed with LZ4, which is not read"},
+		{"packed/*", "", "jsonl", "z.jsonl.lz4: it is jsonl packed with LZ4, which is not read"},
 		{"c/*/*.jsonl", "", "", "nearest directory that exists is " + base + "/c"},
 		{"c/nowhere/at/all.jsonl", "", "jsonl", "nearest directory that exists is " + base + "/c"},
 		{"c", "", "jsonl", "no jsonl file"},
@@ -173,7 +173,7 @@ func TestFormat(t *testing.T) {
 		"x.{jsonl,parquet}": "? does not follow from", "a.jsonl|b.parquet": "? is not one: jsonl and parquet",
 		"mixed": "? is not one: there are jsonl and parquet files", "none": "? does not follow",
 		"web/a":      "? does not follow",
-		"x.jsonl.xz": "? is jsonl packed with xz", "s3://b/web": "? does not follow",
+		"x.jsonl.xz": "jsonl", "x.jsonl.lz4": "? is jsonl packed with LZ4", "s3://b/web": "? does not follow",
 		"x.parquet.gz": "? is parquet packed with gzip",
 	} {
 		got, unclear := find.Format(base, strings.Split(patterns, "|"))

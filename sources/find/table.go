@@ -103,7 +103,7 @@ var formats = []format{
 		name:    jsonlFormat,
 		endings: []string{".jsonl", ".json", ".ndjson"},
 		weak:    []string{".json"},
-		packed:  []string{"gzip", "BGZF", "zstd"},
+		packed:  []string{"gzip", "BGZF", "zstd", "bzip2", "xz"},
 		holds:   holdsLines,
 	},
 	{

@@ -1,22 +1,21 @@
-// Package jsonl reads one JSON object a line from plain, gzip and zstd files. The first bytes of a file decide how it
-// is read; its name does not.
+// Package jsonl reads JSON: one object a line, or an array of objects. Package rows unpacks the files and finds the
+// records in them.
 //
-// With an index of their lines, three kinds of files can be read at random: plain files, BGZF files, and zstd files
-// with frames of at most 4 MiB each. Other gzip and zstd files only stream. A line ends at LF alone; the last line
-// needs none. A line of only space, tab and CR is no record. A bad line costs that record. Damage to a compressed file
-// ends the shard with an error that names the byte reached.
+// A line ends at LF alone; the last line needs none. A line of only space, tab and CR is no record. A bad line costs
+// that record.
 package jsonl
 
 import (
 	"context"
 
 	"millrace/sources"
+	"millrace/sources/rows"
 )
 
 // Format opens files of JSON lines.
 type Format struct {
 	// Windows keeps memory of random reads for later ones. Sources may share it; nil keeps none.
-	Windows *Windows
+	Windows *rows.Windows
 }
 
 var _ sources.Format = Format{}
@@ -24,39 +23,16 @@ var _ sources.Format = Format{}
 // Name returns the format's word in the mixture file.
 func (Format) Name() string { return "jsonl" }
 
-// defaultSampleBytes is the limit of a line if none is given.
-const defaultSampleBytes = 64 << 20
-
-// Open reads the file's first bytes. In a BGZF or zstd file it also reads the heads of the members or frames. It stops
-// at the first that cannot be a restart point.
+// Open opens a file of lines.
 func (ff Format) Open(ctx context.Context, f sources.File, field sources.Field, lim sources.Limits,
 	blob []byte) (sources.Shard, error) {
-	if _, err := newParser(field); err != nil {
+	l := rows.Layout{Name: "JSON lines", Noun: "line", Begins: "{", Refuse: refuseDocument, NewParser: parsersOf(field)}
+	if _, err := l.NewParser(); err != nil {
 		return nil, err
 	}
-	if lim.SampleBytes <= 0 {
-		lim.SampleBytes = defaultSampleBytes
-	}
-	s := &shard{f: f, field: field, limit: lim.SampleBytes, windows: ff.Windows}
-	head := make([]byte, min(headBytes, f.Size()))
-	if err := sources.ReadFull(f, head, 0); err != nil {
-		return nil, err
-	}
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	if blob == nil {
-		var err error
-		s.kind, s.points, err = inspect(f, head)
-		return s, err
-	}
-	x, err := openIndex(f, blob)
-	if err != nil {
-		return nil, err
-	}
-	if s.points, err = x.pointsOf(f); err != nil {
-		return nil, err
-	}
-	s.index, s.kind = x, x.kind
-	return s, nil
+	return rows.Open(ctx, f, l, ff.Windows, lim, blob)
+}
+
+func parsersOf(field sources.Field) func() (rows.Parser, error) {
+	return func() (rows.Parser, error) { return newParser(field) }
 }

@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -16,11 +18,12 @@ import (
 	"millrace"
 	"millrace/sources"
 	"millrace/sources/jsonl"
+	"millrace/sources/rows"
 	"millrace/sources/sourcetest"
 )
 
 // shared has room for one read, so that every read takes the memory of another shard's.
-var shared = jsonl.NewWindows(1, 8<<20)
+var shared = rows.NewWindows(1, 8<<20)
 
 func format(sources.FS) sources.Format { return jsonl.Format{Windows: shared} }
 
@@ -302,7 +305,7 @@ func TestDamageSaysWhere(t *testing.T) {
 			t.Errorf("%s cut: got %v", name, err)
 		}
 	}
-	for name, b := range map[string]string{"xz": "\xfd7zXZ\x00\x00", "bzip2": "BZh91AY", "UTF-16": "\xff\xfe{\x00",
+	for name, b := range map[string]string{"UTF-16": "\xff\xfe{\x00",
 		"does not begin": ""} {
 		if err := sourcetest.Open(t, format, fixture("gzip", []byte(b), nil, true)); !errors.Is(err,
 			millrace.ErrDamaged) ||
@@ -447,4 +450,27 @@ func TestUnfitIndexIsDamage(t *testing.T) {
 			t.Errorf("%s: got %v, want ErrDamaged", name, err)
 		}
 	}
+}
+
+// TestPackedByOthers: files of the commands bzip2 and xz, of one and of several streams and blocks, have their lines.
+func TestPackedByOthers(t *testing.T) {
+	var want []sourcetest.Want
+	for i := range 300 {
+		text := fmt.Sprintf("record %d ", i)
+		for k := range i%40 + 1 {
+			text += fmt.Sprintf("w%d ", k)
+		}
+		want = append(want, sourcetest.Want{Text: text})
+	}
+	var all []sourcetest.Fixture
+	for _, name := range []string{"few.jsonl.bz2", "two.jsonl.bz2", "few.jsonl.xz", "blocks.jsonl.xz", "two.jsonl.xz"} {
+		b, err := os.ReadFile(filepath.Join("testdata", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, sourcetest.Fixture{Name: name, Files: sourcetest.Files{name: b},
+			Field: sources.Field{Text: "text"}, Want: want})
+	}
+	sourcetest.Run(t, format, all)
+	sourcetest.Damage(t, format, []sourcetest.Fixture{all[0]}, 300<<20)
 }

@@ -32,8 +32,9 @@ func newParser(f sources.Field) (*parser, error) {
 	return out, nil
 }
 
-// setContent sets the content of a record to that of a line. It is valid until the next line.
-func (p *parser) setContent(r *sources.Record, line []byte) {
+// SetContent implements rows.Parser: it sets the content of a record to that of a line. It is valid until the next
+// line.
+func (p *parser) SetContent(r *sources.Record, line []byte) {
 	var missing *sources.MissingError
 	switch {
 	case p.text.name == "":

@@ -34,7 +34,7 @@ func TestOtherFields(t *testing.T) {
 		},
 	} {
 		r := sources.Record{}
-		if f.setContent(&r, []byte(line)); r.Err != nil || !reflect.DeepEqual(r.Others, want) || string(r.Text) != "x" {
+		if f.SetContent(&r, []byte(line)); r.Err != nil || !reflect.DeepEqual(r.Others, want) || string(r.Text) != "x" {
 			t.Errorf("%s: %#v %v, want %#v", line, r.Others, r.Err, want)
 		}
 	}
@@ -47,7 +47,7 @@ func TestOtherFields(t *testing.T) {
 		`{"text": 5, "a": 1}`:                   `field "text" is not a string`,
 	} {
 		r := sources.Record{}
-		if f.setContent(&r, []byte(line)); !errors.Is(r.Err, millrace.ErrBadSample) ||
+		if f.SetContent(&r, []byte(line)); !errors.Is(r.Err, millrace.ErrBadSample) ||
 			!strings.Contains(fmt.Sprint(r.Err), want) ||
 			r.Text != nil ||
 			r.Others != nil {
@@ -79,7 +79,7 @@ func TestMissingText(t *testing.T) {
 			t.Fatal(err)
 		}
 		var r sources.Record
-		p.setContent(&r, []byte(c.line))
+		p.SetContent(&r, []byte(c.line))
 		var missing *sources.MissingError
 		if !errors.As(r.Err, &missing) || missing.How != c.how || r.Err.Error() != c.want ||
 			!errors.Is(r.Err, millrace.ErrBadSample) || len(r.Others) != 1 || r.Text != nil {
@@ -96,10 +96,10 @@ func TestWithoutText(t *testing.T) {
 			t.Fatal(err)
 		}
 		var r sources.Record
-		if p.setContent(&r, []byte(`{"a": [1]}`)); r.Err != nil || r.Text != nil || len(r.Others) != len(others) {
+		if p.SetContent(&r, []byte(`{"a": [1]}`)); r.Err != nil || r.Text != nil || len(r.Others) != len(others) {
 			t.Errorf("%v: got %v, %v", others, r.Others, r.Err)
 		}
-		if p.setContent(&r, []byte(`{"a": [1}`)); r.Err == nil {
+		if p.SetContent(&r, []byte(`{"a": [1}`)); r.Err == nil {
 			t.Errorf("%v: an invalid line is good", others)
 		}
 	}

@@ -273,10 +273,10 @@ func (x *jsonScanner) peek() byte {
 	return 0
 }
 
-// space passes over JSON's white space. A line holds no LF.
+// space passes over JSON's white space.
 func (x *jsonScanner) space() {
 	for x.at < len(x.line) {
-		if c := x.line[x.at]; c != ' ' && c != '\t' && c != '\r' {
+		if c := x.line[x.at]; c != ' ' && c != '\t' && c != '\r' && c != '\n' {
 			return
 		}
 		x.at++

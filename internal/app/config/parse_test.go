@@ -258,7 +258,7 @@ func TestDetect(t *testing.T) {
 		{"{web,code}/*.ndjson.gz", "jsonl"}, {"x/*.{jsonl,jsonl.gz,ndjson.zst}", "jsonl"}, {"x/*.jsonl*", "jsonl"},
 		{"X.PARQUET", "parquet"},
 		{"https://h/x.jsonl.gz", "jsonl"}, {"https://h/x", ""}, {"both", ""}, {"none", ""}, {"nowhere", ""},
-		{"x.{jsonl,parquet}", ""}, {"x.json.gz", "jsonl"}, {"x.jsonl.xz", ""}, {".", ""},
+		{"x.{jsonl,parquet}", ""}, {"x.json.gz", "jsonl"}, {"x.jsonl.xz", "jsonl"}, {"x.jsonl.br", ""}, {".", ""},
 	} {
 		c, err := Parse(
 			"m.yaml", []byte(change("sources: {web: {path: \""+x.path+"\"}, code: {path: b.parquet}}\n")), dir,

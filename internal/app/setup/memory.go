@@ -6,9 +6,9 @@ import (
 
 	"millrace/constructors"
 	"millrace/internal/app/config"
-	"millrace/sources/jsonl"
 	"millrace/sources/parquet"
 	"millrace/sources/remote"
+	"millrace/sources/rows"
 	"millrace/sources/tokenize"
 )
 
@@ -31,7 +31,7 @@ type Reader struct {
 
 // Kept is the memory that random reads of all sources of a process keep for later ones.
 type Kept struct {
-	windows *jsonl.Windows
+	windows *rows.Windows
 	pages   *parquet.Kept
 	remote  *remote.Host
 }
@@ -39,7 +39,7 @@ type Kept struct {
 // NewKept returns the memory of random reads for a process with so many decoders: at most so many bytes. stores has the
 // process's means for remote files.
 func NewKept(decoders int, bytes int64, stores *remote.Host) *Kept {
-	return &Kept{windows: jsonl.NewWindows(2*decoders, bytes/2), pages: parquet.NewKept(bytes / 2), remote: stores}
+	return &Kept{windows: rows.NewWindows(2*decoders, bytes/2), pages: parquet.NewKept(bytes / 2), remote: stores}
 }
 
 const (

@@ -1,4 +1,4 @@
-package jsonl
+package rows
 
 import "testing"
 

@@ -1,4 +1,4 @@
-package jsonl
+package rows
 
 import (
 	"bytes"
@@ -32,6 +32,18 @@ type lines struct {
 	lo, hi int
 	err    error // of the reader, once it failed; io.EOF at its end
 }
+
+// cut cuts a stream into records.
+type cut interface {
+	// peek returns the first bytes of the stream. It is called before next.
+	peek() []byte
+	// next returns the next record, or io.EOF. Its text is valid until the next call.
+	next() (line, error)
+	// offset returns the uncompressed byte behind the last record.
+	offset() int64
+}
+
+func (s *lines) offset() int64 { return s.off }
 
 // newLines returns the lines of r. Byte off of the uncompressed file is the first of r and begins a line. The buffer
 // has bufferBytes.

@@ -1,4 +1,4 @@
-package jsonl
+package rows
 
 import (
 	"bytes"
@@ -62,11 +62,11 @@ func (s *shard) Read(ctx context.Context, numbers []uint64, fn func(sources.Reco
 }
 
 // parser returns a parser of the shard's lines. It goes back to the shard after a read that succeeded.
-func (s *shard) parser() (*parser, error) {
-	if x, ok := s.parsers.Get().(*parser); ok {
+func (s *shard) parser() (Parser, error) {
+	if x, ok := s.parsers.Get().(Parser); ok {
 		return x, nil
 	}
-	return newParser(s.field)
+	return s.layout.NewParser()
 }
 
 // lineAt reads the line of the first span. The others decide how far it reads ahead.
@@ -84,12 +84,25 @@ func (s *shard) lineAt(ctx context.Context, w window, spans []span) (line, error
 		return line{}, err
 	}
 	ln := line{off: at.start, raw: int64(len(b)), text: b}
-	if i := bytes.IndexByte(b, '\n'); i >= 0 {
-		ln.raw, ln.text = int64(i+1), b[:i]
+	if err := s.layout.cutOff(&ln); err != nil {
+		return line{}, damaged(s.f, at.start, err)
 	}
 	ln.long = int64(len(ln.text)) > s.limit
-	ln.text = withoutMark(ln.text, ln.off)
+	if s.layout.NewCutter == nil {
+		ln.text = withoutMark(ln.text, ln.off)
+	}
 	return ln, nil
+}
+
+// cutOff cuts the bytes behind a record off.
+func (l *Layout) cutOff(ln *line) error {
+	if l.NewCutter != nil {
+		return cutOne(l.NewCutter(true), ln)
+	}
+	if i := bytes.IndexByte(ln.text, '\n'); i >= 0 {
+		ln.raw, ln.text = int64(i+1), ln.text[:i]
+	}
+	return nil
 }
 
 // longAt reads a line as a stream. The line may be too long to keep.

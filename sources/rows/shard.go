@@ -1,4 +1,4 @@
-package jsonl
+package rows
 
 import (
 	"context"
@@ -13,13 +13,13 @@ import (
 // shard is one open file. Only its scratch changes, so its methods may be called concurrently.
 type shard struct {
 	f       sources.File
-	field   sources.Field
-	limit   int64 // most bytes of a line
+	layout  *Layout
+	limit   int64 // most bytes of a record
 	kind    kind
 	points  []point
 	index   *index    // nil before there is one
 	windows *Windows  // nil keeps none
-	parsers sync.Pool // of *parser
+	parsers sync.Pool // of Parser
 }
 
 // Count implements sources.Shard. Only the index has the count.
@@ -48,13 +48,13 @@ func (s *shard) Close() error {
 }
 
 // newRecord returns the record of a line.
-func (s *shard) newRecord(x *parser, number uint64, ln line) sources.Record {
+func (s *shard) newRecord(x Parser, number uint64, ln line) sources.Record {
 	r := sources.Record{Number: number, Offset: ln.off, Raw: ln.raw}
 	if ln.long {
-		r.Err = bad("the line is longer than sample_bytes, %d", s.limit)
+		r.Err = millrace.Errorf(millrace.ErrBadSample, "the %s is longer than sample_bytes, %d", s.layout.Noun, s.limit)
 		return r
 	}
-	x.setContent(&r, ln.text)
+	x.SetContent(&r, ln.text)
 	return r
 }
 
@@ -69,13 +69,20 @@ type stream struct {
 	file    *sources.Reader // nil if frames is set
 	frames  *frameStream    // nil if the file is not read by frames
 	zstd    *zstdStream     // nil if the file is not one zstd stream
+	name    string          // of the file
+	layout  *Layout
 	windows *Windows
 	memory  *scanMemory
 }
 
-// lines returns the lines from the uncompressed byte off on, at which the stream was opened. They are valid until
+// lines returns the records from the uncompressed byte off on, at which the stream was opened. They are valid until
 // close.
-func (st *stream) lines(off, limit int64) *lines { return newLines(st, off, limit, st.memory.lines) }
+func (st *stream) lines(off, limit int64) cut {
+	if st.layout.NewCutter == nil {
+		return newLines(st, off, limit, st.memory.lines)
+	}
+	return newCuts(st.name, st, st.layout.NewCutter(off > 0), off, limit, st.memory.lines)
+}
 
 // close gives the stream's memory to later streams.
 func (st *stream) close() {
@@ -95,7 +102,7 @@ func (s *shard) open(ctx context.Context, off int64) (*stream, error) {
 	if err != nil {
 		return nil, err
 	}
-	st := &stream{windows: s.windows, memory: m}
+	st := &stream{name: s.f.Name(), layout: s.layout, windows: s.windows, memory: m}
 	if err := s.begin(ctx, st, off); err != nil {
 		st.close()
 		return nil, err
@@ -117,6 +124,12 @@ func (s *shard) begin(ctx context.Context, st *stream, off int64) (err error) {
 		st.file = sources.NewReader(s.f, 0, s.f.Size())
 		st.zstd, err = newZstdStream(s.f, newSource(st.file, st.memory), &st.memory.unpack)
 		st.Reader = st.zstd
+	case bzip2Only:
+		st.file = sources.NewReader(s.f, 0, s.f.Size())
+		st.Reader = newBzip2Stream(s.f, newSource(st.file, st.memory))
+	case xzOnly:
+		st.file = sources.NewReader(s.f, 0, s.f.Size())
+		st.Reader, err = newXZStream(s.f, newSource(st.file, st.memory))
 	default:
 		st.file = sources.NewReader(s.f, off, s.f.Size())
 		st.Reader = st.file

@@ -1,4 +1,4 @@
-package jsonl
+package rows
 
 import (
 	"context"
@@ -43,9 +43,9 @@ func (s *shard) Scan(ctx context.Context, from uint64, fn func(sources.Record) e
 }
 
 // scanLines passes the lines from the record `number` on to fn. Offset 0 is the start of the file.
-func (s *shard) scanLines(ctx context.Context, ls *lines, number uint64, fn func(uint64, line) error) error {
-	if ls.off == 0 {
-		if err := refuseDocument(s.f, ls.peek()); err != nil {
+func (s *shard) scanLines(ctx context.Context, ls cut, number uint64, fn func(uint64, line) error) error {
+	if ls.offset() == 0 && s.layout.Refuse != nil {
+		if err := s.layout.Refuse(s.f, ls.peek()); err != nil {
 			return err
 		}
 	}
@@ -92,5 +92,5 @@ func (s *shard) Index(ctx context.Context, progress func(bytes int64)) ([]byte, 
 	if err != nil {
 		return nil, err
 	}
-	return b.encode(s.kind, s.f.Size(), ls.off), nil
+	return b.encode(s.kind, s.f.Size(), ls.offset()), nil
 }

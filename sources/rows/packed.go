@@ -1,0 +1,104 @@
+package rows
+
+import (
+	"compress/bzip2"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/ulikunitz/xz"
+
+	"millrace"
+	"millrace/sources"
+)
+
+// bzip2Stream reads a file of bzip2.
+type bzip2Stream struct {
+	f   sources.File
+	src *source
+	r   io.Reader
+}
+
+func newBzip2Stream(f sources.File, src *source) io.Reader {
+	return &bzip2Stream{f: f, src: src, r: bzip2.NewReader(src.buf)}
+}
+
+// Read implements io.Reader.
+func (s *bzip2Stream) Read(p []byte) (int, error) {
+	n, err := s.r.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = s.src.fail(s.f, err)
+	}
+	return n, err
+}
+
+// mostDictionary is the largest dictionary of an xz file that is read: that of xz -9 has 64 MiB.
+const mostDictionary = 128 << 20
+
+// The layout of the first block of an xz file: https://tukaani.org/xz/xz-file-format.txt, section 3.1.
+const (
+	xzHead   = 12
+	xzLZMA2  = 0x21
+	xzFilter = 64 // bytes of a block's head that are looked at
+)
+
+// checkXZ refuses a file whose first block has a dictionary that is too large, or filters of programs.
+func checkXZ(f sources.File) error {
+	b := make([]byte, min(xzFilter, max(f.Size()-xzHead, 0)))
+	if err := sources.ReadFull(f, b, xzHead); err != nil {
+		return err
+	}
+	if len(b) < 2 || b[0] == 0 {
+		return nil // no block
+	}
+	at := 2
+	for _, flag := range []byte{0x40, 0x80} { // sizes of the block, before its filters
+		if b[1]&flag == 0 {
+			continue
+		}
+		for at < len(b) && b[at]&0x80 != 0 {
+			at++
+		}
+		at++
+	}
+	switch {
+	case at+3 > len(b):
+		return damaged(f, xzHead, io.ErrUnexpectedEOF)
+	case b[1]&3 != 0 || b[at] != xzLZMA2:
+		return millrace.Errorf(millrace.ErrInvalid, "decompress %s: it has the xz filter %#x, and only LZMA2 is read; "+
+			"compress it again without filters", f.Name(), b[at])
+	}
+	bits := b[at+2]
+	if size := int64(2|bits&1) << (bits/2 + 11); bits > 40 || size > mostDictionary {
+		return millrace.Errorf(millrace.ErrInvalid, "decompress %s: its xz dictionary has %d MiB, at most %d MiB are "+
+			"read; compress it again with xz -9 at most", f.Name(), size>>20, mostDictionary>>20)
+	}
+	return nil
+}
+
+// xzStream reads a file of xz.
+type xzStream struct {
+	f   sources.File
+	src *source
+	r   io.Reader
+}
+
+func newXZStream(f sources.File, src *source) (io.Reader, error) {
+	r, err := xz.NewReader(src.buf)
+	if err != nil {
+		return nil, src.fail(f, err)
+	}
+	return &xzStream{f: f, src: src, r: r}, nil
+}
+
+// Read implements io.Reader.
+func (s *xzStream) Read(p []byte) (n int, err error) {
+	err = sources.Fence(millrace.ErrDamaged, s.f.Name, func() error {
+		n, err = s.r.Read(p)
+		return err
+	})
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = s.src.fail(s.f, fmt.Errorf("xz: %w", err))
+	}
+	return n, err
+}

@@ -6,6 +6,7 @@ package extents
 import (
 	"context"
 	"errors"
+	"io"
 	"sync"
 
 	"millrace"
@@ -35,6 +36,9 @@ type Shard struct {
 	File  sources.File
 	Table Table
 	Limit int64 // bytes of a record; a longer one is quarantined. 0: the decoder limits the bytes that it needs
+	// Unpack opens the bytes of the records from the beginning; nil: they are those of File. With it, the shard only
+	// streams.
+	Unpack func() (io.ReadCloser, error)
 	// New makes a decoder. The shard keeps decoders of reads that succeeded for later ones.
 	New func() Decoder
 
@@ -50,7 +54,7 @@ var (
 func (s *Shard) Count() (uint64, bool) { return s.Table.Count(), true }
 
 // Seekable implements sources.Shard.
-func (s *Shard) Seekable() bool { return true }
+func (s *Shard) Seekable() bool { return s.Unpack == nil }
 
 // Index implements sources.Shard. The table takes the place of an index.
 func (s *Shard) Index(ctx context.Context, _ func(int64)) ([]byte, error) { return nil, ctx.Err() }
@@ -63,6 +67,9 @@ func (s *Shard) Close() error { return nil }
 
 // Scan implements sources.Shard.
 func (s *Shard) Scan(ctx context.Context, from uint64, fn func(sources.Record) error) error {
+	if s.Unpack != nil {
+		return s.stream(ctx, from, fn)
+	}
 	r := s.Reader()
 	count := s.Table.Count()
 	_, behind := s.last(count)
@@ -177,9 +184,10 @@ func (r *Reader) One(n uint64, start, end, along int64, fn func(sources.Record) 
 
 // Window holds a stretch of a file.
 type Window struct {
-	File sources.File
-	buf  []byte
-	lo   int64
+	File   sources.File
+	stream io.Reader // the unpacked file from behind buf on; nil: the file is read at random
+	buf    []byte
+	lo     int64
 }
 
 // Holds reports whether the window has the bytes of start … end.
@@ -188,7 +196,13 @@ func (w *Window) Holds(start, end int64) bool { return start >= w.lo && end <= w
 // Fetch returns the bytes of start … end, valid until the next call. If it has to read, it reads and keeps the bytes up
 // to along.
 func (w *Window) Fetch(start, end, along int64) ([]byte, error) {
-	if !w.Holds(start, end) {
+	switch {
+	case w.Holds(start, end):
+	case w.stream != nil:
+		if err := w.advance(start, end); err != nil {
+			return nil, err
+		}
+	default:
 		n := max(end, along) - start
 		if n > int64(cap(w.buf)) {
 			w.buf = make([]byte, n)

@@ -69,13 +69,11 @@ func readAscending(ctx context.Context, f sources.File, at, end int64, head []by
 	out := append([]byte(nil), head[:len(head)/4*4]...)
 	last, checked := uint32(0), 0
 	for {
-		for ; checked < len(out); checked += 4 {
-			next := binary.LittleEndian.Uint32(out[checked:])
-			if next < last {
-				return nil, Misfit(f, "the offset of record %d is %d, and the one before is %d", checked/4, next, last)
-			}
-			last = next
+		var err error
+		if last, err = (Offsets{out}).ascending(f, checked, last); err != nil {
+			return nil, err
 		}
+		checked = len(out)
 		left := end - at - int64(len(out))
 		if left == 0 {
 			return out, nil
@@ -90,6 +88,20 @@ func readAscending(ctx context.Context, f sources.File, at, end int64, head []by
 		}
 	}
 }
+
+// ascending compares the offsets from byte `from` of the table on, behind the offset last. It returns the last one.
+func (o Offsets) ascending(f sources.File, from int, last uint32) (uint32, error) {
+	for at := from; at < len(o.bytes); at += 4 {
+		next := le32(o.bytes[at:])
+		if next < last {
+			return 0, Misfit(f, "the offset of record %d is %d, and the one before is %d", at/4, next, last)
+		}
+		last = next
+	}
+	return last, nil
+}
+
+func le32(b []byte) uint32 { return binary.LittleEndian.Uint32(b) }
 
 // Bounds returns the first byte of the first record and the byte behind the last one.
 func (o Offsets) Bounds() (start, end int64) {

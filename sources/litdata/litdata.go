@@ -1,17 +1,18 @@
 // Package litdata reads the chunks of LitData's datasets.
 //
 // The index.json beside the chunks has the names and formats of an item's values; package find reads the names of the
-// chunks from it. A chunk is plain, or zstd packs its items one by one or in frames. Nothing is unpacked in place. A
-// value that is stored as pickle is refused if it is asked for, because reading pickle runs code.
+// chunks from it. A chunk is plain, or packed by zstd as a whole, in frames or item by item. Nothing is unpacked in
+// place. A value that is stored as pickle is refused if it is asked for, because reading pickle runs code.
 package litdata
 
 import (
 	"context"
+	"io"
 	"strings"
 
-	"millrace"
 	"millrace/sources"
 	"millrace/sources/extents"
+	"millrace/sources/packed"
 )
 
 // Format opens chunks. It opens each index.json from the file system that New was given.
@@ -55,13 +56,7 @@ func (ff Format) Open(ctx context.Context, f sources.File, field sources.Field, 
 	case framed:
 		return openFramed(ctx, f, x, w, lim.SampleBytes)
 	case x.packs(f.Name()):
-		return nil, millrace.Errorf(
-			millrace.ErrInvalid,
-			"open %s: the chunk as a whole is packed with %s, which is not "+
-				"read; write the set again with compression_level=\"batch\"",
-			f.Name(),
-			x.Compression,
-		)
+		return openPacked(f, x, w, lim.SampleBytes)
 	}
 	return openPlain(ctx, f, x, w, lim.SampleBytes)
 }
@@ -87,6 +82,31 @@ func openPlain(ctx context.Context, f sources.File, x *index, w *wants, limit in
 		}
 		return d
 	}}, nil
+}
+
+// mostTable bounds the bytes of the table of a packed chunk: 16 million items.
+const mostTable = 64 << 20
+
+// openPacked opens a chunk that is packed as a whole. It unpacks the table.
+func openPacked(f sources.File, x *index, w *wants, limit int64) (sources.Shard, error) {
+	if kind, _, _ := strings.Cut(x.Compression, ":"); kind != string(packed.Zstd) {
+		return nil, refused(f, "it is packed with %s, which is not read", x.Compression)
+	}
+	r, err := packed.NewReader(f, packed.Zstd)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	offsets, err := extents.ReadPackedOffsets(f, r, mostTable)
+	if err != nil {
+		return nil, err
+	}
+	if first, _ := offsets.Bounds(); first != offsets.Memory()+4 {
+		return nil, misfit(f, "its items begin at byte %d, and its table ends at byte %d", first, offsets.Memory()+4)
+	}
+	return &extents.Shard{File: f, Table: offsets, Limit: limit,
+		New:    func() extents.Decoder { return newDecoder(x, w) },
+		Unpack: func() (io.ReadCloser, error) { return packed.NewReader(f, packed.Zstd) }}, nil
 }
 
 // packs reports whether a chunk of this name is packed as a whole.

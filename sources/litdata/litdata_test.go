@@ -53,6 +53,12 @@ func chunk(t testing.TB, path, text string, want []sourcetest.Want) sourcetest.F
 		Seekable: true}
 }
 
+// streamed is a fixture of a chunk that is packed as a whole.
+func streamed(f sourcetest.Fixture) sourcetest.Fixture {
+	f.Seekable = false
+	return f
+}
+
 func TestContract(t *testing.T) {
 	web := make([]sourcetest.Want, 5)
 	for i := range web {
@@ -66,6 +72,7 @@ func TestContract(t *testing.T) {
 		chunk(t, "framed/chunk-0-1.bin", "text", texts(280, 300)),
 		chunk(t, "sample/chunk-0-0.bin", "text", texts(0, 16)),
 		chunk(t, "single/chunk-0-0.bin", "text", texts(0, 5)),
+		streamed(chunk(t, "chunk/chunk-0-0.zstd.bin", "text", texts(0, 16))),
 		chunk(t, "pair/chunk-0-0.bin", "0", texts(0, 5)),
 	})
 }
@@ -75,6 +82,7 @@ func TestDamage(t *testing.T) {
 		chunk(t, "several/chunk-0-2.bin", "text", nil),
 		chunk(t, "framed/chunk-0-1.bin", "text", nil),
 		chunk(t, "sample/chunk-0-1.bin", "text", nil),
+		streamed(chunk(t, "chunk/chunk-0-1.zstd.bin", "text", nil)),
 	}, 16<<20)
 }
 

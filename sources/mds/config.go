@@ -2,6 +2,7 @@ package mds
 
 import (
 	"encoding/json"
+	"math"
 	"slices"
 	"strings"
 
@@ -26,18 +27,16 @@ const (
 	mostColumns = 1 << 16
 )
 
-// readConfig reads the description at bytes at … end of a shard.
-func readConfig(f sources.File, at, end int64) (*config, error) {
-	if end-at > mostConfig {
-		return nil, extents.Misfit(f, "the description of its columns takes %d bytes, more than %d", end-at, mostConfig)
-	}
-	text := make([]byte, end-at)
-	if err := sources.ReadFull(f, text, at); err != nil {
-		return nil, err
-	}
+// tooLong is the error of a description that takes too many bytes.
+func tooLong(f sources.File, size int64) error {
+	return extents.Misfit(f, "the description of its columns takes %d bytes, more than %d", size, mostConfig)
+}
+
+// readConfig reads the description of a shard.
+func readConfig(f sources.File, text []byte) (*config, error) {
 	c := &config{}
 	if err := json.Unmarshal(text, c); err != nil {
-		return nil, extents.Misfit(f, "the description of its columns at byte %d is no JSON: %v", at, err)
+		return nil, extents.Misfit(f, "the description of its columns is no JSON: %v", err)
 	}
 	switch {
 	case c.Version != 2:
@@ -49,7 +48,7 @@ func readConfig(f sources.File, at, end int64) (*config, error) {
 			len(c.Encodings), len(c.Sizes))
 	}
 	for i, size := range c.Sizes {
-		if size != nil && (*size < 0 || *size > f.Size()) {
+		if size != nil && (*size < 0 || *size > math.MaxInt32) {
 			return nil, extents.Misfit(f, "column %q has %d bytes", c.Names[i], *size)
 		}
 	}

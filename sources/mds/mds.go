@@ -7,9 +7,11 @@ package mds
 
 import (
 	"context"
+	"io"
 
 	"millrace/sources"
 	"millrace/sources/extents"
+	"millrace/sources/packed"
 )
 
 // Format opens shards of Streaming. It opens .meta files from the file system that New was given.
@@ -35,6 +37,9 @@ func (Format) Open(ctx context.Context, f sources.File, field sources.Field, lim
 	if lim.SampleBytes <= 0 {
 		lim.SampleBytes = defaultSampleBytes
 	}
+	if kind := packed.KindOf(f.Name()); kind != packed.Plain {
+		return openPacked(f, kind, field, lim.SampleBytes)
+	}
 	offsets, behind, err := extents.ReadOffsets(ctx, f, 0)
 	if err != nil {
 		return nil, err
@@ -50,7 +55,14 @@ func (Format) Open(ctx context.Context, f sources.File, field sources.Field, lim
 			behind,
 		)
 	}
-	c, err := readConfig(f, behind, first)
+	if first-behind > mostConfig {
+		return nil, tooLong(f, first-behind)
+	}
+	description := make([]byte, first-behind)
+	if err := sources.ReadFull(f, description, behind); err != nil {
+		return nil, err
+	}
+	c, err := readConfig(f, description)
 	if err != nil {
 		return nil, err
 	}
@@ -61,4 +73,40 @@ func (Format) Open(ctx context.Context, f sources.File, field sources.Field, lim
 	return &extents.Shard{File: f, Table: offsets, Limit: lim.SampleBytes, New: func() extents.Decoder {
 		return newDecoder(c, w)
 	}}, nil
+}
+
+// mostTable bounds the bytes of the table of a packed shard: 16 million samples.
+const mostTable = 64 << 20
+
+// openPacked opens a shard that is packed as a whole. It unpacks the table and the description.
+func openPacked(f sources.File, kind packed.Kind, field sources.Field, limit int64) (sources.Shard, error) {
+	r, err := packed.NewReader(f, kind)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	offsets, err := extents.ReadPackedOffsets(f, r, mostTable)
+	if err != nil {
+		return nil, err
+	}
+	behind := offsets.Memory() + 4
+	first, _ := offsets.Bounds()
+	if first < behind || first-behind > mostConfig {
+		return nil, extents.Misfit(f, "its samples begin at byte %d, and its table ends at byte %d", first, behind)
+	}
+	description, err := io.ReadAll(io.LimitReader(r, first-behind))
+	if err != nil {
+		return nil, err
+	}
+	c, err := readConfig(f, description)
+	if err != nil {
+		return nil, err
+	}
+	w, err := c.resolve(f, field)
+	if err != nil {
+		return nil, err
+	}
+	return &extents.Shard{File: f, Table: offsets, Limit: limit,
+		New:    func() extents.Decoder { return newDecoder(c, w) },
+		Unpack: func() (io.ReadCloser, error) { return packed.NewReader(f, kind) }}, nil
 }

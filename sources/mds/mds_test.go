@@ -121,6 +121,24 @@ func TestContract(t *testing.T) {
 	})
 }
 
+// packings are the packed shards of testdata, of 120 samples each.
+func packings(t *testing.T) (out []sourcetest.Fixture) {
+	want := slices.Concat(texts(40), texts(40), texts(40))
+	for _, ending := range []string{"zstd", "gz", "br", "bz2", "snappy"} {
+		f := writtenFixture(t, ending+"/shard.00000.mds."+ending, "text", want)
+		f.Seekable = false
+		out = append(out, f)
+	}
+	return out
+}
+
+func TestPackedContract(t *testing.T) { sourcetest.Run(t, format, packings(t)) }
+
+func TestPackedDamage(t *testing.T) {
+	all := packings(t)
+	sourcetest.Damage(t, format, []sourcetest.Fixture{all[0], all[4]}, 64<<20)
+}
+
 func TestDamage(t *testing.T) {
 	sourcetest.Damage(t, format, []sourcetest.Fixture{
 		writtenFixture(t, "several/shard.00001.mds", "text", nil),

@@ -1,0 +1,115 @@
+package extents
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"millrace"
+	"millrace/sources"
+)
+
+// stream scans a shard that only streams.
+func (s *Shard) stream(ctx context.Context, from uint64, fn func(sources.Record) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	unpacked, err := s.Unpack()
+	if err != nil {
+		return err
+	}
+	defer unpacked.Close()
+	r := s.Reader()
+	r.window.stream, r.window.lo, r.window.buf = unpacked, 0, r.window.buf[:0]
+	count := s.Table.Count()
+	for n := from; n < count; n++ {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		start, end := s.Table.Extent(n)
+		if err := r.One(n, start, end, end, fn); err != nil {
+			return err
+		}
+	}
+	if from < count {
+		_, end := s.last(count)
+		if err := r.window.atEnd(end); err != nil {
+			return err
+		}
+	}
+	r.window.stream, r.window.buf = nil, r.window.buf[:0]
+	r.Close()
+	return ctx.Err()
+}
+
+// advance reads on until the window holds start … end. The window never goes back.
+func (w *Window) advance(start, end int64) error {
+	if start < w.lo {
+		return fmt.Errorf("read %s at byte %d: the stream is at byte %d", w.File.Name(), start, w.lo)
+	}
+	if behind := w.lo + int64(len(w.buf)); start > behind {
+		w.buf = w.buf[:0]
+		n, err := io.CopyN(io.Discard, w.stream, start-behind)
+		if w.lo = behind + n; err != nil {
+			return w.early(err)
+		}
+	} else {
+		w.buf = w.buf[:copy(w.buf, w.buf[start-w.lo:])]
+		w.lo = start
+	}
+	held, want := len(w.buf), int(end-start)
+	for held < want {
+		// the memory grows with the bytes that are there
+		part := min(want-held, max(held, scanBytes))
+		w.buf = slices.Grow(w.buf, part)[:held+part]
+		n, err := io.ReadFull(w.stream, w.buf[held:])
+		if held += n; err != nil {
+			w.buf = w.buf[:held]
+			return w.early(err)
+		}
+	}
+	return nil
+}
+
+// atEnd reads the stream from its place to the end, which is at byte `end`.
+func (w *Window) atEnd(end int64) error {
+	n, err := io.Copy(io.Discard, w.stream)
+	if err != nil {
+		return err
+	}
+	if at := w.lo + int64(len(w.buf)) + n; at != end {
+		return Misfit(w.File, "its table of offsets ends at unpacked byte %d, and it has %d", end, at)
+	}
+	return nil
+}
+
+// early returns the error of a stream that ends early.
+func (w *Window) early(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return millrace.Errorf(millrace.ErrDamaged, "read %s: it unpacks to %d bytes, and its table of offsets goes on",
+			w.File.Name(), w.lo+int64(len(w.buf)))
+	}
+	return err
+}
+
+// ReadPackedOffsets reads a table at the beginning of a stream, as ReadOffsets does. most bounds its bytes.
+func ReadPackedOffsets(f sources.File, r io.Reader, most int64) (Offsets, error) {
+	w := &Window{File: f, stream: r}
+	head, err := w.Fetch(0, 4, 4)
+	if err != nil {
+		return Offsets{}, err
+	}
+	size := 4 * (int64(le32(head)) + 1)
+	if size > most {
+		return Offsets{}, Misfit(f, "%d records are more than are read from a packed file", size/4-1)
+	}
+	b, err := w.Fetch(4, 4+size, 4+size)
+	if err != nil {
+		return Offsets{}, err
+	}
+	o := Offsets{bytes: b}
+	_, err = o.ascending(f, 0, 0)
+	return o, err
+}

@@ -42,38 +42,47 @@ func (ff Format) Open(ctx context.Context, f sources.File, field sources.Field, 
 	if err != nil {
 		return nil, err
 	}
-	w, err := x.resolve(f, field)
-	if err != nil {
-		return nil, err
-	}
 	if lim.SampleBytes <= 0 {
 		lim.SampleBytes = defaultSampleBytes
 	}
 	framed, err := isFramed(f)
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, err
-	case framed:
-		return openFramed(ctx, f, x, w, lim.SampleBytes)
-	case x.packs(f.Name()):
-		return openPacked(f, x, w, lim.SampleBytes)
 	}
-	return openPlain(ctx, f, x, w, lim.SampleBytes)
+	if !framed && !x.packs(f.Name()) {
+		return openPlain(ctx, f, x, field, lim.SampleBytes)
+	}
+	w, err := x.resolve(f, field)
+	if err != nil {
+		return nil, err
+	}
+	if framed {
+		return openFramed(ctx, f, x, w, lim.SampleBytes)
+	}
+	return openPacked(f, x, w, lim.SampleBytes)
 }
 
 // openPlain opens a chunk whose items lie between the offsets of its table.
-func openPlain(ctx context.Context, f sources.File, x *index, w *wants, limit int64) (sources.Shard, error) {
+func openPlain(ctx context.Context, f sources.File, x *index, field sources.Field,
+	limit int64) (sources.Shard, error) {
 	offsets, behind, err := extents.ReadOffsets(ctx, f, 0)
 	if err != nil {
 		return nil, err
 	}
 	first, end := offsets.Bounds()
+	if first == behind && end == behind && behind < f.Size() {
+		return openRows(ctx, f, behind, field, limit)
+	}
 	if first != behind || end > f.Size() {
 		return nil, extents.Misfit(f, "its items lie at bytes %d … %d of %d, and its table ends at byte %d", first, end,
 			f.Size(), behind)
 	}
 	if end != f.Size() {
 		return nil, extents.Misfit(f, "its items end at byte %d of %d", end, f.Size())
+	}
+	w, err := x.resolve(f, field)
+	if err != nil {
+		return nil, err
 	}
 	return &extents.Shard{File: f, Table: offsets, Limit: limit, New: func() extents.Decoder {
 		d := newDecoder(x, w)

@@ -72,6 +72,8 @@ func TestContract(t *testing.T) {
 		chunk(t, "framed/chunk-0-1.bin", "text", texts(280, 300)),
 		chunk(t, "sample/chunk-0-0.bin", "text", texts(0, 16)),
 		chunk(t, "single/chunk-0-0.bin", "text", texts(0, 5)),
+		chunk(t, "arrow/chunk-0-0.bin", "text", texts(0, 5)),
+		chunk(t, "arrowzstd/chunk-0-0.bin", "text", texts(0, 280)),
 		streamed(chunk(t, "chunk/chunk-0-0.zstd.bin", "text", texts(0, 16))),
 		chunk(t, "pair/chunk-0-0.bin", "0", texts(0, 5)),
 	})
@@ -82,6 +84,7 @@ func TestDamage(t *testing.T) {
 		chunk(t, "several/chunk-0-2.bin", "text", nil),
 		chunk(t, "framed/chunk-0-1.bin", "text", nil),
 		chunk(t, "sample/chunk-0-1.bin", "text", nil),
+		chunk(t, "arrow/chunk-0-0.bin", "text", nil),
 		streamed(chunk(t, "chunk/chunk-0-1.zstd.bin", "text", nil)),
 	}, 16<<20)
 }
@@ -210,7 +213,7 @@ func TestMisfits(t *testing.T) {
 }
 
 func FuzzLitData(f *testing.F) {
-	for _, dir := range []string{"every", "several", "framed", "sample", "single", "tokens"} {
+	for _, dir := range []string{"every", "several", "framed", "sample", "single", "tokens", "arrow"} {
 		all := written(f, dir)
 		f.Add(all[dir+"/chunk-0-0.bin"], all[dir+"/index.json"], "json")
 	}

@@ -114,6 +114,12 @@ type Sized interface {
 	Memory() int64
 }
 
+// Named is implemented by shards whose records have named fields.
+type Named interface {
+	// FieldNames returns the names of the fields at the top of the first records, each once.
+	FieldNames(ctx context.Context) ([]string, error)
+}
+
 // Companions is implemented by formats whose shards have several files. The shard's digest covers the companions as it
 // covers the file that names the shard.
 type Companions interface {

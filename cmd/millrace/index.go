@@ -10,6 +10,7 @@ import (
 
 	"millrace/internal/app/dryrun"
 	"millrace/internal/app/exit"
+	"millrace/internal/app/look"
 	"millrace/internal/app/report"
 	"millrace/internal/app/roles"
 )
@@ -179,4 +180,47 @@ func (x *index) print(w io.Writer, views []indexView) error {
 		fmt.Fprintln(w)
 	}
 	return nil
+}
+
+func initCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "init PATH…",
+		Short: "Write a mixture file for data",
+		Long: `Look at files, directories or patterns of data and print a commented mixture file.
+
+It has a source for each path, with its format and the field of its text, weights by size, and the tokenizer of a model
+directory among the paths. Run check on the result.`,
+		Example: "  millrace init web/ code/*.parquet > mixture.yaml\n  millrace init chat.jsonl model/ > mixture.yaml",
+		Args:    cobra.MinimumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			roles.LimitMemory(toolMemory)
+			return look.WriteMixture(c.Context(), c.OutOrStdout(), args)
+		},
+	}
+}
+
+func inspectCommand() *cobra.Command {
+	asJSON := false
+	c := &cobra.Command{
+		Use:   "inspect FILE",
+		Short: "Show the records and fields of a data file",
+		Long: `Show a data file: its format and records.
+
+The fields of its first records follow, with their kinds, lengths and a value.`,
+		Example: "  millrace inspect web/part-0.jsonl.zst\n  millrace inspect code.parquet --json",
+		Args:    exactArgs(1, "one data file"),
+		RunE: func(c *cobra.Command, args []string) error {
+			roles.LimitMemory(toolMemory)
+			file, err := look.Describe(c.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return report.Encode(c.OutOrStdout(), file)
+			}
+			return file.Print(c.OutOrStdout())
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	return c
 }

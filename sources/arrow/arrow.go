@@ -104,6 +104,14 @@ var (
 	_ sources.Sized   = (*shard)(nil)
 )
 
+// FieldNames implements sources.Named.
+func (s *shard) FieldNames(context.Context) (names []string, err error) {
+	for _, c := range s.layout.top.children {
+		names = append(names, c.name)
+	}
+	return names, nil
+}
+
 // Count implements sources.Shard.
 func (s *shard) Count() (uint64, bool) { return s.layout.rows, true }
 

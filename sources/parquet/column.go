@@ -150,8 +150,8 @@ func findColumn(f sources.File, schema []format.SchemaElement, field string) (*c
 	return p.column(), nil
 }
 
-// findPlace returns the place that a field names.
-func findPlace(f sources.File, schema []format.SchemaElement, field string) (*place, error) {
+// treeOf returns the tree of a schema.
+func treeOf(f sources.File, schema []format.SchemaElement) (*node, error) {
 	b := treeBuilder{rest: schema}
 	root, err := b.node(0, 0, 0)
 	if err != nil {
@@ -159,6 +159,27 @@ func findPlace(f sources.File, schema []format.SchemaElement, field string) (*pl
 	}
 	if len(b.rest) > 0 {
 		return nil, damaged(f, "schema: %d elements belong nowhere", len(b.rest))
+	}
+	return root, nil
+}
+
+// topNames returns the names of the top-level columns.
+func topNames(f sources.File, schema []format.SchemaElement) (names []string, err error) {
+	root, err := treeOf(f, schema)
+	if err != nil {
+		return nil, err
+	}
+	for _, child := range root.children {
+		names = append(names, child.Name)
+	}
+	return names, nil
+}
+
+// findPlace returns the place that a field names.
+func findPlace(f sources.File, schema []format.SchemaElement, field string) (*place, error) {
+	root, err := treeOf(f, schema)
+	if err != nil {
+		return nil, err
 	}
 	path, err := fields.Parse(field)
 	if err != nil {

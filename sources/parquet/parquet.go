@@ -54,6 +54,11 @@ func (pf Format) Open(ctx context.Context, f sources.File, field sources.Field, 
 			return nil, err
 		}
 	}
+	if field.Text == "" && len(field.Others) == 0 {
+		if s.names, err = topNames(f, meta.Schema); err != nil {
+			return nil, err
+		}
+	}
 	for _, name := range field.Others {
 		o, err := openOther(f, meta, name, end)
 		if err != nil {
@@ -71,12 +76,16 @@ type shard struct {
 	limit  int64       // most bytes of a text, and of a further column in a row
 	text   *columnData // nil: the source needs no text
 	others []*other    // the further columns
+	names  []string    // of all columns, if the source needs none
 
 	kept *Kept // readers with the pages that they decoded last
 }
 
 // Count implements sources.Shard.
 func (s *shard) Count() (uint64, bool) { return s.rows, true }
+
+// FieldNames implements sources.Named, for a shard that was opened without fields.
+func (s *shard) FieldNames(context.Context) ([]string, error) { return s.names, nil }
 
 // Seekable implements sources.Shard.
 func (s *shard) Seekable() bool { return true }

@@ -2,8 +2,12 @@ package rows
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"sync"
 
 	"millrace"
@@ -152,4 +156,36 @@ func (s *shard) openFrames(ctx context.Context, m *scanMemory, off int64) (*fram
 		return nil, fmt.Errorf("find byte %d of %s: %w", off, s.f.Name(), err)
 	}
 	return fs, nil
+}
+
+// namedRecords is the number of records whose fields FieldNames lists.
+const namedRecords = 100
+
+// FieldNames implements sources.Named.
+func (s *shard) FieldNames(ctx context.Context) ([]string, error) {
+	st, err := s.open(ctx, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer st.close()
+	var names []string
+	done := errors.New("enough records")
+	err = s.scanLines(ctx, st.lines(0, s.limit), 0, func(n uint64, ln line) error {
+		if n == namedRecords {
+			return done
+		}
+		var record map[string]json.RawMessage
+		if !ln.long && json.Unmarshal(ln.text, &record) == nil {
+			for _, name := range slices.Sorted(maps.Keys(record)) {
+				if !slices.Contains(names, name) {
+					names = append(names, name)
+				}
+			}
+		}
+		return nil
+	})
+	if errors.Is(err, done) {
+		err = nil
+	}
+	return names, err
 }

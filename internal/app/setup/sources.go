@@ -148,6 +148,9 @@ func filterTexts(c *config.Config, s *config.Source) string {
 	return strings.Join(texts, "; ")
 }
 
+// Format returns the reader of a source's format, for a look at its files.
+func Format(s *config.Source, files sources.FS) (sources.Format, error) { return format(s, nil, files) }
+
 func format(s *config.Source, k *Kept, files sources.FS) (sources.Format, error) {
 	if k == nil {
 		k = &Kept{}

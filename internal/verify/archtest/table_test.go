@@ -110,6 +110,8 @@ var rooms = []room{
 	{"internal/app/report", list(".", "checkpoint", "proto", "internal/wire", "orchestrator/facts",
 		"orchestrator/planner", "internal/app/exit", "internal/app/config/...", "internal/app/dryrun",
 		"internal/app/setup", "internal/app/supervisor"), none},
+	{"internal/app/look", list(".", "sources/...", "internal/app/config", "internal/app/report",
+		"internal/app/setup"), none},
 	{"internal/app/top", list("internal/app/report", "internal/app/rundir"), list("golang.org/x/term")},
 	// trainers and figures of millrace bench, and its mock run
 	{"internal/app/bench", list(".", "constructors", "proto", "internal/activity", "internal/seal", "sidecar",

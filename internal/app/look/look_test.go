@@ -1,0 +1,148 @@
+package look_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"millrace/internal/app/config"
+	"millrace/internal/app/look"
+)
+
+// data writes files of JSON lines into a new working directory. Each file repeats one record.
+func data(t *testing.T, files map[string]string) {
+	t.Helper()
+	dir := t.TempDir()
+	t.Chdir(dir)
+	for name, line := range files {
+		if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, []byte(strings.Repeat(line+"\n", 30)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestDescribe: the description has every field of the records with kinds, lengths and a value.
+func TestDescribe(t *testing.T) {
+	data(t, map[string]string{"a.jsonl": `{"text": "héllo", "n": 1, "tags": ["a", "b"], "meta": {"x": 1}, ` +
+		`"none": null}` + "\n" +
+		`{"text": "", "n": 2.5, "odd..name": 1}` + "\n{"})
+	d, err := look.Describe(t.Context(), "a.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d.Format != "jsonl" || d.Records == nil || *d.Records != 90 || d.Looked != 90 || !d.Random || len(d.Bad) != 5 {
+		t.Errorf("got %+v", d)
+	}
+	got := map[string]string{}
+	for _, x := range d.Fields {
+		got[x.Name] = fmt.Sprintf("%d %v %v %s", x.Present, x.Kinds, x.Length, x.Sample)
+	}
+	want := map[string]string{
+		"text": `60 [text] 0…6 "héllo"`, "n": "60 [number] <nil> 1", "tags": `30 [list of texts] 2 ["a","b"]`,
+		"meta": `30 [object of x] <nil> {"x":1}`, "none": "0 [] <nil> ",
+	}
+	if len(got) != len(want) {
+		t.Errorf("fields are %v", got)
+	}
+	for name := range want {
+		if got[name] != want[name] {
+			t.Errorf("%s: got %s, want %s", name, got[name], want[name])
+		}
+	}
+	var out bytes.Buffer
+	if err := d.Print(&out); err != nil || !strings.Contains(out.String(), "90 records, random access") ||
+		!strings.Contains(out.String(), "record 2 cannot be decoded: invalid JSON") {
+		t.Errorf("%v\n%s", err, &out)
+	}
+	if b, err := json.Marshal(d); err != nil || !strings.Contains(string(b), `"length":{"least":2,"most":2}`) {
+		t.Errorf("%s %v", b, err)
+	}
+}
+
+// TestWriteMixture: the program accepts each file that it writes, and the fields are those of the records.
+func TestWriteMixture(t *testing.T) {
+	data(t, map[string]string{
+		"web/a.jsonl":    `{"text": "x"}`,
+		"web/b.jsonl":    `{"text": "x"}`,
+		"code.jsonl":     `{"path": "a/b", "content": "int x;", "license": "a much longer text than the content"}`,
+		"gaps.jsonl":     `{"body": "x"}` + "\n" + `{"body": "x"}` + "\n" + `{"body": null}`,
+		"odd.jsonl":      `{"id": "1", "my words": "the longest text of the record", "lang": "en"}`,
+		"ids.jsonl":      `{"input_ids": [1, 2, 3], "attention_mask": [1, 1, 1], "loss_mask": [0, 1, 1]}`,
+		"numbers.jsonl":  `{"a": 1}`,
+		"2024-web.jsonl": `{"text": "x"}`,
+	})
+	for _, c := range []struct {
+		paths []string
+		want  []string
+	}{
+		{[]string{"web"}, []string{`web: {path: "web", format: jsonl}`, "# 2 files, 840 B, 30 records in the first"}},
+		{[]string{"web/*.jsonl", "2024-web.jsonl"}, []string{`web: {path: "web/*.jsonl", format: jsonl}`,
+			`web-2: {path: "2024-web.jsonl", format: jsonl}`, "web: 0.67", "web-2: 0.33"}},
+		{[]string{"code.jsonl"}, []string{"text: content}"}},
+		{[]string{"gaps.jsonl"}, []string{"text: body, missing: skip}", "30 of the first 90 records have no body"}},
+		{[]string{"odd.jsonl"}, []string{`text: "my words"}`, "the field with the most text"}},
+		{[]string{"ids.jsonl"}, []string{"tokens: input_ids, mask: loss_mask}"}},
+		{[]string{"numbers.jsonl"}, []string{"no field holds a text"}},
+	} {
+		var out bytes.Buffer
+		if err := look.WriteMixture(t.Context(), &out, c.paths); err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range c.want {
+			if !strings.Contains(out.String(), want) {
+				t.Errorf("%v: want %q in\n%s", c.paths, want, &out)
+			}
+		}
+		base, err := filepath.Abs(".")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := config.Parse("mixture.yaml", out.Bytes(), base); err != nil {
+			t.Errorf("%v: %v\n%s", c.paths, err, &out)
+		}
+		if strings.Contains(out.String(), "tokenizer:") != (c.paths[0] != "ids.jsonl") {
+			t.Errorf("%v: the tokenizer of\n%s", c.paths, &out)
+		}
+	}
+	for _, paths := range [][]string{{"nothing.jsonl"}, {"web/*.xyz"}} {
+		if err := look.WriteMixture(t.Context(), &bytes.Buffer{}, paths); err == nil {
+			t.Errorf("%v: no error", paths)
+		}
+	}
+}
+
+// TestConversations: chats, and prompts with completions, are recognised; the program accepts the file.
+func TestConversations(t *testing.T) {
+	data(t, map[string]string{
+		"chat.jsonl":  `{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}`,
+		"share.jsonl": `{"conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}]}`,
+		"inst.jsonl":  `{"instruction": "do", "output": "done", "text": "x"}`,
+	})
+	for path, want := range map[string]string{
+		"chat.jsonl":  "messages: messages",
+		"share.jsonl": "messages: conversations, role: from, content: value, roles: {human: user, gpt: assistant}",
+		"inst.jsonl":  "prompt: instruction, completion: output",
+	} {
+		var out bytes.Buffer
+		if err := look.WriteMixture(t.Context(), &out, []string{path}); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%s: want %q in\n%s", path, want, &out)
+		}
+		base, err := filepath.Abs(".")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := config.Parse("mixture.yaml", out.Bytes(), base); err != nil {
+			t.Errorf("%s: %v\n%s", path, err, &out)
+		}
+	}
+}

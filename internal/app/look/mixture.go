@@ -1,0 +1,207 @@
+package look
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"millrace"
+	"millrace/internal/app/config"
+	"millrace/internal/app/report"
+	"millrace/sources/find"
+	"millrace/sources/tokenize"
+)
+
+// source is one source of the mixture file that is written.
+type source struct {
+	name, path, format string
+	files              int
+	bytes              int64
+	first              *File
+	choice
+}
+
+// WriteMixture writes a commented mixture file for paths of data, one source each, and of a model directory or a
+// tokenizer's file. Paths are relative to the directory of the mixture file, the current one.
+func WriteMixture(ctx context.Context, w io.Writer, paths []string) error {
+	var all []*source
+	tokenizer := ""
+	for _, path := range paths {
+		if isTokenizer(path) {
+			tokenizer = path
+			continue
+		}
+		s, err := sourceOf(ctx, path, all)
+		if err != nil {
+			return err
+		}
+		all = append(all, s)
+	}
+	if len(all) == 0 {
+		return millrace.Errorf(millrace.ErrInvalid,
+			"write a mixture file: no path has data; name files, directories or patterns of documents")
+	}
+	for _, s := range all {
+		s.settle()
+	}
+	return write(w, all, tokenizer)
+}
+
+// isTokenizer reports whether a path is a model directory, or the file of a tokenizer.
+func isTokenizer(path string) bool {
+	names := []string{"tokenizer.json", "tokenizer.model", "tokenizer_config.json", "tekken.json"}
+	for _, name := range names {
+		if filepath.Base(path) == name {
+			return true
+		}
+		if _, err := os.Stat(filepath.Join(path, name)); err == nil {
+			return true
+		}
+	}
+	return strings.HasSuffix(path, ".tiktoken")
+}
+
+// sourceOf looks at the files of one path.
+func sourceOf(ctx context.Context, path string, before []*source) (*source, error) {
+	format, unclear := find.Format(".", []string{path})
+	if unclear != nil {
+		return nil, millrace.Errorf(millrace.ErrInvalid, "look at %s: its format %s; %s", path, unclear.Why,
+			unclear.Cure)
+	}
+	found, err := find.Resolve(nil, ".", []string{path}, "", format)
+	if err != nil {
+		return nil, err
+	}
+	s := &source{name: nameOf(path, before), path: path, format: format, files: len(found.Files)}
+	for _, f := range found.Files {
+		st, err := os.Stat(f.Path)
+		if err != nil {
+			return nil, fmt.Errorf("look at %s: %w", path, err)
+		}
+		s.bytes += st.Size()
+	}
+	if s.first, err = describe(ctx, found.Files[0].Path, format); err != nil {
+		return nil, err
+	}
+	s.choice = s.first.choose()
+	return s, nil
+}
+
+// nameOf returns a source's name by its path, different from those before.
+func nameOf(path string, before []*source) string {
+	path, _, _ = strings.Cut(filepath.ToSlash(filepath.Clean(path)), "*")
+	base, _, _ := strings.Cut(filepath.Base(strings.TrimSuffix(path, "/")), ".")
+	var b strings.Builder
+	for _, r := range strings.ToLower(base) {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '-' || r == '_' {
+			b.WriteRune(r)
+		}
+	}
+	name := strings.Trim(b.String(), "-_0123456789")
+	if name == "" {
+		name = "data"
+	}
+	for n, free := 2, name; ; n++ {
+		taken := false
+		for _, s := range before {
+			taken = taken || s.name == free
+		}
+		if !taken {
+			return free
+		}
+		free = fmt.Sprintf("%s-%d", name, n)
+	}
+}
+
+// settle replaces a choice that this program's mixture file cannot express by one that it can.
+func (s *source) settle() {
+	text := "version: 1\ntokenizer: {name: gpt2}\nsequence_length: 8\nglobal_batch_size: 1\n" +
+		"mixture: {weights: {" + s.name + ": 1}}\nsources:\n  " + s.line() + "\n"
+	if _, err := config.Parse("mixture.yaml", []byte(text), "."); err == nil || len(s.keys) == 0 {
+		return
+	}
+	wanted := strings.Join(s.keys, ", ")
+	if c, ok := s.first.text(); ok {
+		s.choice = c
+	} else {
+		s.keys = nil
+	}
+	s.note = "its records ask for `" + wanted + "`, which this version does not read"
+}
+
+// line returns the source as the mixture file has it.
+func (s *source) line() string {
+	keys := append([]string{"path: " + quotePath(s.path), "format: " + s.format}, s.keys...)
+	return s.name + ": {" + strings.Join(keys, ", ") + "}"
+}
+
+// quotePath returns a path as YAML has it.
+func quotePath(path string) string { return fmt.Sprintf("%q", filepath.ToSlash(path)) }
+
+// share returns a weight from the size of a source: at least one hundredth.
+func share(s *source, total int64) string {
+	return fmt.Sprintf("%.2f", max(float64(s.bytes)/float64(max(total, 1)), 0.01))
+}
+
+// write writes the file.
+func write(w io.Writer, all []*source, tokenizer string) error {
+	total, needsText := int64(0), false
+	for _, s := range all {
+		total, needsText = total+s.bytes, needsText || s.needsText
+	}
+	var b strings.Builder
+	b.WriteString("# Written by millrace init. Read it, then run `millrace check` on it.\nversion: 1\nseed: 1\n")
+	if needsText {
+		b.WriteString(tokenizerLine(tokenizer))
+	}
+	b.WriteString("sequence_length: 2048       # tokens in a row\n" +
+		"global_batch_size: 8        # rows in one optimizer step, over all ranks\n" +
+		"stop: {epochs: 1}           # every document once; without it the run is endless\n\n" +
+		"mixture:\n  weights:                  # by the sizes of the files; change them to your mixture\n")
+	for _, s := range all {
+		fmt.Fprintf(&b, "    %s: %s\n", s.name, share(s, total))
+	}
+	b.WriteString("\nsources:\n")
+	for _, s := range all {
+		fmt.Fprintf(&b, "  # %s\n", s.about())
+		if s.note != "" {
+			fmt.Fprintf(&b, "  # %s\n", s.note)
+		}
+		fmt.Fprintf(&b, "  %s\n", s.line())
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// about describes the files and the fields of a source in one line.
+func (s *source) about() string {
+	text := fmt.Sprintf("%d files, %s", s.files, report.Size(s.bytes))
+	if s.files == 1 {
+		text = "1 file, " + report.Size(s.bytes)
+	}
+	if n := s.first.Records; n != nil {
+		text += ", " + report.Count(*n) + " records"
+		if s.files > 1 {
+			text += " in the first"
+		}
+	}
+	if len(s.first.Fields) > 0 {
+		text += "; fields: " + s.first.fieldNames()
+	}
+	return strings.Join(strings.Fields(text), " ")
+}
+
+// tokenizerLine returns the line of the tokenizer: that of the path, if this program reads it.
+func tokenizerLine(path string) string {
+	if path == "" {
+		return "tokenizer: {name: gpt2}     # the tokenizer of your model; `path:` names its directory or file\n"
+	}
+	if _, err := tokenize.Open(tokenize.Spec{Path: path}); err != nil {
+		return "# " + path + " is not read: " + strings.Join(strings.Fields(err.Error()), " ") +
+			"\ntokenizer: {name: gpt2}\n"
+	}
+	return "tokenizer: {path: " + quotePath(path) + "}\n"
+}

@@ -48,7 +48,7 @@ func (f *sifter) skipUnknown(file string) {
 
 // skipHidden lists a hidden file if its name is that of the source's data.
 func (f *sifter) skipHidden(file string) {
-	if kindOf(file).format == f.format {
+	if f.kindOf(file).format == f.format {
 		f.skip(file, "its name begins with a dot")
 	}
 }
@@ -59,7 +59,7 @@ const unpackCure = "unpack it, or pack text with gzip, zstd, bzip2 or xz"
 // belongs reports whether a file of a directory belongs to the source, and lists it as skipped if it does not. Data of
 // the source's format in a packing that is not read is an error: leaving it out would lose data.
 func (f *sifter) belongs(file string, e fs.DirEntry) (bool, error) {
-	k := kindOf(file)
+	k := f.kindOf(file)
 	isData := k.format == f.format && !k.side || f.format == textFormat && !isBinary(file)
 	if isData && !e.Type().IsRegular() || e.Type()&fs.ModeSymlink != 0 {
 		st, err := os.Stat(file)
@@ -82,7 +82,7 @@ func (f *sifter) belongs(file string, e fs.DirEntry) (bool, error) {
 
 // belongsByName is belongs for a regular file.
 func (f *sifter) belongsByName(file string) (bool, error) {
-	k := kindOf(file)
+	k := f.kindOf(file)
 	isData := k.format == f.format && !k.side
 	switch {
 	case f.format == textFormat:
@@ -157,7 +157,7 @@ func (f *sifter) isOfOLMo(file string) bool {
 // wants reports whether a file that a wildcard leads to belongs to the source. Side files, indexes of other programs
 // and data in a packing that is not read do not belong to it.
 func (f *sifter) wants(file string) (bool, error) {
-	k := kindOf(file)
+	k := f.kindOf(file)
 	data := strings.TrimSuffix(file, filepath.Ext(file))
 	switch {
 	case f.format == textFormat:

@@ -140,6 +140,20 @@ func holdsLines(c *content) bool {
 	return len(rest) > 0 && (rest[0] == '"' || rest[0] == '}')
 }
 
+// holdsArray reports whether a file begins with a JSON array of objects, or with an object over several lines.
+func holdsArray(c *content) bool {
+	text := c.text()
+	if len(text) < 2 || text[0] != '[' && text[0] != '{' {
+		return false
+	}
+	rest := bytes.TrimLeft(text[1:], " \t\r")
+	if text[0] == '{' {
+		return len(rest) > 0 && rest[0] == '\n'
+	}
+	rest = bytes.TrimLeft(rest, "\n \t\r")
+	return len(rest) > 0 && (rest[0] == '{' || rest[0] == ']')
+}
+
 // holdsArrow reports whether a file begins as an Arrow file or as a stream, whose first message is a schema.
 func holdsArrow(c *content) bool {
 	if c.begins("ARROW1") {

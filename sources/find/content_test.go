@@ -126,3 +126,20 @@ func TestSavedDatasets(t *testing.T) {
 		}
 	}
 }
+
+// TestJSONByContent: an array in a file named .json is not read as lines, and a directory of such files is read whole.
+func TestJSONByContent(t *testing.T) {
+	base := put(t, map[string]string{"a/x.json": "[\n {\"text\": \"a\"}\n]", "a/y.json.gz": gzipped(t, "[{}]"),
+		"a/z.jsonl": "", "pretty.json": "{\n  \"a\": 1\n}\n", "lines.json": line, "t.csv": "text\n", "u.tsv.gz": "",
+		"mixed/a.csv.gz": "", "mixed/b.parquet": "PAR1"})
+	for pattern, want := range map[string]string{"a/x.json": "json", "a/*.json*": "json", "pretty.json": "json",
+		"lines.json": "jsonl", "t.csv": "csv", "u.tsv.gz": "csv", "mixed": "parquet"} {
+		if got, unclear := find.Format(base, []string{pattern}); got != want {
+			t.Errorf("%s: got %q (%v), want %s", pattern, got, unclear, want)
+		}
+	}
+	got, err := find.Resolve(nil, base, []string{"a"}, "", "json")
+	if err != nil || namesOf(got.Files) != "x.json y.json.gz" {
+		t.Errorf("got %v, %v", got, err)
+	}
+}

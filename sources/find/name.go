@@ -33,12 +33,23 @@ func kindOf(name string) kind {
 	if f == nil {
 		return k
 	}
-	k.format, k.weak = f.name, len(packed) == 0 && slices.Contains(f.weak, path.Ext(bare))
+	k.format = f.name
+	k.weak = slices.ContainsFunc(f.weak, func(ending string) bool { return strings.HasSuffix(name, ending) })
 	for _, p := range packed {
 		if len(packed) > 1 || !slices.Contains(f.packed, p) {
 			k.unread = p
 			break
 		}
+	}
+	return k
+}
+
+// kindOf is the kind of a file for this source. A file named .json has either of two formats.
+func (f *sifter) kindOf(file string) kind {
+	k := kindOf(file)
+	bare, _ := unpacked(strings.ToLower(path.Base(file)))
+	if f.format == jsonFormat && path.Ext(bare) == ".json" {
+		k.format, k.weak = jsonFormat, false
 	}
 	return k
 }

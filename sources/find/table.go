@@ -33,6 +33,7 @@ func (c *content) begins(magic string) bool { return bytes.HasPrefix(c.head, []b
 const (
 	arrowFormat    = "arrow"
 	jsonlFormat    = "jsonl"
+	jsonFormat     = "json"
 	megatronFormat = "megatron"
 	olmoFormat     = "olmo"
 	textFormat     = "text"
@@ -105,6 +106,17 @@ var formats = []format{
 		weak:    []string{".json"},
 		packed:  []string{"gzip", "BGZF", "zstd", "bzip2", "xz"},
 		holds:   holdsLines,
+	},
+	{
+		name:   jsonFormat, // its files are named as those of lines
+		packed: []string{"gzip", "BGZF", "zstd", "bzip2", "xz"},
+		holds:  holdsArray,
+	},
+	{
+		name:    "csv",
+		endings: []string{".csv", ".tsv"},
+		weak:    []string{".csv", ".tsv", ".csv.gz"},
+		packed:  []string{"gzip", "BGZF", "zstd", "bzip2", "xz"},
 	},
 	{
 		name:    textFormat,

@@ -25,10 +25,10 @@ func (s *cuts) next() (ln line, err error) {
 	inside, dropped := false, int64(0)
 	for {
 		n, at, err := s.cutter.Cut(s.buf[s.lo+s.seen : s.hi])
+		s.seen += n
 		if err != nil {
 			return line{}, s.wrong(err)
 		}
-		s.seen += n
 		switch at {
 		case Begins:
 			inside = true

@@ -244,7 +244,7 @@ func TestLoad(t *testing.T) {
 func TestDetect(t *testing.T) {
 	dir := t.TempDir()
 	for _, f := range []string{"web/a/x.jsonl.zst", "web/README.md", "code/a.parquet", "both/a.parquet", "both/b.jsonl",
-		"books/corpus.bin", "books/corpus.idx", "none/x.csv"} {
+		"books/corpus.bin", "books/corpus.idx", "none/x.odd"} {
 		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, f)), 0o700); err != nil {
 			t.Fatal(err)
 		}

@@ -176,6 +176,8 @@ type Format string
 // The formats.
 const (
 	JSONL      Format = "jsonl"
+	JSON       Format = "json"
+	CSV        Format = "csv"
 	Parquet    Format = "parquet"
 	Arrow      Format = "arrow"
 	Megatron   Format = "megatron"
@@ -193,7 +195,7 @@ const (
 
 // ofText and ofTokens return the formats by the content of their records.
 func ofText() []Format {
-	return []Format{JSONL, Parquet, Arrow, WebDataset, MDS, LitData, Records, TFRecord, Text}
+	return []Format{JSONL, JSON, CSV, Parquet, Arrow, WebDataset, MDS, LitData, Records, TFRecord, Text}
 }
 func ofTokens() []Format { return []Format{Megatron, OLMo, Datatrove, Tokens, Lengths} }
 

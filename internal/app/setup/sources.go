@@ -13,6 +13,7 @@ import (
 	"millrace/sources"
 	"millrace/sources/arrayrecord"
 	"millrace/sources/arrow"
+	"millrace/sources/csv"
 	"millrace/sources/example"
 	"millrace/sources/fields"
 	"millrace/sources/filter"
@@ -162,6 +163,10 @@ func format(s *config.Source, k *Kept, files sources.FS) (sources.Format, error)
 	switch s.Format {
 	case config.JSONL:
 		return jsonl.Format{Windows: k.windows}, nil
+	case config.JSON:
+		return jsonl.Arrays{Windows: k.windows}, nil
+	case config.CSV:
+		return csv.Format{Windows: k.windows}, nil
 	case config.Parquet:
 		return parquet.Format{Kept: k.pages}, nil
 	case config.Arrow:

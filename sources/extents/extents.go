@@ -169,7 +169,15 @@ func (r *Reader) One(n uint64, start, end, along int64, fn func(sources.Record) 
 			return err
 		}
 	}
-	if err := r.decoder.Decode(&rec, &r.window, start, end); err != nil {
+	if err := Decode(r.decoder, &rec, &r.window, start, end); err != nil {
+		return err
+	}
+	return fn(rec)
+}
+
+// Decode lets a decoder set the content of a record. A bad record has none.
+func Decode(d Decoder, rec *sources.Record, w *Window, start, end int64) error {
+	if err := d.Decode(rec, w, start, end); err != nil {
 		return err
 	}
 	var missing *sources.MissingError
@@ -179,13 +187,14 @@ func (r *Reader) One(n uint64, start, end, along int64, fn func(sources.Record) 
 			rec.Others = nil
 		}
 	}
-	return fn(rec)
+	return nil
 }
 
 // Window holds a stretch of a file.
 type Window struct {
 	File   sources.File
 	stream io.Reader // the unpacked file from behind buf on; nil: the file is read at random
+	hold   int64     // a stream keeps the bytes from here on; -1: only those that are fetched
 	buf    []byte
 	lo     int64
 }

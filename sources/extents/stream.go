@@ -22,7 +22,7 @@ func (s *Shard) stream(ctx context.Context, from uint64, fn func(sources.Record)
 	}
 	defer unpacked.Close()
 	r := s.Reader()
-	r.window.stream, r.window.lo, r.window.buf = unpacked, 0, r.window.buf[:0]
+	r.window = Window{File: s.File, stream: unpacked, hold: -1, buf: r.window.buf[:0]}
 	count := s.Table.Count()
 	for n := from; n < count; n++ {
 		if err := ctx.Err(); err != nil {
@@ -44,10 +44,21 @@ func (s *Shard) stream(ctx context.Context, from uint64, fn func(sources.Record)
 	return ctx.Err()
 }
 
-// advance reads on until the window holds start … end. The window never goes back.
+// NewStream returns a window over the unpacked bytes of a file, which it reads from beginning to end.
+func NewStream(f sources.File, unpacked io.Reader) *Window {
+	return &Window{File: f, stream: unpacked, hold: -1}
+}
+
+// Hold lets the window of a stream keep the bytes from a place on, -1: only those that are fetched.
+func (w *Window) Hold(from int64) { w.hold = from }
+
+// advance reads on until the window holds start … end. The window never goes back behind the bytes that it keeps.
 func (w *Window) advance(start, end int64) error {
 	if start < w.lo {
 		return fmt.Errorf("read %s at byte %d: the stream is at byte %d", w.File.Name(), start, w.lo)
+	}
+	if w.hold >= w.lo && w.hold < start {
+		start = w.hold
 	}
 	if behind := w.lo + int64(len(w.buf)); start > behind {
 		w.buf = w.buf[:0]
@@ -96,7 +107,7 @@ func (w *Window) early(err error) error {
 
 // ReadPackedOffsets reads a table at the beginning of a stream, as ReadOffsets does. most bounds its bytes.
 func ReadPackedOffsets(f sources.File, r io.Reader, most int64) (Offsets, error) {
-	w := &Window{File: f, stream: r}
+	w := NewStream(f, r)
 	head, err := w.Fetch(0, 4, 4)
 	if err != nil {
 		return Offsets{}, err

@@ -68,6 +68,7 @@ var formats = []format{
 	{
 		name:    "webdataset",
 		endings: []string{".tar", ".tgz"},
+		packed:  []string{"gzip", "zstd", "bzip2"},
 		besides: []string{".tar.idx"},
 		holds:   func(f *content) bool { return len(f.head) > 262 && string(f.head[257:262]) == "ustar" },
 	},

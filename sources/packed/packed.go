@@ -37,7 +37,8 @@ func KindOf(name string) Kind {
 		ending string
 		kind   Kind
 	}{
-		{".zstd", Zstd}, {".zst", Zstd}, {".gz", Gzip}, {".bz2", Bzip2}, {".br", Brotli}, {".snappy", Snappy},
+		{".zstd", Zstd}, {".zst", Zstd}, {".gz", Gzip}, {".tgz", Gzip}, {".bz2", Bzip2}, {".br", Brotli},
+		{".snappy", Snappy},
 	} {
 		if strings.HasSuffix(strings.ToLower(name), k.ending) {
 			return k.kind

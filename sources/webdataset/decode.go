@@ -6,9 +6,9 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"millrace"
 	"millrace/sources"
 	"millrace/sources/extents"
+	"millrace/sources/fields"
 )
 
 // part is a field of the group that is being read.
@@ -221,6 +221,15 @@ func (d *decoder) value(w *extents.Window, want *want) (any, error) {
 	return v, nil
 }
 
-func bad(format string, args ...any) error {
-	return millrace.Errorf(millrace.ErrBadSample, "%s", fmt.Sprintf(format, args...))
+// inside returns the value of a path inside a member of JSON, which it parses once.
+func (p *part) inside(b []byte, w *way) (v any, ok bool, err error) {
+	if !p.isParsed {
+		if p.parsed, err = fields.FromJSON(b); err != nil {
+			return nil, false, bad("member %q is no JSON: %v", p.suffix, err)
+		}
+		p.isParsed = true
+	}
+	record, _ := p.parsed.(map[string]any)
+	v, ok = w.inside.Of(record)
+	return v, ok, nil
 }

@@ -9,41 +9,9 @@ import (
 	"strconv"
 	"strings"
 
-	"millrace"
-	"millrace/sources"
 	"millrace/sources/arrays"
 	"millrace/sources/fields"
 )
-
-// asMissing splits the reason of a group without its text from other errors.
-func asMissing(err error) (missing, other error) {
-	var m *sources.MissingError
-	if errors.As(err, &m) {
-		return err, nil
-	}
-	return nil, err
-}
-
-// asBad splits the reason of a bad record from errors of the file.
-func asBad(err error) (reason, other error) {
-	if errors.Is(err, millrace.ErrBadSample) {
-		return err, nil
-	}
-	return nil, err
-}
-
-// inside returns the value of a path inside a member of JSON, which it parses once.
-func (p *part) inside(b []byte, w *way) (v any, ok bool, err error) {
-	if !p.isParsed {
-		if p.parsed, err = fields.FromJSON(b); err != nil {
-			return nil, false, bad("member %q is no JSON: %v", p.suffix, err)
-		}
-		p.isParsed = true
-	}
-	record, _ := p.parsed.(map[string]any)
-	v, ok = w.inside.Of(record)
-	return v, ok, nil
-}
 
 // valueOf returns the value of a member by the ending of its suffix, in memory of its own.
 func valueOf(suffix string, b []byte) (any, error) {

@@ -12,6 +12,7 @@ import (
 
 	"millrace/sources"
 	"millrace/sources/extents"
+	"millrace/sources/packed"
 )
 
 // Format opens archives. It opens Energon's .tar.idx from the file system that New was given.
@@ -41,6 +42,9 @@ func (ff Format) Open(ctx context.Context, f sources.File, field sources.Field, 
 	}
 	if lim.SampleBytes <= 0 {
 		lim.SampleBytes = defaultSampleBytes
+	}
+	if kind := packed.KindOf(f.Name()); kind != packed.Plain {
+		return openStream(f, kind, w, lim.SampleBytes, blob)
 	}
 	var table *index
 	if blob != nil {

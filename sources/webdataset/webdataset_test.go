@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 
 	"millrace"
@@ -141,6 +142,46 @@ func TestContract(t *testing.T) {
 			[]sourcetest.Want{{Text: strings.Repeat("x", 512)}}),
 		large(),
 	))
+}
+
+// streams are packed archives.
+func streams(t *testing.T) (out []sourcetest.Fixture) {
+	for _, name := range []string{"packed.tar.gz", "plain.tar.zst"} {
+		b, err := os.ReadFile("testdata/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, sourcetest.Fixture{Name: name, Files: sourcetest.Files{"d/" + name: b}, Path: "d/" + name,
+			Field: sources.Field{Text: "txt"}, Want: texts(0, 12)})
+	}
+	return out
+}
+
+func TestPackedContract(t *testing.T) {
+	f := large()
+	long := sourcetest.Fixture{Name: "large", Path: "d/x.tar.gz", Field: f.Field, Limits: f.Limits, Want: f.Want}
+	tail := archive("long.bin", strings.Repeat("b", 1<<20+5000), "long.txt", "behind", "end.txt", "last")
+	long.Want = append(long.Want, sourcetest.Want{Bad: "longer than sample_bytes, 4000, and a packed archive"},
+		sourcetest.Want{Text: "last"})
+	var b bytes.Buffer
+	whole := append(f.Files["d/x.tar"][:len(f.Files["d/x.tar"])-2*512], tail...)
+	for _, part := range [][]byte{whole[:100_000], whole[100_000:]} { // several members of gzip
+		w := gzip.NewWriter(&b)
+		if _, err := w.Write(part); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	long.Files = sourcetest.Files{"d/x.tar.gz": b.Bytes()}
+	sourcetest.Run(t, format, append(streams(t), long))
+}
+
+func TestPackedDamage(t *testing.T) {
+	all := streams(t)
+	all[0].Checked = true
+	sourcetest.Damage(t, format, all, 32<<20)
 }
 
 func TestDamage(t *testing.T) {

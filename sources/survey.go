@@ -250,8 +250,7 @@ func besideError(shard, path string, err error) error {
 	if path == shard || !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return fmt.Errorf("look at %s: the file beside it that says where its documents end is missing: %w; copy it there",
-		shard, err)
+	return fmt.Errorf("look at %s: the file beside it that says where its documents end is missing: %w", shard, err)
 }
 
 // noteSeekable notes whether a shard can be read at random.

@@ -2,11 +2,13 @@ package main
 
 import (
 	"bufio"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"regexp"
+	"runtime"
 	"runtime/debug"
 	"strings"
 	"syscall"
@@ -26,6 +28,7 @@ import (
 	"millrace/internal/app/roles"
 	"millrace/internal/app/rundir"
 	"millrace/internal/app/supervisor"
+	"millrace/orchestrator/planner/progress"
 )
 
 // noArgs is cobra.NoArgs with the status of wrong usage. It suggests commands with a similar name.
@@ -196,4 +199,30 @@ func streamDir(runDir, stream string) (string, error) {
 		names = append(names, e.Name())
 	}
 	return "", exit.Failuref("%s has no stream %s: --stream can be %s", runDir, stream, strings.Join(names, ", "))
+}
+
+func versionCommand() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use: "version", Short: "Print the version of the program, its planner and Go", Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			v := map[string]any{
+				"millrace": programVersion(),
+				"planner":  progress.PlannerVersion,
+				"go":       runtime.Version(),
+				"os":       runtime.GOOS,
+				"arch":     runtime.GOARCH,
+			}
+			if asJSON {
+				return json.NewEncoder(c.OutOrStdout()).Encode(v)
+			}
+			_, err := fmt.Fprintf(
+				c.OutOrStdout(), "millrace %s, planner %d, %s %s/%s\n", v["millrace"], v["planner"], v["go"], v["os"],
+				v["arch"],
+			)
+			return err
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	return c
 }

@@ -24,14 +24,14 @@ func commands(of *cobra.Command) (out []*cobra.Command) {
 }
 
 // TestEveryCommandThatPrintsTakesJSON holds the promise of README.md. `top` shows the numbers of `status --json`, and
-// `init` writes YAML.
+// `init` and `import` write YAML.
 func TestEveryCommandThatPrintsTakesJSON(t *testing.T) {
 	all := commands(rootCommand())
 	if len(all) < 13 {
 		t.Fatalf("only %d commands were found", len(all))
 	}
 	for _, c := range all {
-		flag, without := c.Flags().Lookup("json"), []string{"up", "top", "init"}
+		flag, without := c.Flags().Lookup("json"), []string{"up", "top", "init", "import"}
 		if (flag == nil) != slices.Contains(without, c.Name()) {
 			t.Errorf("%s: --json is %v", c.CommandPath(), flag)
 		}

@@ -61,7 +61,8 @@ failures.
 		return exit.Usagef("%s: %w: see `%s --help`", c.CommandPath(), err, c.CommandPath())
 	})
 	root.AddCommand(
-		initCommand(), inspectCommand(), upCommand(), checkCommand(), previewCommand(), planCommand(),
+		initCommand(), importCommand(), inspectCommand(), upCommand(), checkCommand(), previewCommand(),
+		planCommand(),
 		indexCommand(), statusCommand(), topCommand(),
 		ledgerCommand(), benchCommand(), mixCommand(), restartCommand(), checkpointCommand(), versionCommand(),
 	)

@@ -112,6 +112,9 @@ var rooms = []room{
 		"internal/app/setup", "internal/app/supervisor"), none},
 	{"internal/app/look", list(".", "sources/...", "internal/app/config", "internal/app/report",
 		"internal/app/setup"), none},
+	// files of other loaders → a mixture file; its test parses that file
+	{"internal/app/importer", list(".", "internal/app/config"),
+		list("github.com/goccy/go-yaml")},
 	{"internal/app/top", list("internal/app/report", "internal/app/rundir"), list("golang.org/x/term")},
 	// trainers and figures of millrace bench, and its mock run
 	{"internal/app/bench", list(".", "constructors", "proto", "internal/activity", "internal/seal", "sidecar",
@@ -146,7 +149,7 @@ var owners = []struct {
 	{"github.com/pkoukk/", list("sources/tokenize/...", "bench/...")},
 	{"github.com/spf13/", list("cmd/...")},
 	{"github.com/schollz/", list("cmd/...")},
-	{"github.com/goccy/", list("internal/app/config/...")},
+	{"github.com/goccy/", list("internal/app/config/...", "internal/app/importer")},
 	{"github.com/aws/", list("sources/remote")},
 	{"github.com/Azure/", list("sources/remote")},
 	{"golang.org/x/oauth2", list("sources/remote")},

@@ -69,6 +69,12 @@ func fingerprint(d *definition, v *vocab.Vocabulary) (sum [16]byte, err error) {
 		return h.sum(), nil
 	}
 	h.Write([]byte{flag(d.nfc)})
+	h.specials(d)
+	return h.sum(), nil
+}
+
+// specials adds the special tokens of a definition, with bos and eos.
+func (h digest) specials(d *definition) {
 	h.text([]byte(d.bos))
 	h.text([]byte(d.eos))
 	byID := func(a, b string) int { return cmp.Compare(d.specials[a], d.specials[b]) }
@@ -76,7 +82,6 @@ func fingerprint(d *definition, v *vocab.Vocabulary) (sum [16]byte, err error) {
 		h.text([]byte(text))
 		h.Write(binary.LittleEndian.AppendUint32(nil, d.specials[text]))
 	}
-	return h.sum(), nil
 }
 
 func flag(b bool) byte {

@@ -23,6 +23,7 @@ type Encoder struct {
 	ends     split.Ends
 	asked    [batch]shortQuery
 	found    [batch * shortTokens]uint32
+	spm      spmScratch
 	normal   []byte // the last text in normal form, of at most normalMax bytes
 }
 
@@ -43,6 +44,9 @@ func (e *Encoding) NewEncoder() *Encoder {
 // text. The text should be valid UTF-8. For other texts the ids also spell the bytes, but the pieces are unspecified.
 func (enc *Encoder) Append(dst []uint32, text []byte) []uint32 {
 	e := enc.encoding
+	if e.spm != nil {
+		return enc.appendSentencePieces(dst, text)
+	}
 	if e.normalises {
 		text = enc.normalise(text)
 	}
@@ -135,14 +139,14 @@ func (enc *Encoder) learn(q *shortQuery, piece []byte) *shortPiece {
 		return p
 	}
 	var room [shortMax]uint32
-	p.set(enc.merger.merge(room[:0], piece)...)
+	p.set(enc.mergePiece(room[:0], piece)...)
 	return p
 }
 
 // appendLong appends the tokens of a piece that is long or has many tokens.
 func (enc *Encoder) appendLong(dst []uint32, piece []byte) []uint32 {
 	if len(piece) > longMax {
-		return enc.merger.merge(dst, piece)
+		return enc.mergePiece(dst, piece)
 	}
 	hash := longHash(piece)
 	if tokens, ok := enc.long.find(piece, hash); ok {
@@ -152,7 +156,7 @@ func (enc *Encoder) appendLong(dst []uint32, piece []byte) []uint32 {
 	if id := enc.encoding.pieces.findLong(piece, hash); id != noToken {
 		dst = append(dst, id)
 	} else {
-		dst = enc.merger.merge(dst, piece)
+		dst = enc.mergePiece(dst, piece)
 	}
 	enc.long.remember(piece, hash, dst[start:])
 	return dst

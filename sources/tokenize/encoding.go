@@ -10,6 +10,7 @@ package tokenize
 import (
 	"fmt"
 
+	"millrace/sources/tokenize/internal/sentencepiece"
 	"millrace/sources/tokenize/internal/split"
 	"millrace/sources/tokenize/internal/vocab"
 )
@@ -26,6 +27,7 @@ type Encoding struct {
 	specials    map[uint32]string
 	size        int
 	bos, eos    mark
+	spm         *sentencepiece.Model // encodes in place of splitter, pieces and merges; nil: none
 	fingerprint [16]byte
 	lent        *lender
 }
@@ -40,8 +42,13 @@ type mark struct {
 // ending.
 func (e *Encoding) Name() string { return e.name }
 
-// Pattern returns the name of the pattern that divides text.
-func (e *Encoding) Pattern() string { return e.splitter.Pattern().String() }
+// Pattern returns the name of the pattern that divides text, or the kind of a model that has none.
+func (e *Encoding) Pattern() string {
+	if e.spm != nil {
+		return e.spm.Kind()
+	}
+	return e.splitter.Pattern().String()
+}
 
 // VocabSize returns the number of ids, special tokens included: every id is below it.
 func (e *Encoding) VocabSize() int { return e.size }
@@ -61,7 +68,9 @@ func (e *Encoding) Fingerprint() [16]byte { return e.fingerprint }
 // valid UTF-8.
 func (e *Encoding) Decode(dst []byte, ids []uint32) ([]byte, error) {
 	for i, id := range ids {
-		if int64(id) < int64(e.vocabulary.Len()) && len(e.vocabulary.Token(id)) > 0 {
+		if e.spm != nil && int64(id) < int64(e.spm.Len()) {
+			dst = e.spm.Token(dst, id)
+		} else if int64(id) < int64(e.vocabulary.Len()) && len(e.vocabulary.Token(id)) > 0 {
 			dst = append(dst, e.vocabulary.Token(id)...)
 		} else if special, ok := e.specials[id]; ok {
 			dst = append(dst, special...)

@@ -73,8 +73,6 @@ func unreadable(head []byte) (what, cure string) {
 	switch {
 	case len(text) == 0:
 		return "empty", cureRanks
-	case isSentencePiece(head):
-		return "a SentencePiece model, which cannot be read yet", cureRanks
 	case bytes.HasPrefix(text, []byte("version https://git-lfs")):
 		return "a pointer of Git LFS in place of the file", "fetch the file: git lfs pull"
 	case bytes.HasPrefix(text, []byte("#version:")):

@@ -22,7 +22,7 @@ var vocabularies embed.FS
 // Spec names the tokenizer to open. Exactly one of Name and Path is set.
 type Spec struct {
 	Name string // of an embedded vocabulary: gpt2 (which is r50k_base), r50k_base, cl100k_base or o200k_base
-	Path string // of a rank file: on each line a token in base64, a space and its rank
+	Path string // of a SentencePiece model or a rank file: on each line a token in base64, a space and its rank
 
 	// Facts that a rank file does not have. They replace the known ones.
 	Pattern  string            // a name or a regular expression that [split.Parse] knows
@@ -51,6 +51,14 @@ func Open(s Spec) (*Encoding, error) {
 func Load(name string) (*Encoding, error) { return Open(Spec{Name: name}) }
 
 func open(s Spec) (*Encoding, error) {
+	if s.Path != "" {
+		if m, err := readSentencePiece(s.Path); m != nil || err != nil {
+			if err != nil {
+				return nil, err
+			}
+			return s.openSentencePiece(m)
+		}
+	}
 	v, known, err := find(s)
 	if err != nil {
 		return nil, err
@@ -239,16 +247,20 @@ func newEncoding(d *definition, v *vocab.Vocabulary) (*Encoding, error) {
 		vocabulary:  v,
 		pieces:      newPieceTable(v),
 		merges:      newMergeTable(v),
-		specials:    make(map[uint32]string, len(d.specials)),
 		size:        v.Len(),
-		bos:         mark{d.specials[d.bos], d.bos != ""},
-		eos:         mark{d.specials[d.eos], d.eos != ""},
 		fingerprint: sum,
 		lent:        defaultLender(),
 	}
+	e.setSpecials(d)
+	return e, nil
+}
+
+// setSpecials sets the special tokens of a definition.
+func (e *Encoding) setSpecials(d *definition) {
+	e.bos, e.eos = mark{d.specials[d.bos], d.bos != ""}, mark{d.specials[d.eos], d.eos != ""}
+	e.specials = make(map[uint32]string, len(d.specials))
 	for text, id := range d.specials {
 		e.specials[id] = text
 		e.size = max(e.size, int(id)+1)
 	}
-	return e, nil
 }

@@ -84,6 +84,9 @@ func (m *Map) isPlain(b byte) bool {
 	return !ends
 }
 
+// IsPlain reports whether no rule begins with b, if an ASCII byte or the end of the text follows it. b is below 128.
+func (m *Map) IsPlain(b byte) bool { return m.plain[b] }
+
 // text returns the text to write for the rule that ends at a position.
 func (m *Map) text(at uint32) ([]byte, bool) {
 	from := value(m.units[at])

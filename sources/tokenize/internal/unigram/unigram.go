@@ -69,7 +69,7 @@ const (
 	// unknown stands for a character without a piece.
 	unknown = unset - 1
 	// scratchMax bounds the positions for which a Scratch keeps memory.
-	scratchMax = 1 << 20
+	scratchMax = 1 << 18
 )
 
 // Append appends the ids of text to dst. If ends is not nil, Append appends to it the offset in text at which each

@@ -1,0 +1,146 @@
+package tokenize
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"millrace/sources/tokenize/internal/sentencepiece"
+	"millrace/sources/tokenize/internal/unigram"
+	"millrace/sources/tokenize/internal/vocab"
+)
+
+// maxModel bounds the size of a SentencePiece model. The largest public ones have some 20 MB.
+const maxModel = 128 << 20
+
+// readSentencePiece returns the model of a file, or nil if the file is of another kind or cannot be opened.
+func readSentencePiece(path string) (*sentencepiece.Model, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, nil
+	}
+	defer file.Close()
+	in := bufio.NewReaderSize(file, sniffed)
+	if head, _ := in.Peek(sniffed); !isSentencePiece(head) {
+		return nil, nil
+	}
+	content, err := io.ReadAll(io.LimitReader(in, maxModel+1))
+	if err != nil {
+		return nil, unopened(err)
+	}
+	const cure = "restore the file from its publisher"
+	if len(content) > maxModel {
+		return nil, wrongFile(fmt.Sprintf("the SentencePiece model has more than %d MiB", maxModel>>20), cure)
+	}
+	m, err := sentencepiece.Parse(content)
+	if err != nil {
+		return nil, wrongFile("read the SentencePiece model: "+err.Error(), cure)
+	}
+	return m, nil
+}
+
+// openSentencePiece returns the encoding of a SentencePiece model.
+func (s *Spec) openSentencePiece(m *sentencepiece.Model) (*Encoding, error) {
+	if s.Pattern != "" {
+		return nil, &Error{Key: "pattern", Reason: "a SentencePiece model divides text by its own rules",
+			Cure: "remove `pattern:`"}
+	}
+	d := definition{name: strings.TrimSuffix(filepath.Base(s.Path), filepath.Ext(s.Path)), specials: m.Specials()}
+	d.bos, d.eos = m.Marks()
+	if s.Specials != nil {
+		if err := checkControls(s.Specials, m); err != nil {
+			return nil, err
+		}
+		d.dropAbsent(s.Specials)
+	}
+	if err := s.mark("bos", s.BOS, s.NeedBOS, &d.bos, &d); err != nil {
+		return nil, err
+	}
+	if err := s.mark("eos", s.EOS, s.NeedEOS, &d.eos, &d); err != nil {
+		return nil, err
+	}
+	h, err := newDigest()
+	if err != nil {
+		return nil, err
+	}
+	h.text([]byte("sentencepiece"))
+	m.Describe(h)
+	h.specials(&d)
+	none := &vocab.Vocabulary{}
+	e := &Encoding{name: d.name, spm: m, vocabulary: none, pieces: newPieceTable(none), size: m.Len(),
+		fingerprint: h.sum(), lent: defaultLender()}
+	e.setSpecials(&d)
+	return e, nil
+}
+
+// dropAbsent replaces the special tokens. A bos or eos that is none of them any more is dropped.
+func (d *definition) dropAbsent(specials map[string]uint32) {
+	d.specials = specials
+	if _, ok := specials[d.bos]; !ok {
+		d.bos = ""
+	}
+	if _, ok := specials[d.eos]; !ok {
+		d.eos = ""
+	}
+}
+
+// checkControls refuses ids of other pieces, and ids that two tokens share.
+func checkControls(specials map[string]uint32, m *sentencepiece.Model) error {
+	byID := map[uint32]string{}
+	for _, text := range slices.Sorted(maps.Keys(specials)) {
+		id := specials[text]
+		first, taken := byID[id]
+		switch {
+		case taken:
+			return wrongSpecial("give each token its own id", "id %d belongs to %q and to %q", id, first, text)
+		case id >= vocab.MaxTokens:
+			return wrongSpecial(fmt.Sprintf("write one below %d", vocab.MaxTokens), "the id of %q is %d", text, id)
+		case id < uint32(m.Len()) && m.Piece(id) != text:
+			return wrongSpecial("write the id of this piece, or one behind the pieces",
+				"the id of %q is %d, which is the piece %q of the model", text, id, m.Piece(id))
+		}
+		byID[id] = text
+	}
+	return nil
+}
+
+// spmScratch is an encoder's memory for a SentencePiece model.
+type spmScratch struct {
+	merger  sentencepiece.Merger
+	unigram unigram.Scratch
+}
+
+// appendSentencePieces appends the ids of a text with a SentencePiece model.
+func (enc *Encoder) appendSentencePieces(dst []uint32, text []byte) []uint32 {
+	m := enc.encoding.spm
+	normal := m.Normalize(enc.normal[:0], text)
+	if cap(normal) <= normalMax {
+		enc.normal = normal
+	}
+	if !m.IsDivided() {
+		dst = m.AppendWhole(dst, normal, &enc.spm.unigram)
+		enc.merger.stride.went(len(normal))
+		return dst
+	}
+	start := len(dst)
+	for pos := 0; pos < len(normal); {
+		n := m.Pieces(normal, pos, enc.ends[:])
+		dst = enc.appendPieces(dst, normal, pos, enc.ends[:n])
+		enc.merger.stride.went(enc.ends[n-1] - pos)
+		pos = enc.ends[n-1]
+	}
+	return dst[:start+len(m.Fuse(dst[start:]))]
+}
+
+// mergePiece appends the tokens of a piece that is not remembered.
+func (enc *Encoder) mergePiece(dst []uint32, piece []byte) []uint32 {
+	if m := enc.encoding.spm; m != nil {
+		return enc.spm.merger.Append(dst, m, piece)
+	}
+	return enc.merger.merge(dst, piece)
+}

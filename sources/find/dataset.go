@@ -37,14 +37,19 @@ type listedFile struct {
 func streamingShards(text []byte) (out []listed, err error) {
 	var index struct {
 		Shards []struct {
-			Raw listedFile  `json:"raw_data"`
-			Zip *listedFile `json:"zip_data"`
+			Format string      `json:"format"`
+			Raw    listedFile  `json:"raw_data"`
+			Zip    *listedFile `json:"zip_data"`
 		} `json:"shards"`
 	}
 	if err := json.Unmarshal(text, &index); err != nil {
 		return nil, err
 	}
 	for _, s := range index.Shards {
+		if s.Format != "" && s.Format != "mds" {
+			return nil, fmt.Errorf("shard %s is of format %s; name the files with their own format, as "+
+				"`{format: jsonl, path: set/*.json}`", s.Raw.Name, s.Format)
+		}
 		l := listed{files: []listedFile{s.Raw}}
 		if s.Zip != nil {
 			l.files = []listedFile{*s.Zip, s.Raw}

@@ -59,8 +59,9 @@ func TestAnIndexThatDoesNotFitIsRefused(t *testing.T) {
 		"shard.00000.mds.gz is not there": {"d/index.json": streamed, "d/shard.00001.mds": "123"},
 		"has 2 bytes, and the index says 3": {"d/index.json": streamed, "d/shard.00001.mds": "12",
 			"d/shard.00000.mds": "123456789"},
-		"no path below": {"d/index.json": strings.ReplaceAll(merged, "a/", "../"), "shard.00000.mds": "1"},
-		"no index of":   {"d/index.json": `{"shards": [`},
+		"no path below":    {"d/index.json": strings.ReplaceAll(merged, "a/", "../"), "shard.00000.mds": "1"},
+		"is of format csv": {"d/index.json": `{"shards": [{"format": "csv", "raw_data": {"basename": "a.csv"}}]}`},
+		"no index of":      {"d/index.json": `{"shards": [`},
 	} {
 		_, err := find.Resolve(nil, put(t, files), []string{"d"}, "", "mds")
 		if !errors.Is(err, millrace.ErrInvalid) || !strings.Contains(err.Error(), says) {

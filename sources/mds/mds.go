@@ -1,4 +1,4 @@
-// Package mds reads the shards of MosaicML Streaming's datasets: MDS, and JSON, CSV and TSV with their .meta files.
+// Package mds reads the MDS shards of MosaicML Streaming's datasets.
 //
 // A shard describes itself: the table of its samples and the names and encodings of its columns. The index.json of the
 // directory names the shards; package find reads it. A column encoded by pickle is refused if it is asked for, because
@@ -14,13 +14,10 @@ import (
 	"millrace/sources/packed"
 )
 
-// Format opens shards of Streaming. It opens .meta files from the file system that New was given.
-type Format struct{ fs sources.FS }
+// Format opens MDS shards.
+type Format struct{}
 
 var _ sources.Format = Format{}
-
-// New returns the format over files. Shards must be opened from the same file system.
-func New(files sources.FS) Format { return Format{fs: files} }
 
 // Name returns the format's word in the mixture file.
 func (Format) Name() string { return "mds" }

@@ -20,7 +20,7 @@ import (
 	"millrace/sources/sourcetest"
 )
 
-func format(fs sources.FS) sources.Format { return mds.New(fs) }
+func format(sources.FS) sources.Format { return mds.Format{} }
 
 // written returns the files below a directory of testdata.
 func written(t testing.TB, dir string) sourcetest.Files {
@@ -74,7 +74,7 @@ func many() sourcetest.Fixture {
 	var all []string
 	f := sourcetest.Fixture{Name: "many", Field: sources.Field{Text: "text"}, Seekable: true,
 		Limits: sources.Limits{SampleBytes: 2000}}
-	for i := range 6000 {
+	for i := range 2500 {
 		text := strings.Repeat("x", rng.IntN(60))
 		if i%1999 == 7 {
 			text = strings.Repeat("y", 2000)

@@ -174,7 +174,7 @@ func format(s *config.Source, k *Kept, files sources.FS) (sources.Format, error)
 	case config.Megatron:
 		return megatron.New(files), nil
 	case config.MDS:
-		return mds.New(files), nil
+		return mds.Format{}, nil
 	case config.WebDataset:
 		return webdataset.New(files), nil
 	case config.LitData:

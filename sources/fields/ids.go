@@ -49,9 +49,11 @@ func (m *idsMaker) Document(dst []uint32, _ *sources.Record, values []any, _ fun
 	return dst, 0, m.mask(dst[at:], values[1])
 }
 
-// appendIDs appends the ids of a value.
+// appendIDs appends the ids of a value. One number is a list of one: tf.train.Example does not tell them apart.
 func (m *idsMaker) appendIDs(dst []uint32, value any) ([]uint32, error) {
 	switch v := value.(type) {
+	case int:
+		return m.appendIDs(dst, []any{v})
 	case []uint32:
 		for i, id := range v {
 			if int(id) > mostID {
@@ -76,6 +78,9 @@ func (m *idsMaker) appendIDs(dst []uint32, value any) ([]uint32, error) {
 // mask marks the tokens that are not trained on.
 func (m *idsMaker) mask(ids []uint32, value any) error {
 	n := 0
+	if v, ok := value.(int); ok && len(ids) == 1 {
+		value = []any{v}
+	}
 	switch v := value.(type) {
 	case []uint32:
 		n = len(v)

@@ -22,6 +22,8 @@ func TestIDs(t *testing.T) {
 		{[]any{[]uint32{1, 1<<31 - 1}}, []uint32{1, 1<<31 - 1}},
 		{[]any{[]any{0, 7}}, []uint32{0, 7}},
 		{[]any{[]any{}}, nil},
+		{[]any{7}, []uint32{7}},
+		{[]any{7, 0}, []uint32{7 | u}},
 		{[]any{[]uint32{1, 2, 3}, []uint32{0, 1, 0}}, []uint32{1 | u, 2, 3 | u}},
 		{[]any{[]any{1, 2, 3, 4, 5, 6}, []any{0, 1, false, true, 0.0, 1.0}}, []uint32{1 | u, 2, 3 | u, 4, 5 | u, 6}},
 	} {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/zeebo/xxh3"
@@ -18,6 +19,7 @@ import (
 // The names of a store's files.
 const (
 	entryExt   = ".tokens"
+	blocksExt  = ".blocks"
 	fillPrefix = ".fill-"
 	usedName   = ".used" // bytes of all entries and of those being written; locked while it is changed
 )
@@ -29,6 +31,7 @@ var errNoRoom = errors.New("the limit has no room for it")
 // goes through it, so the files never exceed the limit together.
 type room struct {
 	dir     string
+	ext     string // of entries
 	limit   int64
 	fs      FS
 	started time.Time // entries used since then stay
@@ -96,14 +99,18 @@ func (r *room) list() ([]stored, error) {
 	var out []stored
 	for _, n := range names {
 		fill := strings.HasPrefix(n.Name(), fillPrefix)
-		if !fill && filepath.Ext(n.Name()) != entryExt {
+		if !fill && filepath.Ext(n.Name()) != r.ext {
 			continue
 		}
 		st, err := n.Info()
 		if err != nil {
 			continue // removed meanwhile
 		}
-		out = append(out, stored{filepath.Join(r.dir, n.Name()), st.Size(), st.ModTime(), fill})
+		size := st.Size()
+		if sys, ok := st.Sys().(*syscall.Stat_t); ok && r.ext == blocksExt { // they have holes
+			size = sys.Blocks * 512
+		}
+		out = append(out, stored{filepath.Join(r.dir, n.Name()), size, st.ModTime(), fill})
 	}
 	return out, nil
 }

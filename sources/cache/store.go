@@ -46,7 +46,7 @@ func Open(c Config) (*Store, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Store{room: room{dir: c.Dir, limit: c.Limit, fs: c.FS, started: time.Now()}, log: c.Log}
+	s := &Store{room: room{dir: c.Dir, ext: entryExt, limit: c.Limit, fs: c.FS, started: time.Now()}, log: c.Log}
 	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
 		return nil, fmt.Errorf("open token cache: %w", err)
 	}

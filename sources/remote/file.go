@@ -11,6 +11,7 @@ import (
 
 	"millrace"
 	"millrace/sources"
+	"millrace/sources/cache"
 	"millrace/sources/identity"
 )
 
@@ -125,9 +126,9 @@ func (f *file) load(ctx context.Context, p []byte, off int64) error {
 	if f.host.cache == nil {
 		return f.loadParts(ctx, p, off)
 	}
-	lo, hi := off/BlockBytes, (off+int64(len(p))+BlockBytes-1)/BlockBytes
+	lo, hi := off/cache.BlockBytes, (off+int64(len(p))+cache.BlockBytes-1)/cache.BlockBytes
 	all := p
-	if from, end := lo*BlockBytes, min(hi*BlockBytes, f.of.size); from != off || end != off+int64(len(p)) {
+	if from, end := lo*cache.BlockBytes, min(hi*cache.BlockBytes, f.of.size); from != off || end != off+int64(len(p)) {
 		all = make([]byte, end-from)
 		defer func() { copy(p, all[off-from:]) }()
 	}
@@ -139,14 +140,14 @@ func (f *file) load(ctx context.Context, p []byte, off int64) error {
 			continue
 		}
 		first := b
-		for b < hi && (b-first)*BlockBytes < partBytes &&
+		for b < hi && (b-first)*cache.BlockBytes < partBytes &&
 			(b == first || !f.host.cache.Read(f.key, b, f.block(all, lo, b))) {
 			f.host.counts.misses.Add(1)
 			b++
 		}
 		end := b
 		group.Go(func() error { return f.loadBlocks(ctx, all, lo, first, end) })
-		if b < hi && (b-first)*BlockBytes < partBytes { // it was read while the run was searched for its end
+		if b < hi && (b-first)*cache.BlockBytes < partBytes { // it was read while the run was searched for its end
 			f.host.counts.hits.Add(1)
 			b++
 		}
@@ -156,14 +157,14 @@ func (f *file) load(ctx context.Context, p []byte, off int64) error {
 
 // block returns the place of a block in memory that begins with block lo.
 func (f *file) block(all []byte, lo, b int64) []byte {
-	from := (b - lo) * BlockBytes
-	return all[from:min(from+BlockBytes, int64(len(all)))]
+	from := (b - lo) * cache.BlockBytes
+	return all[from:min(from+cache.BlockBytes, int64(len(all)))]
 }
 
 // loadBlocks reads the blocks first … end from the store and keeps them.
 func (f *file) loadBlocks(ctx context.Context, all []byte, lo, first, end int64) error {
-	p := all[(first-lo)*BlockBytes : min((end-lo)*BlockBytes, int64(len(all)))]
-	if err := f.host.fetch(ctx, f.store, f.of, p, first*BlockBytes); err != nil {
+	p := all[(first-lo)*cache.BlockBytes : min((end-lo)*cache.BlockBytes, int64(len(all)))]
+	if err := f.host.fetch(ctx, f.store, f.of, p, first*cache.BlockBytes); err != nil {
 		return err
 	}
 	for b := first; b < end; b++ {

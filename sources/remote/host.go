@@ -3,11 +3,10 @@ package remote
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"sync"
 	"time"
 
-	"millrace"
+	"millrace/sources/cache"
 )
 
 // mostRequests bounds the requests in flight of a process.
@@ -15,33 +14,19 @@ const mostRequests = 64
 
 // Options are the means of a process.
 type Options struct {
-	Ahead int64        // bytes of memory for read-ahead, over all files; default 64 MiB
-	Cache Cache        // of file ranges on a local disk; nil: none
-	Log   *slog.Logger // default: none
-}
+	Ahead int64         // bytes of memory for read-ahead, over all files; default 64 MiB
+	Cache *cache.Blocks // of file ranges on a local disk; nil: none
 
-// Cache keeps blocks of objects. It is safe for concurrent use.
-type Cache interface {
-	// Read fills p with a block of the object with this key, and returns false if the cache has no good copy of it.
-	Read(key millrace.Digest, block int64, p []byte) bool
-	// Write keeps a block, if it can.
-	Write(key millrace.Digest, block int64, p []byte)
-	// Close closes its files.
-	Close() error
 }
-
-// BlockBytes is the size of a block of a Cache. The last block of an object is shorter.
-const BlockBytes = 256 << 10
 
 // Host has the means of a process for reading stores. It is safe for concurrent use.
 type Host struct {
-	cache   Cache
+	cache   *cache.Blocks
 	slots   chan struct{} // one for each request in flight
 	room    *room         // of read-ahead
 	retries quota
 	pace    [sizeClasses]pace
 	counts  counts
-	log     *slog.Logger
 
 	idle time.Duration // the longest silence of a body; a test makes it shorter
 
@@ -60,11 +45,8 @@ func NewHost(o Options) *Host {
 	if o.Ahead <= 0 {
 		o.Ahead = 64 << 20
 	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
 	return &Host{cache: o.Cache, slots: make(chan struct{}, mostRequests), room: &room{free: o.Ahead / pageBytes},
-		idle: stalled, log: o.Log, stores: map[storeKey]store{}, seen: map[seenKey]sight{},
+		idle: stalled, stores: map[storeKey]store{}, seen: map[seenKey]sight{},
 		retries: quota{left: quotaMost}}
 }
 

@@ -20,6 +20,7 @@ import (
 
 	"millrace"
 	"millrace/sources"
+	"millrace/sources/cache"
 	"millrace/sources/find"
 )
 
@@ -238,6 +239,45 @@ func TestFaults(t *testing.T) {
 				t.Error("nothing was tried again: the fault did not happen")
 			}
 		})
+	}
+}
+
+// TestCached: a second process finds in the cache what the first one read, and asks the store for nothing.
+func TestCached(t *testing.T) {
+	s := newServer(t)
+	want := content(3<<20 + 77)
+	s.put(t, "a.bin", want)
+	dir := t.TempDir()
+	for run := range 2 {
+		blocks, err := cache.OpenBlocks(cache.Config{Dir: dir, Limit: 1 << 30})
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := NewHost(Options{Cache: blocks})
+		f := open(t, h.Files(Storage{Endpoint: s.url, Region: "us-east-1"}), "s3://data/a.bin")
+		for _, off := range []int64{2_500_000, 100, 1 << 20, 3 << 20, 5} {
+			p := make([]byte, min(400<<10, f.Size()-off))
+			if err := sources.ReadFull(f, p, off); err != nil || !bytes.Equal(p, want[off:off+int64(len(p))]) {
+				t.Fatalf("run %d, byte %d: %v, or other bytes", run, off, err)
+			}
+		}
+		if n := h.Figures().Requests; run == 0 && n == 0 || run == 1 && n > 0 {
+			t.Errorf("run %d: %d requests", run, n)
+		}
+		if err := h.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.put(t, "a.bin", content(3<<20)) // another version has no blocks
+	blocks, err := cache.OpenBlocks(cache.Config{Dir: dir, Limit: 1 << 30})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := NewHost(Options{Cache: blocks})
+	defer h.Close()
+	f := open(t, h.Files(Storage{Endpoint: s.url, Region: "us-east-1"}), "s3://data/a.bin")
+	if err := sources.ReadFull(f, make([]byte, 10), 100); err != nil || h.Figures().Requests == 0 {
+		t.Errorf("blocks of another version were used: %v", err)
 	}
 }
 

@@ -31,6 +31,9 @@ func (c *Config) CachePath() string { return c.Abs(c.Cache.Dir) }
 // KeepsTokens reports whether documents are kept as tokens on a local disk.
 func (c *Config) KeepsTokens() bool { return c.Cache != nil && c.Cache.Tokens > 0 }
 
+// KeepsFiles reports whether parts of remote files are kept on a local disk.
+func (c *Config) KeepsFiles() bool { return c.Cache != nil && c.Cache.Files > 0 && c.IsRemote() }
+
 // Source returns the source of that name.
 func (c *Config) Source(name string) (*Source, bool) {
 	i, ok := slices.BinarySearchFunc(

@@ -16,6 +16,7 @@ import (
 	"millrace/sources"
 	"millrace/sources/cache"
 	"millrace/sources/find"
+	"millrace/sources/remote"
 	"millrace/sources/tokenize"
 )
 
@@ -38,6 +39,7 @@ type Opened struct {
 	Sources  []*sources.Source
 	host     *sources.Host
 	kept     *setup.Kept
+	stores   *remote.Host
 	files    []sources.FS     // of each source
 	cache    *cache.Store     // nil without a token cache
 	skipped  [][]find.Skipped // of each source: files of its path that are not read
@@ -97,8 +99,12 @@ func Open(ctx context.Context, c *config.Config, o Options) (*Opened, error) {
 		o.Progress = func(string, int64, int64) {}
 	}
 	host := sources.NewHost(sources.HostOptions{OpenFiles: int(c.Limits.OpenFiles), Logger: o.Logger})
-	out := &Opened{Config: c, Encoding: encoding, host: host, kept: setup.NewKept(2*runtime.GOMAXPROCS(0), keptBytes,
-		setup.Stores(c, keptBytes, o.Logger))}
+	stores, err := setup.Stores(c, keptBytes, o.Logger)
+	if err != nil {
+		return nil, errors.Join(err, host.Close())
+	}
+	out := &Opened{Config: c, Encoding: encoding, host: host, stores: stores,
+		kept: setup.NewKept(2*runtime.GOMAXPROCS(0), keptBytes, stores)}
 	if out.cache, err = setup.TokenCache(c, o.Logger); err != nil {
 		return nil, errors.Join(err, out.Close())
 	}
@@ -190,5 +196,5 @@ func (o *Opened) Close() error {
 	for _, s := range o.Sources {
 		errs = append(errs, s.Close())
 	}
-	return errors.Join(append(errs, o.host.Close())...)
+	return errors.Join(append(errs, o.host.Close(), o.stores.Close())...)
 }

@@ -99,7 +99,11 @@ func (p *readers) open(s *stream, leave <-chan struct{}) (run func(context.Conte
 	if err != nil {
 		return nil, err
 	}
-	kept := setup.NewKept(division.Decoders, division.Kept, setup.Stores(s.cfg, division.Ahead, p.log))
+	stores, err := setup.Stores(s.cfg, division.Ahead, p.log)
+	if err != nil { // without it, the stores have every block
+		p.log.Warn("the cache of files is not used", "err", err)
+	}
+	kept := setup.NewKept(division.Decoders, division.Kept, stores)
 	address := rundir.Socket(s.dir, fmt.Sprintf("%s-%d", p.Name, os.Getpid()))
 	tokens, err := setup.TokenCache(s.cfg, p.log)
 	if err != nil { // up found the directory good; without it, the files have every document
@@ -128,6 +132,7 @@ func (p *readers) open(s *stream, leave <-chan struct{}) (run func(context.Conte
 	})
 	return func(ctx context.Context) error {
 		err := l.Run(ctx)
+		err = errors.Join(err, stores.Close())
 		// Both file names hold this process's pid: no successor's files are removed.
 		if e := os.Remove(address); !errors.Is(e, os.ErrNotExist) {
 			err = errors.Join(err, e)

@@ -2,9 +2,11 @@ package setup
 
 import (
 	"log/slog"
+	"path/filepath"
 
 	"millrace/internal/app/config"
 	"millrace/sources"
+	"millrace/sources/cache"
 	"millrace/sources/remote"
 )
 
@@ -38,7 +40,17 @@ const (
 	mostAhead  = 64 << 20
 )
 
-// Stores returns the means of a process for reading remote files.
-func Stores(_ *config.Config, ahead int64, log *slog.Logger) *remote.Host {
-	return remote.NewHost(remote.Options{Ahead: ahead, Log: log})
+// Stores returns the means of a process for reading remote files, with the cache of their blocks if there is one.
+// The error of a directory that cannot be written names its place in the mixture file; it wraps millrace.ErrInvalid.
+func Stores(c *config.Config, ahead int64, log *slog.Logger) (*remote.Host, error) {
+	options := remote.Options{Ahead: ahead}
+	var err error
+	if c.KeepsFiles() {
+		options.Cache, err = cache.OpenBlocks(cache.Config{Dir: filepath.Join(c.CachePath(), "files"),
+			Limit: int64(c.Cache.Files), Log: log})
+		if err != nil {
+			err = c.ErrorAt("cache.dir", err.Error(), "write a directory that can be written, on a disk with room")
+		}
+	}
+	return remote.NewHost(options), err
 }

@@ -178,7 +178,7 @@ MISTAKES: List[Tuple[str, str, str]] = [
     ("stop: {epochs: 1}", "stop: {epochs: 1, steps: 2}", "stop|keep one"),
     ("stop: {epochs: 1}", "stop: {epochs: -1}", "epochs"),
     ("path: a.jsonl", "path: a.jsonl, on_exhausted: repeat", "repeat"),
-    ("path: a.jsonl", "path: a.jsonl, format: csv", "jsonl"),
+    ("path: a.jsonl", "path: a.jsonl, format: xlsx", "jsonl"),
     ("path: a.jsonl", "path: a.jsonl, txet: body", "text"),
     ("path: a.jsonl", "path: ''", "path"),
     ("packing: best_fit", "limits: {loader_memory: 12MiB}", "loader_memory"),

@@ -55,6 +55,10 @@ type table struct {
 // prepare reads the header.
 func (t *table) prepare(head []byte, whole bool) error {
 	head = bytes.TrimPrefix(head, []byte(mark))
+	if len(head) > 1 && (head[0] == '{' || head[0] == '[') && bytes.IndexByte([]byte("\"{[ \r\n\t"), head[1]) >= 0 {
+		return millrace.Errorf(millrace.ErrInvalid, "read %s: it begins as JSON and not with the names of columns; "+
+			"leave `format: csv` out", t.file)
+	}
 	line := head
 	if i := bytes.IndexAny(head, "\r\n"); i >= 0 {
 		line = head[:i]
@@ -107,7 +111,7 @@ func (t *table) find() error {
 		i := slices.Index(t.names, name)
 		switch {
 		case i < 0:
-			return 0, millrace.Errorf(millrace.ErrInvalid, "%s has no column %q; there are: %s", t.file, name,
+			return 0, millrace.Errorf(millrace.ErrInvalid, "%s has no column %q; there are: %.1000s", t.file, name,
 				strings.Join(t.names[:min(len(t.names), mostNamed)], ", "))
 		case slices.Contains(t.names[i+1:], name):
 			return 0, millrace.Errorf(millrace.ErrInvalid, "%s has two columns %q: rename one in its header", t.file,

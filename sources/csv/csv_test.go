@@ -84,7 +84,7 @@ func TestHeader(t *testing.T) {
 		"a,b\n1,2\n":         `no column "text"; there are: a, b`,
 		"text,n,text\n1,2,3": `two columns "text"`,
 		"\r\n\n":             "no header", "": "no header", "\"text": "inside a value in quotes",
-		"PAR1xxxx": "it is Parquet",
+		"PAR1xxxx": "it is Parquet", "{\"text\": \"a\"}\n": "begins as JSON",
 	} {
 		f := sourcetest.Fixture{Files: sourcetest.Files{"t.csv": []byte(text)}, Field: sources.Field{Text: "text"}}
 		err := sourcetest.Open(t, format, f)

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"millrace"
@@ -13,6 +15,7 @@ import (
 	"millrace/sources/filter"
 	"millrace/sources/jsonl"
 	"millrace/sources/order"
+	"millrace/sources/text"
 )
 
 // graded returns records with a quality from 0 to 9. Every 40th has none, every 50th is no JSON.
@@ -157,4 +160,30 @@ func bit(b bool) uint64 {
 		return 1
 	}
 	return 0
+}
+
+// TestFiltersOfNames: equal files share their lengths. An answer that follows from a file's name is each file's own,
+// also when the lengths are kept.
+func TestFiltersOfNames(t *testing.T) {
+	dir, index := t.TempDir(), t.TempDir()
+	for _, name := range []string{"src/a.py", "vendor/a.py", "src/b.go"} {
+		if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		put(t, dir, name, []byte("pass\n"))
+	}
+	spec := sources.Spec{Name: "code", Format: text.Format{}, Base: dir, Patterns: []string{"."}, Epochs: 1,
+		Field: sources.Field{Text: "text"}, Tokenizer: gpt2(t), IndexDir: index,
+		Filters: set(t, `path startsWith "src/" && language == "python"`)}
+	for pass := range 3 {
+		offers, _ := offersOf(t, spec)
+		for id, o := range offers {
+			if wants := id.Shard == 0; o.Rejected || (o.Refused&1 == 0) != wants {
+				t.Errorf("pass %d: shard %d is refused by %b, rejected: %v", pass, id.Shard, o.Refused, o.Rejected)
+			}
+		}
+		if len(offers) != 3 {
+			t.Errorf("pass %d: %d offers, want 3", pass, len(offers))
+		}
+	}
 }

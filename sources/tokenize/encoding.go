@@ -9,6 +9,7 @@ package tokenize
 
 import (
 	"fmt"
+	"maps"
 
 	"millrace/sources/tokenize/internal/sentencepiece"
 	"millrace/sources/tokenize/internal/split"
@@ -58,6 +59,9 @@ func (e *Encoding) BOS() (id uint32, ok bool) { return e.bos.id, e.bos.there }
 
 // EOS returns the token that ends a document, if there is one.
 func (e *Encoding) EOS() (id uint32, ok bool) { return e.eos.id, e.eos.there }
+
+// Specials returns the texts of the special tokens. The caller owns the map.
+func (e *Encoding) Specials() map[uint32]string { return maps.Clone(e.specials) }
 
 // Fingerprint identifies everything that decides the ids of a document: ranks, pattern and special tokens. The
 // encoding's name and file do not matter.

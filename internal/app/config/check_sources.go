@@ -10,6 +10,7 @@ import (
 	"millrace"
 	"millrace/internal/app/config/decode"
 	"millrace/internal/app/config/tree"
+	"millrace/sources/chat"
 	"millrace/sources/fields"
 	"millrace/sources/filter"
 	"millrace/sources/find"
@@ -32,6 +33,7 @@ func (v *validator) checkSources() {
 		v.checkFilter(path+".filter", s.Filter, s)
 		v.checkPieces(path+".long_documents", s.LongDocuments)
 		checkText(v, path+".text", s)
+		checkChat(v, path, s)
 		checkIDs(v, path, s)
 		if v.Sound(path+".format", "tokenizer") && s.Format != "" && s.HoldsText() && v.c.Tokenizer == nil {
 			v.wrongKey(
@@ -114,6 +116,51 @@ func checkIDs(v *validator, path string, s *Source) {
 			v.wrong(path+"."+x[0], "`"+x[0]+"` names an empty field: "+tree.Quote(x[1]),
 				"write the names of the fields with single dots between them, as `meta.ids`")
 		}
+	}
+}
+
+// checkChat checks the keys of conversations and pairs, and reads the chat template.
+func checkChat(v *validator, path string, s *Source) {
+	if s.Messages == "" && s.Prompt == "" && s.Completion == "" {
+		return
+	}
+	for _, key := range []string{"text", "tokens"} {
+		if _, given := v.Place(path + "." + key); given {
+			v.wrong(path+"."+key, "`"+key+"` stands beside the fields of a conversation or a pair", "keep "+
+				"one of them")
+			return
+		}
+	}
+	switch {
+	case s.Messages != "" && s.Prompt+s.Completion != "":
+		v.wrong(path+".messages", "a source has conversations or pairs, not both", "keep `messages`, or "+
+			"`prompt` and `completion`")
+	case s.Messages == "" && (s.Prompt == "" || s.Completion == ""):
+		v.wrongKey(path, "a pair needs `prompt` and `completion`", "name both fields")
+	case s.Format != "" && !s.Format.HoldsText():
+		v.wrongKey(path, "format "+string(s.Format)+" has tokens, and no conversations", "leave the key out")
+	case s.Messages != "":
+		checkTemplate(v, path, s)
+	}
+}
+
+// checkTemplate reads the chat template of a source.
+func checkTemplate(v *validator, path string, s *Source) {
+	var err error
+	switch t := &s.Template; {
+	case t.Name == "chatml":
+		t.Source = chat.ChatML
+	case t.Path != "":
+		t.Source, err = chat.ReadTemplate(v.c.Abs(t.Path))
+	case v.c.Tokenizer == nil || v.c.Tokenizer.Path == "":
+		v.wrongKey(path, "no chat template is known for this tokenizer", "add `template: chatml` or "+
+			"`template: {path: FILE}`")
+		return
+	default:
+		t.Source, err = chat.ReadModelTemplate(v.c.Abs(v.c.Tokenizer.Path))
+	}
+	if err != nil {
+		v.wrongKey(path, "the chat template cannot be read: "+err.Error(), "mend it, or name another `template`")
 	}
 }
 

@@ -58,6 +58,7 @@ var examples = map[string]string{
 	"tokenizer":         "{name: gpt2}",
 	"pattern":           "cl100k",
 	"specials":          `{"<|endoftext|>": 100257}`,
+	"roles":             "{human: user, gpt: assistant}",
 	"bos":               `"<|begin_of_text|>"`,
 	"eos":               `"<|endoftext|>"`,
 	"stop":              "{epochs: 1}",

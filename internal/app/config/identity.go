@@ -1,6 +1,7 @@
 package config
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"slices"
 	"strconv"
@@ -178,6 +179,10 @@ func (g *Group) identity(c *Config) string {
 func (s *Source) identity(c *Config) string {
 	parts := []string{string(s.Format)}
 	switch {
+	case s.Prompt != "":
+		parts = append(parts, "prompt="+s.Prompt, "completion="+s.Completion, s.tooLong(c))
+	case s.Messages != "":
+		parts = append(parts, s.conversation(), s.tooLong(c))
 	case s.HoldsText():
 		parts = append(parts, "text="+s.Text)
 	case s.Tokens != "":
@@ -215,4 +220,24 @@ func (s *Source) identity(c *Config) string {
 		parts = append(parts, "max_fraction="+s.MaxFraction.String())
 	}
 	return strings.Join(parts, " ")
+}
+
+// conversation writes the settings of conversations.
+func (s *Source) conversation() string {
+	roles := make([]string, 0, len(s.Roles))
+	for from, to := range s.Roles {
+		roles = append(roles, from+":"+to)
+	}
+	slices.Sort(roles)
+	sum := sha256.Sum256([]byte(s.Template.Source))
+	return fmt.Sprintf("messages=%s template=%x role=%s content=%s roles=%s tools=%s train_on=%s", s.Messages, sum[:8],
+		s.Role, s.Content, strings.Join(roles, ","), s.Tools, s.TrainOn)
+}
+
+// tooLong writes the treatment of documents that are too long. Only if it is split, their length is of no concern.
+func (s *Source) tooLong(c *Config) string {
+	if s.TooLong != "split" {
+		return fmt.Sprintf("too_long=%s:%d", s.TooLong, c.SequenceLength)
+	}
+	return "too_long=split"
 }

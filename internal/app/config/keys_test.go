@@ -128,9 +128,11 @@ var edits = map[string]string{
 		"sources: {web: {path: web/*, format: parquet}, code: {path: code/*.parquet}}",
 	"sources.*.long_documents": "=> sources: {web: {path: web/*.jsonl, long_documents: shuffle}, code: {path: " +
 		"code/*.parquet}}",
-	"sources.*.max_epochs":   "=> sources: {web: {path: web/*.jsonl, max_epochs: 2}, code: {path: code/*.parquet}}",
-	"sources.*.max_fraction": "=> sources: {web: {path: web/*.jsonl, max_fraction: 0.5}, code: {path: code/*.parquet}}",
-	"sources.*.min_fraction": "=> sources: {web: {path: web/*.jsonl, min_fraction: 0.5}, code: {path: code/*.parquet}}",
+	"sources.*.max_epochs": "=> sources: {web: {path: web/*.jsonl, max_epochs: 2}, code: {path: code/*.parquet}}",
+	"sources.*.max_fraction": "=> sources: {web: {path: web/*.jsonl, max_fraction: 0.5}, code: {path: " +
+		"code/*.parquet}}",
+	"sources.*.min_fraction": "=> sources: {web: {path: web/*.jsonl, min_fraction: 0.5}, code: {path: " +
+		"code/*.parquet}}",
 	"sources.*.on_exhausted": "=> sources: {web: {path: web/*.jsonl, on_exhausted: stop}, code: {path: " +
 		"code/*.parquet}}",
 	"sources.*.path": "=> sources: {web: {path: x/*.jsonl}, code: {path: code/*.parquet}}",
@@ -145,7 +147,46 @@ var edits = map[string]string{
 		"code/*.parquet}}",
 	"sources.*.mask": "sources: {web: {path: web/*.jsonl, tokens: ids}, code: {path: code/*.parquet}} => " +
 		"sources: {web: {path: web/*.jsonl, tokens: ids, mask: m}, code: {path: code/*.parquet}}",
-	"sources.*.tokens":  "=> sources: {web: {path: web/*.jsonl, tokens: ids}, code: {path: code/*.parquet}}",
+	"sources.*.tokens": "=> sources: {web: {path: web/*.jsonl, tokens: ids}, code: {path: code/*.parquet}}",
+	"sources.*.prompt": "sources: {web: {path: web/*.jsonl, prompt: p, completion: c}, code: {path: " +
+		"code/*.parquet}} " +
+		"=> sources: {web: {path: web/*.jsonl, prompt: q, completion: c}, code: {path: code/*.parquet}}",
+	"sources.*.completion": "sources: {web: {path: web/*.jsonl, prompt: p, completion: c}, code: {path: " +
+		"code/*.parquet}} " +
+		"=> sources: {web: {path: web/*.jsonl, prompt: p, completion: d}, code: {path: code/*.parquet}}",
+	"sources.*.messages": "sources: {web: {path: web/*.jsonl, messages: m, template: chatml}, code: {path: " +
+		"code/*.parquet}} " +
+		"=> sources: {web: {path: web/*.jsonl, messages: n, template: chatml}, code: {path: code/*.parquet}}",
+	"sources.*.role": "sources: {web: {path: web/*.jsonl, messages: m, template: chatml}, code: {path: " +
+		"code/*.parquet}} " +
+		"=> sources: {web: {path: web/*.jsonl, messages: m, template: chatml, role: from}, code: {path: " +
+		"code/*.parquet}}",
+	"sources.*.content": "sources: {web: {path: web/*.jsonl, messages: m, template: chatml}, code: {path: " +
+		"code/*.parquet}} " +
+		"=> sources: {web: {path: web/*.jsonl, messages: m, template: chatml, content: value}, code: {path: " +
+		"code/*.parquet}}",
+	"sources.*.roles": "sources: {web: {path: web/*.jsonl, messages: m, template: chatml}, code: {path: " +
+		"code/*.parquet}} " +
+		"=> sources: {web: {path: web/*.jsonl, messages: m, template: chatml, roles: {gpt: assistant}}, " +
+		"code: {path: code/*.parquet}}",
+	"sources.*.tools": "sources: {web: {path: web/*.jsonl, messages: m, template: chatml}, code: {path: " +
+		"code/*.parquet}} " +
+		"=> sources: {web: {path: web/*.jsonl, messages: m, template: chatml, tools: t}, code: {path: " +
+		"code/*.parquet}}",
+	"sources.*.train_on": "sources: {web: {path: web/*.jsonl, messages: m, template: chatml}, code: {path: " +
+		"code/*.parquet}} " +
+		"=> sources: {web: {path: web/*.jsonl, messages: m, template: chatml, train_on: all}, code: {path: " +
+		"code/*.parquet}}",
+	"sources.*.too_long": "sources: {web: {path: web/*.jsonl, messages: m, template: chatml}, code: {path: " +
+		"code/*.parquet}} " +
+		"=> sources: {web: {path: web/*.jsonl, messages: m, template: chatml, too_long: drop}, code: {path: " +
+		"code/*.parquet}}",
+	"sources.*.roles.*": "sources: {web: {path: web/*.jsonl, messages: m, template: chatml, roles: {gpt: tool}}, " +
+		"code: {path: code/*.parquet}} => sources: {web: {path: web/*.jsonl, messages: m, template: chatml, " +
+		"roles: {gpt: assistant}}, code: {path: code/*.parquet}}",
+	"sources.*.template.path": "sources: {web: {path: web/*.jsonl, messages: m, template: chatml}, code: {path: " +
+		"code/*.parquet}} => sources: {web: {path: web/*.jsonl, messages: m, template: {path: testdata/t.jinja}}, " +
+		"code: {path: code/*.parquet}}",
 	"sources.*.missing": "=> sources: {web: {path: web/*.jsonl, missing: skip}, code: {path: code/*.parquet}}",
 	"sources.*.text":    "=> sources: {web: {path: web/*.jsonl, text: body}, code: {path: code/*.parquet}}",
 

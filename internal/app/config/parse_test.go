@@ -74,11 +74,12 @@ func TestValues(t *testing.T) {
 			value.Ratio{Text: "0"}}, {"v1.5", value.Ratio{Text: ".5"}}}}},
 		Sources: Sources{
 			{
-				Name:        "b",
-				Format:      Parquet,
-				Path:        Patterns{"b/"},
-				Text:        "text",
-				Missing:     "quarantine",
+				Name:    "b",
+				Format:  Parquet,
+				Path:    Patterns{"b/"},
+				Text:    "text",
+				Missing: "quarantine",
+				Role:    "role", Content: "content", TrainOn: "assistant", TooLong: "split",
 				OnExhausted: millrace.Repeat,
 			},
 			{
@@ -87,6 +88,7 @@ func TestValues(t *testing.T) {
 				Path:   Patterns{"data/{train,extra}/*.ndjson.gz"},
 				Root:   "data",
 				Text:   "meta.body", Missing: "quarantine",
+				Role: "role", Content: "content", TrainOn: "assistant", TooLong: "split",
 				OnExhausted: millrace.FailRun,
 				MaxEpochs:   4,
 			},
@@ -119,11 +121,12 @@ func TestDefaults(t *testing.T) {
 			Weights: Weights{Given: []Weight{{"only", value.Ratio{Text: "1"}}}}},
 		Sources: Sources{
 			{
-				Name:        "only",
-				Format:      Megatron,
-				Path:        Patterns{"tokens.bin"},
-				Text:        "text",
-				Missing:     "quarantine",
+				Name:    "only",
+				Format:  Megatron,
+				Path:    Patterns{"tokens.bin"},
+				Text:    "text",
+				Missing: "quarantine",
+				Role:    "role", Content: "content", TrainOn: "assistant", TooLong: "split",
 				OnExhausted: millrace.Repeat,
 			},
 		},

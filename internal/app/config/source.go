@@ -11,6 +11,7 @@ import (
 	"millrace/internal/app/config/decode"
 	"millrace/internal/app/config/tree"
 	"millrace/internal/app/config/value"
+	"millrace/sources/chat"
 	"millrace/sources/find"
 )
 
@@ -128,6 +129,29 @@ type Source struct {
 	// Mask is the field or column with a number for each of these tokens: 1, or 0 for a token that is not trained on.
 	// Left out: all are trained on.
 	Mask string `yaml:"mask"`
+	// Prompt is the field with the prompt of a pair, in place of text. The loss is on the completion alone.
+	Prompt string `yaml:"prompt"`
+	// Completion is the field with the completion of a pair.
+	Completion string `yaml:"completion"`
+	// Messages is the field with the list of a conversation's messages, in place of text.
+	Messages string `yaml:"messages"`
+	// Template renders conversations. tokenizer: the chat template beside the tokenizer's file. chatml: ChatML. Or
+	// {path: FILE}, a Jinja file.
+	Template Template `yaml:"template"`
+	// Role is the key of a message's role.
+	Role string `yaml:"role" jsonschema:"default=role"`
+	// Content is the key of a message's content.
+	Content string `yaml:"content" jsonschema:"default=content"`
+	// Roles are the template's roles by the roles of the records, as {human: user, gpt: assistant}.
+	Roles Roles `yaml:"roles"`
+	// Tools is the field with the tools of a conversation. Left out: there are none.
+	Tools string `yaml:"tools"`
+	// TrainOn is the part of a conversation that is trained on. assistant: the assistant's turns. last_assistant: the
+	// last one. all: every token.
+	TrainOn chat.Train `yaml:"train_on" jsonschema:"default=assistant,enum=assistant,enum=last_assistant,enum=all"`
+	// TooLong is the treatment of a conversation or a pair longer than sequence_length. split: it is cut into pieces,
+	// as a text is. truncate: its beginning is kept. drop: it is left out.
+	TooLong string `yaml:"too_long" jsonschema:"default=split,enum=split,enum=truncate,enum=drop"`
 	// Record is the content of each record of formats without fields of their own (arrayrecord, tfrecord). text: the
 	// record is the text. example: it is a tf.train.Example, and its features are fields. Left out: example for
 	// tfrecord.
@@ -221,6 +245,49 @@ type Missing string
 
 // SkipMissing leaves such records out. The other value, quarantine, counts them as damage.
 const SkipMissing Missing = "skip"
+
+// Template names a chat template: a word, or a file.
+type Template struct {
+	Name   string // tokenizer or chatml
+	Path   string // of a Jinja file
+	Source string // the template's text; validation reads it
+}
+
+// DecodeNode reads a word, or a mapping with a path.
+func (t *Template) DecodeNode(d *decode.Decoder, path string, n *tree.Node) {
+	cure := "write `tokenizer`, `chatml`, or `{path: template.jinja}`"
+	switch {
+	case n.Kind == tree.Scalar && (n.Text == "tokenizer" || n.Text == "chatml"):
+		t.Name = n.Text
+	case n.Kind == tree.Mapping && len(n.Entries) == 1 && n.Entries[0].Key.Text == "path" &&
+		n.Entries[0].Value.Kind == tree.Scalar && n.Entries[0].Value.Text != "":
+		d.Places[decode.Join(path, "path")] = n.Entries[0]
+		t.Path = n.Entries[0].Value.Text
+	default:
+		d.WrongType(path, n, "a chat template", cure)
+	}
+}
+
+// Roles are the template's roles by the roles of records.
+type Roles map[string]string
+
+// DecodeNode reads roles by roles.
+func (r *Roles) DecodeNode(d *decode.Decoder, path string, n *tree.Node) {
+	if n.Kind != tree.Mapping || len(n.Entries) == 0 {
+		d.WrongType(path, n, "a mapping from roles to roles", d.MappingCure(path))
+		return
+	}
+	*r = Roles{}
+	for _, e := range n.Entries {
+		at := decode.Join(path, e.Key.Text)
+		d.Places[at] = e
+		if e.Value.Kind != tree.Scalar || e.Value.Text == "" {
+			d.WrongType(at, e.Value, "a role", "write `user`, `assistant`, `system` or `tool`")
+			continue
+		}
+		(*r)[e.Key.Text] = e.Value.Text
+	}
+}
 
 // LongDocuments is the order of the pieces of documents that are longer than a piece.
 type LongDocuments string

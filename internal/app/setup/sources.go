@@ -13,6 +13,7 @@ import (
 	"millrace/sources"
 	"millrace/sources/arrayrecord"
 	"millrace/sources/arrow"
+	"millrace/sources/chat"
 	"millrace/sources/csv"
 	"millrace/sources/example"
 	"millrace/sources/fields"
@@ -91,6 +92,9 @@ func SourceSpec(c *config.Config, s *config.Source, e *tokenize.Encoding, k *Kep
 			spec.Tokenizer = e
 		}
 	}
+	if s.HoldsText() && e != nil && s.Messages+s.Prompt != "" {
+		return spec, setChat(&spec, c, s, e)
+	}
 	return spec, setMaker(&spec, s)
 }
 
@@ -110,6 +114,34 @@ func setMaker(spec *sources.Spec, s *config.Source) error {
 			encoder := sources.NewEncoder(spec.Tokenizer, spec.AddBOS, spec.AddEOS)
 			spec.Maker = fields.NewTemplateMaker(template, encoder, spec.SkipMissing)
 		}
+	}
+	return nil
+}
+
+// setChat sets the maker of the documents of conversations or pairs.
+func setChat(spec *sources.Spec, c *config.Config, s *config.Source, e *tokenize.Encoding) (err error) {
+	spec.Field.Text = ""
+	long := chat.TooLong{
+		Tokens: int(c.SequenceLength), Truncate: s.TooLong == "truncate", Drop: s.TooLong == "drop",
+	}
+	if s.Prompt != "" {
+		spec.Maker = chat.NewPairMaker(e, chat.Pair{
+			Prompt: s.Prompt, Completion: s.Completion, BOS: spec.AddBOS, EOS: spec.AddEOS, TooLong: long,
+		})
+		return nil
+	}
+	talk := chat.Conversation{
+		Messages: s.Messages, Tools: s.Tools, Role: s.Role, Content: s.Content, Roles: s.Roles, Train: s.TrainOn,
+		Template: s.Template.Source, TooLong: long,
+	}
+	if id, ok := e.BOS(); ok {
+		talk.BOS = e.Specials()[id]
+	}
+	if id, ok := e.EOS(); ok {
+		talk.EOS = e.Specials()[id]
+	}
+	if spec.Maker, err = chat.NewConversationMaker(e, talk); err != nil {
+		return c.ErrorAt("sources."+s.Name, err.Error(), "name another `template`, or write `train_on: all`")
 	}
 	return nil
 }

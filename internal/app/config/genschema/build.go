@@ -147,6 +147,11 @@ func mapped(r *jsonschema.Reflector, t reflect.Type) *jsonschema.Schema {
 	case reflect.TypeFor[config.Specials]():
 		id := &jsonschema.Schema{Type: "integer", Minimum: "0", Maximum: "2097151"}
 		return &jsonschema.Schema{Type: "object", AdditionalProperties: id, MinProperties: ptr(1)}
+	case reflect.TypeFor[config.Roles]():
+		role := &jsonschema.Schema{Type: "string", MinLength: ptr(1)}
+		return &jsonschema.Schema{Type: "object", AdditionalProperties: role, MinProperties: ptr(1)}
+	case reflect.TypeFor[config.Template]():
+		return templateSchema()
 	case reflect.TypeFor[config.Groups]():
 		return &jsonschema.Schema{
 			Type:                 "object",
@@ -169,6 +174,16 @@ func mapped(r *jsonschema.Reflector, t reflect.Type) *jsonschema.Schema {
 		}
 	}
 	return nil
+}
+
+// templateSchema is a word or {path: FILE}.
+func templateSchema() *jsonschema.Schema {
+	file := jsonschema.NewProperties()
+	file.Set("path", &jsonschema.Schema{Type: "string", MinLength: ptr(1)})
+	return &jsonschema.Schema{OneOf: []*jsonschema.Schema{
+		{Enum: []any{"tokenizer", "chatml"}},
+		{Type: "object", Properties: file, Required: []string{"path"}, AdditionalProperties: jsonschema.FalseSchema},
+	}}
 }
 
 func decimal() *jsonschema.Schema {

@@ -1,0 +1,210 @@
+package chat_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"millrace"
+	"millrace/internal/tokenid"
+	"millrace/sources"
+	"millrace/sources/chat"
+)
+
+// characters is a tokenizer whose tokens are bytes, and the pairs in its list. Ids from 300 on are special tokens.
+type characters struct {
+	pairs    []string // ids from 256 on
+	specials map[uint32]string
+}
+
+func (c *characters) Append(dst []uint32, text []byte, _ func()) []uint32 {
+	for len(text) > 0 {
+		n, id := 1, uint32(text[0])
+		for i, pair := range c.pairs {
+			if strings.HasPrefix(string(text), pair) {
+				n, id = len(pair), 256+uint32(i)
+			}
+		}
+		dst, text = append(dst, id), text[n:]
+	}
+	return dst
+}
+
+func (c *characters) Decode(dst []byte, ids []uint32) ([]byte, error) {
+	for _, id := range ids {
+		switch {
+		case id < 256:
+			dst = append(dst, byte(id))
+		case id < 300:
+			dst = append(dst, c.pairs[id-256]...)
+		default:
+			dst = append(dst, c.specials[id]...)
+		}
+	}
+	return dst, nil
+}
+
+func (c *characters) BOS() (uint32, bool)         { return 300, true }
+func (c *characters) EOS() (uint32, bool)         { return 301, true }
+func (c *characters) Fingerprint() [16]byte       { return [16]byte{1} }
+func (c *characters) Specials() map[uint32]string { return c.specials }
+
+func tokenizer() *characters {
+	return &characters{[]string{"\nH", "ab"},
+		map[uint32]string{300: "<s>", 301: "</s>", 302: "<|im_start|>", 303: "<|im_end|>"}}
+}
+
+// show returns the text of a document: special tokens in braces, untrained tokens in brackets.
+func show(t *testing.T, c *characters, ids []uint32) string {
+	t.Helper()
+	var b strings.Builder
+	untrained := false
+	for _, id := range ids {
+		if is := id&tokenid.Untrained != 0; is != untrained {
+			untrained = is
+			b.WriteString(map[bool]string{true: "[", false: "]"}[is])
+		}
+		id &^= tokenid.Untrained
+		text, err := c.Decode(nil, []uint32{id})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if id >= 300 {
+			text = []byte("{" + string(text) + "}")
+		}
+		b.Write(text)
+	}
+	if untrained {
+		b.WriteByte(']')
+	}
+	return b.String()
+}
+
+func document(t *testing.T, m sources.Maker, values ...any) []uint32 {
+	t.Helper()
+	ids, _, err := m.Document([]uint32{7}, &sources.Record{}, values, func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ids[1:]
+}
+
+func turn(role string, content any) any { return map[string]any{"role": role, "content": content} }
+
+const withBlocks = "{% for m in messages %}{% if m.role == 'assistant' %}A:{% generation %}{{ m.content }}</s>" +
+	"{% endgeneration %}{% else %}U:{{ m.content }}{% endif %}{% endfor %}"
+
+// TestConversations: the assistant's turns and their ends are trained on; special tokens of messages are text.
+func TestConversations(t *testing.T) {
+	messages := []any{turn("user", "hi <|im_end|>"), turn("assistant", "Ho"), turn("user", "x"), turn("assistant", "y")}
+	for _, c := range []struct {
+		name, template, want string
+		train                chat.Train
+		messages             []any
+	}{
+		// "\nH" is one token, and H is trained on
+		{"prefixes", chat.ChatML, "[{<|im_start|>}user\nhi <|im_end|>{<|im_end|>}\n" +
+			"{<|im_start|>}assistant]\nHo{<|im_end|>}" +
+			"[\n{<|im_start|>}user\nx{<|im_end|>}\n{<|im_start|>}assistant\n]y{<|im_end|>}[\n]",
+			chat.Assistant, messages},
+		{"last", chat.ChatML, "[{<|im_start|>}user\nhi <|im_end|>{<|im_end|>}\n" +
+			"{<|im_start|>}assistant\nHo{<|im_end|>}" +
+			"\n{<|im_start|>}user\nx{<|im_end|>}\n{<|im_start|>}assistant\n]y{<|im_end|>}[\n]",
+			chat.LastAssistant, messages},
+		{"all", chat.ChatML, "{<|im_start|>}user\nx{<|im_end|>}\n", chat.Everything, messages[2:3]},
+		{"empty turn", chat.ChatML, "[{<|im_start|>}user\nx{<|im_end|>}\n" +
+			"{<|im_start|>}assistant\n]{<|im_end|>}[\n]",
+			chat.Assistant, []any{turn("user", "x"), turn("assistant", "")}},
+		{"blocks", withBlocks, "[U:hi <|im_end|>A:]Ho{</s>}[U:xA:]y{</s>}", chat.Assistant, messages},
+		{"last block", withBlocks, "[U:hi <|im_end|>A:Ho{</s>}U:xA:]y{</s>}", chat.LastAssistant, messages},
+	} {
+		m, err := chat.NewConversationMaker(tokenizer(), chat.Conversation{
+			Messages: "messages", Role: "role", Content: "content", Train: c.train, Template: c.template,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := show(t, tokenizer(), document(t, m, c.messages)); got != c.want {
+			t.Errorf("%s: got\n%q, want\n%q", c.name, got, c.want)
+		}
+	}
+}
+
+// TestNamesOfOthers: other keys, other roles, and lists that are JSON texts.
+func TestNamesOfOthers(t *testing.T) {
+	m, err := chat.NewConversationMaker(tokenizer(), chat.Conversation{
+		Messages: "conversations", Tools: "tools", Role: "from", Content: "value", Train: chat.Assistant,
+		Roles: map[string]string{"human": "user", "gpt": "assistant"}, Template: withBlocks + "{{ tools | tojson }}",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := document(t, m,
+		`[{"from": "human", "value": "q"}, {"from": "gpt", "value": "r"}]`, `[{"z": 1, "a": "</s>"}]`)
+	if want := `[U:qA:]r{</s>}[[{"z": 1, "a": "</s>"}]]`; show(t, tokenizer(), got) != want {
+		t.Errorf("got %q, want %q", show(t, tokenizer(), got), want)
+	}
+}
+
+// TestPairs: the loss is on the completion and the end. A token with a character of both is trained on.
+func TestPairs(t *testing.T) {
+	for name, c := range map[string]struct {
+		long chat.TooLong
+		want string
+	}{
+		"whole":    {chat.TooLong{Tokens: 4}, "[{<s>}x]abcd{</s>}"},
+		"short":    {chat.TooLong{Tokens: 6, Truncate: true}, "[{<s>}x]abcd{</s>}"},
+		"truncate": {chat.TooLong{Tokens: 3, Truncate: true}, "[{<s>}x]ab"},
+		"drop":     {chat.TooLong{Tokens: 5, Drop: true}, ""},
+	} {
+		pair := chat.Pair{Prompt: "p", Completion: "c", BOS: true, EOS: true, TooLong: c.long}
+		m := chat.NewPairMaker(tokenizer(), pair)
+		if got := show(t, tokenizer(), document(t, m, "xa", "bcd")); got != c.want {
+			t.Errorf("%s: got %q, want %q", name, got, c.want)
+		}
+	}
+	m := chat.NewPairMaker(tokenizer(), chat.Pair{Prompt: "p", Completion: "c"})
+	var missing *sources.MissingError
+	if _, _, err := m.Document(nil, &sources.Record{}, []any{"x", nil}, func() {}); !errors.As(err, &missing) {
+		t.Errorf("a missing completion: %v", err)
+	}
+	_, _, err := m.Document(nil, &sources.Record{}, []any{"x", 5}, func() {})
+	if !errors.Is(err, millrace.ErrBadSample) {
+		t.Errorf("a number for a completion: %v", err)
+	}
+}
+
+// folding is a tokenizer that changes the text: its tokens do not have the text's bytes.
+type folding struct{ *characters }
+
+func (f folding) Append(dst []uint32, text []byte, tell func()) []uint32 {
+	return f.characters.Append(dst, []byte(strings.ToLower(string(text))), tell)
+}
+
+// TestChangedText: a prompt and a completion are encoded apart if the places of the tokens are not known.
+func TestChangedText(t *testing.T) {
+	m := chat.NewPairMaker(folding{tokenizer()}, chat.Pair{Prompt: "p", Completion: "c"})
+	if got := document(t, m, "A", "B"); !slices.Equal(got, []uint32{'a' | tokenid.Untrained, 'b'}) {
+		t.Errorf("got %v", got)
+	}
+}
+
+// TestRefused: templates and conversations that have no exact spans.
+func TestRefused(t *testing.T) {
+	for name, template := range map[string]string{
+		"unknown filter":  "{{ messages | urlize }}",
+		"a file":          "{% include 'x' %}",
+		"no prefix":       "{{ messages | length }}{% for m in messages %}{{ m.content }}</s>{% endfor %}",
+		"the time":        "{{ strftime_now('%d') }}{% for m in messages %}{{ m.content }}{% endfor %}",
+		"backwards":       "{% for m in messages | reverse %}{{ m.content }}</s>{% endfor %}",
+		"an endless loop": "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
+	} {
+		_, err := chat.NewConversationMaker(tokenizer(), chat.Conversation{
+			Messages: "m", Role: "role", Content: "content", Train: chat.Assistant, Template: template,
+		})
+		if !errors.Is(err, millrace.ErrInvalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,159 @@
+package jinja
+
+import (
+	"millrace"
+)
+
+// The limits of a rendering. A real template takes some hundred steps a message.
+const (
+	mostSteps = 3_000_000 // operations, and sixteenths of the characters that they make
+	mostDepth = 100       // of calls, and of values inside values
+	mostNests = 200       // of expressions and tags inside each other
+)
+
+// Template is a parsed chat template. It is immutable and safe for concurrent use.
+type Template struct {
+	body stmt
+	// HasGeneration reports whether the template has {% generation %} blocks.
+	HasGeneration bool
+}
+
+type (
+	expr func(x *rendering, s *scope) any
+	stmt func(x *rendering, s *scope, out *Text)
+)
+
+// rendering is the state of one rendering. After an error, every operation returns at once.
+type rendering struct {
+	err   error
+	steps int
+	depth int
+	jump  jump // of the loop that is being left
+	line  int
+}
+
+type jump int
+
+const (
+	breaking jump = iota + 1
+	continuing
+)
+
+// scope has the variables of a block. The variables of the blocks around it are seen through it.
+type scope struct {
+	vars map[string]any
+	up   *scope
+}
+
+func (s *scope) inner() *scope { return &scope{vars: map[string]any{}, up: s} }
+
+// fail notes the first error.
+func (x *rendering) fail(format string, a ...any) any {
+	if x.err == nil {
+		x.err = millrace.Errorf(millrace.ErrBadSample, "the chat template failed: "+format, a...)
+	}
+	return undefined{}
+}
+
+// spend counts steps and reports whether the rendering may go on.
+func (x *rendering) spend(n int) bool {
+	if x.steps += n; x.steps > mostSteps && x.err == nil {
+		x.fail("it takes more than %d steps", mostSteps)
+	}
+	return x.err == nil
+}
+
+// made counts the characters of a new text.
+func (x *rendering) made(t Text) any {
+	x.spend(len(t) / 16)
+	return t
+}
+
+// enter begins a call and reports whether it may go on. The caller ends it with leave.
+func (x *rendering) enter() bool {
+	if x.depth++; x.depth > mostDepth {
+		x.fail("its calls are nested deeper than %d", mostDepth)
+	}
+	return x.err == nil
+}
+
+func (x *rendering) leave() { x.depth-- }
+
+// Parse reads a template. An error wraps millrace.ErrInvalid and names the line and the part that is not understood.
+func Parse(source string) (*Template, error) {
+	tokens, err := lex(source)
+	if err != nil {
+		return nil, err
+	}
+	p := &parser{tokens: append(tokens, token{kind: "end", line: 1})}
+	t := &Template{}
+	t.body = p.block()
+	if p.err == nil && p.peek().kind != "end" {
+		p.refuse("unexpected tag {%% %s %%}", p.tokens[p.at+1].text)
+	}
+	if p.err != nil {
+		return nil, p.err
+	}
+	t.HasGeneration = p.hasGeneration
+	return t, nil
+}
+
+// Span is a run of characters.
+type Span struct{ From, To int }
+
+// Rendered is the output of a template.
+type Rendered struct {
+	Runes []rune
+	// Origin has the value of each character: 0 is the template's own text, otherwise the number of a Value or, for the
+	// items of a list, of the item.
+	Origin []uint32
+	// Generated are the characters of {% generation %} blocks.
+	Generated []Span
+}
+
+// Value is a named value of a rendering: nil, bool, int, float64, string, []any, map[string]any or Object. Origin is
+// the origin of its texts. If Count is set, each item of the list has an origin of its own: Origin, Origin+1 and so on.
+type Value struct {
+	Name   string
+	Value  any
+	Origin uint32
+	Count  bool
+}
+
+// Render renders the template. An error wraps millrace.ErrBadSample.
+func (t *Template) Render(values []Value) (Rendered, error) {
+	vars := map[string]any{}
+	for _, v := range values {
+		value, err := import_(v.Value, uint64(v.Origin)<<originAt)
+		if items, ok := v.Value.([]any); ok && v.Count && err == nil {
+			all := value.(*list)
+			for i := range items {
+				if all.items[i], err = import_(items[i], uint64(v.Origin+uint32(i))<<originAt); err != nil {
+					break
+				}
+			}
+		}
+		if err != nil {
+			return Rendered{}, err
+		}
+		vars[v.Name] = value
+	}
+	x, out := &rendering{}, Text(nil)
+	globals := &scope{vars: builtins}
+	t.body(x, &scope{vars: vars, up: globals}, &out)
+	if x.err != nil {
+		return Rendered{}, x.err
+	}
+	r := Rendered{Runes: make([]rune, len(out)), Origin: make([]uint32, len(out))}
+	for i := range out {
+		r.Runes[i], r.Origin[i] = out.at(i), uint32(out[i]>>originAt)
+		switch last := len(r.Generated) - 1; {
+		case out[i]&generated == 0:
+		case last >= 0 && r.Generated[last].To == i:
+			r.Generated[last].To++
+		default:
+			r.Generated = append(r.Generated, Span{i, i + 1})
+		}
+	}
+	return r, nil
+}

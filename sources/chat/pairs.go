@@ -1,0 +1,76 @@
+package chat
+
+import (
+	"fmt"
+
+	"millrace"
+	"millrace/internal/tokenid"
+	"millrace/sources"
+	"millrace/sources/fields"
+)
+
+// TooLong is the treatment of documents that are longer than a sequence.
+type TooLong struct {
+	Tokens   int  // of a sequence
+	Truncate bool // keep the first Tokens
+	Drop     bool // keep none; otherwise the document is cut into pieces like a text
+}
+
+// cut applies the treatment to the document behind dst[:first].
+func (l TooLong) cut(dst []uint32, first int) []uint32 {
+	switch {
+	case len(dst)-first <= l.Tokens:
+	case l.Drop:
+		return dst[:first]
+	case l.Truncate:
+		return dst[:first+l.Tokens]
+	}
+	return dst
+}
+
+// Pair describes documents of a prompt and a completion. The loss is on the completion.
+type Pair struct {
+	Prompt, Completion string // dotted paths
+	BOS, EOS           bool   // put in front of and behind the document
+	TooLong            TooLong
+}
+
+type pairMaker struct {
+	Pair
+	t *encoder
+}
+
+// NewPairMaker returns the maker of the documents of pairs.
+func NewPairMaker(t Tokenizer, p Pair) sources.Maker { return &pairMaker{p, newEncoder(t)} }
+
+// Fields implements sources.Maker.
+func (m *pairMaker) Fields() []string { return []string{m.Prompt, m.Completion} }
+
+// Settings implements sources.Maker.
+func (m *pairMaker) Settings() string { return fmt.Sprintf("pair 1 %+v", m.Pair) }
+
+// Document implements sources.Maker.
+func (m *pairMaker) Document(dst []uint32, _ *sources.Record, values []any, tell func()) ([]uint32, int64, error) {
+	var p passage
+	for i, v := range values {
+		text, ok := v.(string)
+		switch name := m.Fields()[i]; {
+		case v == nil:
+			return dst, 0, sources.NewMissingError(name, sources.Null, m.Fields())
+		case !ok:
+			return dst, 0, millrace.Errorf(millrace.ErrBadSample, "field %q is %s, not a text", name, fields.KindOf(v))
+		}
+		for _, r := range text {
+			p.add(r, false, i == 1)
+		}
+	}
+	first := len(dst)
+	if id, ok := m.t.BOS(); ok && m.BOS {
+		dst = append(dst, id|tokenid.Untrained)
+	}
+	dst = encode(dst, m.t, &p, tell)
+	if id, ok := m.t.EOS(); ok && m.EOS {
+		dst = append(dst, id)
+	}
+	return m.TooLong.cut(dst, first), int64(len(p.text)), nil
+}

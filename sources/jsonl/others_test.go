@@ -1,6 +1,7 @@
 package jsonl
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -162,6 +163,37 @@ func TestValuesAsEncodingJSON(t *testing.T) {
 		_ = json.Unmarshal(line, &want)
 		if !reflect.DeepEqual(floats(got), want["a"]) {
 			t.Fatalf("%s: %#v, want %#v", line, got, want["a"])
+		}
+	})
+}
+
+// FuzzValues compares values with encoding/json: both read a line, or neither does.
+func FuzzValues(f *testing.F) {
+	for _, s := range append(seeds, `{"a": [1, {"b": [2.5, null, true, "\n"]}, {}], "c": 1}`,
+		`{"a": {"x": []}, "a": -0}`) {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, line []byte) {
+		x, err := newExtractor("a")
+		if err != nil || bytes.IndexByte(line, '\n') >= 0 {
+			return
+		}
+		got, err := x.any(line)
+		if err != nil {
+			if !errors.Is(err, millrace.ErrBadSample) {
+				t.Fatalf("%q: %v is no bad sample", line, err)
+			}
+			return
+		}
+		var want map[string]any
+		if err := json.Unmarshal(line, &want); err != nil {
+			if strings.Contains(err.Error(), "cannot unmarshal number") { // in a field that is not read
+				return
+			}
+			t.Fatalf("%q: got %v, encoding/json says %v", line, got, err)
+		}
+		if !strings.Contains(string(line), `\u`) && !reflect.DeepEqual(floats(got), want["a"]) {
+			t.Fatalf("%q: got %#v, want %#v", line, got, want["a"])
 		}
 	})
 }

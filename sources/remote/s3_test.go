@@ -59,7 +59,7 @@ type server struct {
 	backend *s3mem.Backend
 }
 
-func newServer(t *testing.T) *server {
+func newServer(t testing.TB) *server {
 	t.Helper()
 	backend := s3mem.New()
 	if err := backend.CreateBucket("data"); err != nil {
@@ -74,7 +74,7 @@ func newServer(t *testing.T) *server {
 	return &server{f, s.URL, backend}
 }
 
-func (s *server) put(t *testing.T, key string, content []byte) {
+func (s *server) put(t testing.TB, key string, content []byte) {
 	t.Helper()
 	if _, err := s.backend.PutObject("data", key, nil, bytes.NewReader(content), int64(len(content)), nil); err != nil {
 		t.Fatal(err)
@@ -95,7 +95,7 @@ func content(n int) []byte {
 	return out
 }
 
-func open(t *testing.T, files *Files, url string) sources.OpenFile {
+func open(t testing.TB, files *Files, url string) sources.OpenFile {
 	t.Helper()
 	f, err := files.Open(url)
 	if err != nil {

@@ -1,0 +1,147 @@
+"""Files in an object store give the same bytes as local ones, through kills and outages. A replaced object is an error.
+
+The store is bench/storetest: an S3 server in memory, with faults."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+import urllib.request
+from pathlib import Path
+from typing import Any, Dict, Iterator
+
+import pytest
+
+import contract
+import corpus
+from conftest import Stage
+from harness import Run, command
+
+TEXTS = ["the quick brown fox jumps over a lazy dog by the river, number %06d of many. " % n * 8 for n in range(6000)]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("bin") / "storetest"
+    go = shutil.which("go") or "/usr/local/go/bin/go"
+    root = Path(__file__).resolve().parent.parent
+    subprocess.run([go, "build", "-o", str(out), "./bench/storetest"], cwd=root, check=True)
+    return out
+
+
+class Store:
+    """A corpus on disk, and the same files as objects."""
+
+    def __init__(self, stage: Stage, url: str) -> None:
+        self.stage, self.url = stage, url
+
+    def faults(self, query: str = "") -> Dict[str, int]:
+        with urllib.request.urlopen(f"{self.url}/_faults?{query}") as answer:
+            return dict(json.load(answer))
+
+    def put(self, key: str, content: bytes) -> None:
+        urllib.request.urlopen(urllib.request.Request(f"{self.url}/data/{key}", content, method="PUT")).close()
+
+    def mixture(self, remote: bool, **change: Any) -> Dict[str, Any]:
+        sources: Dict[str, Any] = {
+            "lines": {"path": "web/*.jsonl"},
+            "table": {"path": "table.parquet"},
+            "ids": {"format": "megatron", "path": "ids/x"},
+        }
+        if remote:
+            place = {"endpoint": self.url, "region": "us-east-1", "anonymous": True}
+            sources = {n: {**s, "path": f"s3://data/{s['path']}", "storage": place} for n, s in sources.items()}
+        return {
+            "version": 1,
+            "tokenizer": {"name": "gpt2"},
+            "sequence_length": 512,
+            "global_batch_size": 8,
+            "stop": {"steps": 60},
+            "mixture": {"weights": {name: 1 for name in sources}},
+            "limits": {"loader_memory": "128MiB", "sample_bytes": "1MiB"},
+            "index_dir": "index-remote" if remote else "index-local",
+            "sources": sources,
+            **change,
+        }
+
+
+@pytest.fixture
+def store(binary: Path, server: Path, tmp_path: Path) -> Iterator[Store]:
+    at = tmp_path / "corpus"
+    for n in range(2):
+        corpus.write_jsonl(at / "web" / f"part-{n}.jsonl", TEXTS[n::2], odd=False)
+    corpus.write_parquet(at / "table.parquet", TEXTS, "text", "none", 100)
+    corpus.write_megatron(at / "ids" / "x", [[(d * 31 + k) % 900 for k in range(400)] for d in range(5000)], "u2")
+    (tmp_path / "runs").mkdir()
+    process = subprocess.Popen([str(server), "--dir", str(at)], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    try:
+        yield Store(Stage(binary, at, tmp_path / "runs"), process.stdout.readline().strip())
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_same_bytes(store: Store) -> None:
+    """With 5 % errors, and with a cache of files: the first run fills it, the second one fetches next to nothing."""
+    local = store.stage.delivered(store.mixture(remote=False), ranks=2, tensors=True)
+    store.faults("errors=0.05&latency=5ms")
+    cached = store.mixture(remote=True, cache={"files": "1GiB", "dir": "cache"})
+    first = store.stage.delivered(cached, ranks=2, tensors=True)
+    before = store.faults()["bytes"]
+    with store.stage.up(cached, 2) as run:
+        second = run.train(tensors=True)
+        assert run.wait() == 0, run.stderr()
+    after = store.faults()["bytes"]
+    for far in (first, second):
+        assert far.bytes() == local.bytes() and far.content() == local.content()
+        assert [s for b in far.ranks[0] for s in b.segments] == [s for b in local.ranks[0] for s in b.segments]
+    assert before > 1 << 20 and after - before < before / 4, (before, after)
+
+
+def loaders(store: Store, run: Run) -> Dict[int, str]:
+    told = json.loads(command(store.stage.binary, "status", str(run.directory), "--json"))
+    return {int(r["pid"]): r["name"] for r in told["roles"] if r["name"].startswith("loader")}
+
+
+def test_kill_and_outage(store: Store) -> None:
+    """kill -9 of every loader while the store is away for 5 s: the run waits, and delivers the same bytes."""
+    local = store.stage.delivered(store.mixture(remote=False), ranks=1, tensors=True)
+    with store.stage.up(store.mixture(remote=True), 1) as run:
+        trainers = run.start(pause=0.05, tensors=True)
+        trainers.collect(until=3)
+        began = time.monotonic()
+        store.faults("down=5s")
+        found = loaders(store, run)
+        assert found
+        for pid in found:
+            os.kill(pid, signal.SIGKILL)
+        far = trainers.collect()
+        assert run.wait() == 0, run.stderr()
+    assert far.ends == ["end"], far.ends
+    assert far.bytes() == local.bytes()
+    assert time.monotonic() - began > 3
+
+
+def test_replaced(store: Store) -> None:
+    """An object that is replaced under a run is an error with its URL and the cure. No byte of it is served."""
+    setting = store.mixture(remote=True, mixture={"weights": {"lines": 1}})
+    setting["sources"] = {"lines": setting["sources"]["lines"]}
+    del setting["stop"]
+    documents = store.stage.documents({**setting, "sources": {"lines": {"path": "web/*.jsonl"}}})
+    with store.stage.up(setting, 1) as run:
+        trainers = run.start(tensors=True)
+        trainers.collect(until=2)
+        changed = (store.stage.corpus / "web/part-0.jsonl").read_bytes().replace(b"quick brown", b"quirk crown")
+        store.put("web/part-0.jsonl", changed)
+        delivered = trainers.collect()
+        assert run.wait() == 1
+        reason = run.stderr().strip().splitlines()[-1]
+    assert "s3://data/web/part-0.jsonl" in reason and ("replaced" in reason or "changed" in reason), reason
+    assert "restore" in reason and "secret" not in reason.lower(), reason
+    assert delivered.ranks[0]
+    contract.check_batches(delivered, documents, setting)

@@ -148,7 +148,10 @@ func (f *field) setIndex(d flat) error {
 	if err != nil || !ok {
 		return err
 	}
-	return f.index.setWidth(t)
+	if err := f.index.setWidth(t); err != nil {
+		return err
+	}
+	return f.index.fits()
 }
 
 // setWidth reads the parameters of a field's type.

@@ -2,6 +2,7 @@ package tokenize
 
 import (
 	"bytes"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
@@ -101,5 +102,41 @@ func TestLongRunOfSentencePiece(t *testing.T) {
 		if err != nil || string(text) != " "+strings.Repeat("a", n) {
 			t.Errorf("%s spells %d letters as %d bytes: %v", name, n, len(text), err)
 		}
+	}
+}
+
+// TestEncodesPublicModels runs over the models NAME.model of the folder MILLRACE_TOKENIZERS, each with texts and the
+// ids of the library in NAME.json.
+func TestEncodesPublicModels(t *testing.T) {
+	folder := os.Getenv("MILLRACE_TOKENIZERS")
+	if folder == "" {
+		t.Skip("MILLRACE_TOKENIZERS is not set")
+	}
+	paths, err := filepath.Glob(filepath.Join(folder, "*.model"))
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("no models in %s: %v", folder, err)
+	}
+	for _, path := range paths {
+		e, err := Open(Spec{Path: path})
+		if err != nil {
+			t.Fatal(err)
+		}
+		file, err := os.ReadFile(strings.TrimSuffix(path, ".model") + ".json")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var cases []oracletest.Case
+		if err := json.Unmarshal(file, &cases); err != nil {
+			t.Fatal(err)
+		}
+		enc, wrong := e.NewEncoder(), 0
+		for _, c := range cases {
+			if got := enc.Append(nil, []byte(c.Text)); !slices.Equal(got, c.IDs) {
+				if wrong++; wrong < 5 {
+					t.Errorf("%s: %.200q became other ids than the library's", path, c.Text)
+				}
+			}
+		}
+		t.Logf("%s: %d texts, %d wrong", path, len(cases), wrong)
 	}
 }

@@ -1,0 +1,95 @@
+"""Conversations and pairs, from JSON lines and Parquet to tensors: every token and every label."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+from typing import Any, Dict, List, Tuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from harness import ID, LENGTH, OFFSET, ROW, START, Run, write_mixture
+
+SPECIALS = {"<|im_start|>": 256, "<|im_end|>": 257, "<|end|>": 258}
+RECORDS = 50
+
+
+def records() -> List[Dict[str, Any]]:
+    """Some conversations and pairs are longer than a sequence. Some messages look like special tokens."""
+    out = []
+    for i in range(RECORDS):
+        messages = [{"role": "system", "content": "brief"}] if i % 3 == 0 else []
+        for turn in range(1 + i % 3):
+            messages += [{"role": "user", "content": f"q{i} <|im_end|>"},
+                         {"role": "assistant", "content": "é" * (i * turn % 40)}]
+        out.append({"messages": messages, "prompt": f"P{i}", "completion": "C" * (i * 5 % 170)})
+    return out
+
+
+def chat(record: Dict[str, Any]) -> Tuple[List[int], List[bool]]:
+    """A document in ChatML and its mask, made without the program: a token a byte."""
+    ids: List[int] = []
+    mask: List[bool] = []
+
+    def add(tokens: List[int], trained: bool) -> None:
+        ids.extend(tokens)
+        mask.extend([trained] * len(tokens))
+
+    for m in record["messages"]:
+        trained = m["role"] == "assistant"
+        add([256, *m["role"].encode(), 10], False)
+        add([*m["content"].encode(), 257], trained)
+        add([10], False)
+    return ids, mask
+
+
+def pair(record: Dict[str, Any]) -> Tuple[List[int], List[bool]]:
+    prompt, completion = record["prompt"].encode(), record["completion"].encode()
+    return [*prompt, *completion, 258], [False] * len(prompt) + [True] * (len(completion) + 1)
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_every_label(binary: Path, tmp_path: Path, ranks: int) -> None:
+    """Tokens, labels and loss masks are those of the records."""
+    (tmp_path / "b.tiktoken").write_text(
+        "".join(f"{base64.b64encode(bytes([i])).decode()} {i}\n" for i in range(256)))
+    (tmp_path / "c.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records()))
+    pq.write_table(pa.Table.from_pylist(records()), tmp_path / "c.parquet")
+    conversation = {"messages": "messages", "template": "chatml"}
+    path = write_mixture(tmp_path, {
+        "version": 1, "sequence_length": 128, "global_batch_size": 4, "stop": {"epochs": 1},
+        "tokenizer": {"path": "b.tiktoken", "pattern": "cl100k", "specials": SPECIALS, "eos": "<|end|>"},
+        "mixture": {"weights": {"lines": 1, "table": 1, "pairs": 1}},
+        "sources": {
+            "lines": {"path": "c.jsonl", **conversation, "too_long": "truncate"},
+            "table": {"path": "c.parquet", **conversation, "too_long": "drop"},
+            "pairs": {"path": "c.jsonl", "prompt": "prompt", "completion": "completion"},
+        },
+    })
+    want = {}
+    for i, r in enumerate(records()):
+        ids, mask = chat(r)
+        want["lines", f"c.jsonl#{i}"] = ids[:128], mask[:128]
+        if len(ids) <= 128:
+            want["table", f"c.parquet#{i}"] = ids, mask
+        want["pairs", f"c.jsonl#{i}"] = pair(r)
+    with Run(binary, path, tmp_path / "run", ranks=ranks) as run:
+        delivered = run.train(tensors=True)
+    seen: Dict[Tuple[str, str], int] = {}
+    for batches in delivered.ranks:
+        for batch in batches:
+            for s in batch.segments:
+                name = s[0], s[ID]
+                offset, length, row, start = (s[x] for x in (OFFSET, LENGTH, ROW, START))
+                ids, mask = want[name]
+                assert batch.tensors["tokens"][row, start:start + length].tolist() == ids[offset:offset + length]
+                labels = batch.tensors["labels"][row, start:start + length].tolist()
+                for at, label in enumerate(labels, offset + 1):
+                    assert label == (ids[at] if at < len(ids) and mask[at] else -100), (name, at)
+                counted = batch.tensors["loss_mask"][row, start:start + length].tolist()
+                assert counted == [float(label != -100) for label in labels]
+                seen[name] = seen.get(name, 0) + length
+    assert seen == {name: len(ids) for name, (ids, _) in want.items()}

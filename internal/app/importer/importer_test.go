@@ -31,7 +31,7 @@ func TestForeignFiles(t *testing.T) {
 		if err := os.WriteFile(path, out, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := config.Load(path); err != nil && !d.HasArg("chat") {
+		if _, err := config.Load(path); err != nil && !d.HasArg("absent-model") {
 			t.Errorf("%s: the configuration refuses the mixture file: %v", d.Pos, err)
 		}
 		return string(out)

@@ -244,7 +244,8 @@ func readLLaMAFactory(m *mixture, top value) error {
 				field = "conversations"
 			}
 			s.set("messages", quote(field))
-			s.set("template", "tokenizer")
+			s.set("template", "chatml")
+			s.notes = append(s.notes, "the file names no template; chatml is an example")
 			llamaTags(s, tags)
 			s.set("tools", columns.take("tools").text())
 		} else {

@@ -31,7 +31,7 @@ func Format(base string, patterns []string) (format string, _ *Unclear) {
 		case format == "":
 			format = found
 		case format != found:
-			return "", unclear("is not one: %s and %s", format, found)
+			return "", several(format, found)
 		}
 	}
 	return format, nil
@@ -42,6 +42,13 @@ type Unclear struct{ Why, Cure string }
 
 func unclear(why string, args ...any) *Unclear {
 	return &Unclear{fmt.Sprintf(why, args...), cure()}
+}
+
+func several(one, other string) *Unclear {
+	return &Unclear{
+		fmt.Sprintf("is not one: there are %s and %s files", one, other),
+		"make a source of each format, with a `path` that matches its files alone",
+	}
 }
 
 // patternFormat returns the format of all alternatives of a pattern, "" if one has none or they differ.
@@ -128,13 +135,13 @@ func lookBelow(dir, glob, byText string, named bool) (format string, why *Unclea
 		s.byName, s.samples = s.weak, append(s.weakSamples, s.samples...)
 	}
 	if byText == "" && s.other != "" {
-		return "", unclear("is not one: there are %s and %s files", s.byName, s.other)
+		return "", several(s.byName, s.other)
 	}
 	shown := ""
 	for _, path := range s.samples[:min(len(s.samples), mostSamples)] {
 		found := byContent(path)
 		if shown != "" && found != "" && found != shown {
-			return "", unclear("is not one: there are %s and %s files", shown, found)
+			return "", several(shown, found)
 		}
 		shown = cmp.Or(shown, found)
 	}

@@ -43,13 +43,18 @@ func (e *Encoding) NewEncoder() *Encoder {
 // lacks room, or if text has to be normalised. It does not recognise special tokens: "<|endoftext|>" in the text is
 // text. The text should be valid UTF-8. For other texts the ids also spell the bytes, but the pieces are unspecified.
 func (enc *Encoder) Append(dst []uint32, text []byte) []uint32 {
-	e := enc.encoding
-	if e.spm != nil {
+	if enc.encoding.spm != nil {
 		return enc.appendSentencePieces(dst, text)
 	}
-	if e.normalises {
-		text = enc.normalise(text)
+	if enc.encoding.added != nil {
+		return enc.appendAround(dst, text)
 	}
+	return enc.appendText(dst, enc.normalise(text))
+}
+
+// appendText appends the tokens of a text in normal form, in which no added token counts.
+func (enc *Encoder) appendText(dst []uint32, text []byte) []uint32 {
+	e := enc.encoding
 	for pos := 0; pos < len(text); {
 		n := e.splitter.Pieces(text, pos, &enc.ends)
 		dst = enc.appendPieces(dst, text, pos, enc.ends[:n])
@@ -59,8 +64,11 @@ func (enc *Encoder) Append(dst []uint32, text []byte) []uint32 {
 	return dst
 }
 
-// normalise returns the text in normal form C; it is valid until the next call.
+// normalise returns the text in the normal form of the encoding; it is valid until the next call.
 func (enc *Encoder) normalise(text []byte) []byte {
+	if !enc.encoding.normalises {
+		return text
+	}
 	n := nfc.Span(text)
 	if n == len(text) {
 		return text

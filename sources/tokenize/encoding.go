@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"maps"
 
+	"millrace/sources/tokenize/internal/hf"
 	"millrace/sources/tokenize/internal/sentencepiece"
 	"millrace/sources/tokenize/internal/split"
 	"millrace/sources/tokenize/internal/vocab"
@@ -26,6 +27,7 @@ type Encoding struct {
 	pieces      *pieceTable
 	merges      *mergeTable
 	specials    map[uint32]string
+	added       *hf.Divider // nil: no text contains an added token
 	size        int
 	bos, eos    mark
 	spm         *sentencepiece.Model // encodes in place of splitter, pieces and merges; nil: none

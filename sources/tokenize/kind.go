@@ -9,7 +9,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"syscall"
 
 	"millrace/sources/tokenize/internal/vocab"
 )
@@ -27,8 +26,6 @@ func readRanks(path string) (*vocab.Vocabulary, error) {
 	in := bufio.NewReaderSize(file, sniffed)
 	head, err := in.Peek(sniffed)
 	switch {
-	case errors.Is(err, syscall.EISDIR):
-		return nil, wrongFile("it is a directory, and model directories are not read yet", cureRanks)
 	case err != nil && !errors.Is(err, io.EOF):
 		return nil, unopened(err)
 	}
@@ -59,7 +56,8 @@ func unopened(err error) error {
 
 // Cures for files of other kinds.
 const (
-	cureHub   = "download its rank file (original/tokenizer.model of Llama 3 and 4, qwen.tiktoken of Qwen)"
+	cureHub = "download its tokenizer.json or its rank file " +
+		"(original/tokenizer.model of Llama 3 and 4, qwen.tiktoken of Qwen)"
 	cureRanks = "write `path:` with the model's rank file if it has one " +
 		"(original/tokenizer.model of Llama 3 and 4, qwen.tiktoken of Qwen), " +
 		"or `name:` with gpt2, r50k_base, cl100k_base or o200k_base"
@@ -79,12 +77,24 @@ func unreadable(head []byte) (what, cure string) {
 		return "a list of merges (merges.txt), which cannot be read yet", cureRanks
 	case text[0] != '{':
 		return "", ""
-	case has("truncation"), has("added_tokens"), has("normalizer"):
-		return "a tokenizer.json of Hugging Face, which cannot be read yet", cureRanks
 	case has("config") && has("pattern"):
 		return "a Tekken file of Mistral, which cannot be read yet", cureRanks
 	}
 	return "JSON, which cannot be read yet", cureRanks
+}
+
+// isTokenizerJSON reports whether a file begins as a tokenizer.json does.
+func isTokenizerJSON(head []byte) bool {
+	text := bytes.TrimLeft(bytes.TrimPrefix(head, []byte("\ufeff")), " \t\r\n")
+	if len(text) == 0 || text[0] != '{' {
+		return false
+	}
+	for _, key := range []string{`"truncation"`, `"added_tokens"`, `"normalizer"`} {
+		if bytes.Contains(text, []byte(key)) {
+			return true
+		}
+	}
+	return false
 }
 
 // isSentencePiece reports whether a file begins as sentencepiece_model.proto defines it: with a piece, which is a text

@@ -22,7 +22,9 @@ var vocabularies embed.FS
 // Spec names the tokenizer to open. Exactly one of Name and Path is set.
 type Spec struct {
 	Name string // of an embedded vocabulary: gpt2 (which is r50k_base), r50k_base, cl100k_base or o200k_base
-	Path string // of a SentencePiece model or a rank file: on each line a token in base64, a space and its rank
+	// Path of a rank file, which has a token in base64, a space and its rank on each line, of a SentencePiece model, of
+	// a Hugging Face tokenizer.json, or of a directory with one.
+	Path string
 
 	// Facts that a rank file does not have. They replace the known ones.
 	Pattern  string            // a name or a regular expression that [split.Parse] knows
@@ -52,11 +54,15 @@ func Load(name string) (*Encoding, error) { return Open(Spec{Name: name}) }
 
 func open(s Spec) (*Encoding, error) {
 	if s.Path != "" {
-		if m, err := readSentencePiece(s.Path); m != nil || err != nil {
-			if err != nil {
-				return nil, err
-			}
+		if m, err := readSentencePiece(s.Path); err != nil {
+			return nil, err
+		} else if m != nil {
 			return s.openSentencePiece(m)
+		}
+		if t, err := readHF(s.Path); err != nil {
+			return nil, err
+		} else if t != nil {
+			return s.openHF(t)
 		}
 	}
 	v, known, err := find(s)

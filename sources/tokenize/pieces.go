@@ -100,7 +100,7 @@ func newPieceTable(v *vocab.Vocabulary) *pieceTable {
 func (t *pieceTable) insert(id uint32) {
 	token := t.vocabulary.Token(id)
 	switch {
-	case len(token) == 0:
+	case len(token) == 0 || !t.vocabulary.IsWhole(id):
 	case len(token) <= shortMax:
 		k := shortKey(token)
 		at := k.hash() >> t.shortShift

@@ -155,8 +155,8 @@ type Config struct {
 type Tokenizer struct {
 	// Name of a built-in vocabulary.
 	Name string `yaml:"name" jsonschema:"enum=gpt2,enum=r50k_base,enum=cl100k_base,enum=o200k_base"`
-	// Path of a rank file, such as qwen.tiktoken or Llama 3's tokenizer.model, relative to this file. Its content
-	// decides its format.
+	// Path of a model's directory or its tokenizer.json, or of a rank file, such as qwen.tiktoken or Llama 3's
+	// tokenizer.model, relative to this file. Its content decides its format.
 	Path string `yaml:"path"`
 	// Pattern divides text into pieces before merging: r50k, p50k, cl100k, o200k, llama3, qwen2, or the text of one of
 	// these regular expressions. Needed for a rank file with unknown content.

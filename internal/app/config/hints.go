@@ -89,8 +89,8 @@ var examples = map[string]string{
 }
 
 // hubCure is the advice for a tokenizer of the Hugging Face hub.
-const hubCure = "download the model's rank file (original/tokenizer.model of Llama 3 and 4, qwen.tiktoken of Qwen) " +
-	"and write `path:` with its place; " +
+const hubCure = "download the model's tokenizer.json or its rank file " +
+	"(original/tokenizer.model of Llama 3 and 4, qwen.tiktoken of Qwen) and write `path:` with its place; " +
 	"for GPT-2 write `name: gpt2`"
 
 // hints are the advice of the decoder about the keys of a mixture file.
@@ -105,7 +105,7 @@ func unknownValue(path, given string) (problem, cure string) {
 	case strings.Contains(given, "/"):
 		return "cannot be " + tree.Quote(given) + ": a Hugging Face model is not read by its name", hubCure
 	}
-	return "", "for another vocabulary write `path:` with its rank file (docs/tokenizers.md)"
+	return "", "for another vocabulary write `path:` with its tokenizer.json or rank file (docs/tokenizers.md)"
 }
 
 // home returns the mapping to which a key belongs.

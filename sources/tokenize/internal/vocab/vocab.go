@@ -25,6 +25,8 @@ type Vocabulary struct {
 	ends  []uint32
 	pairs [][2]uint32
 	bytes [256]uint32
+	// merged: only a merge makes a token. Otherwise a whole piece that spells a token is this token.
+	merged bool
 }
 
 // Len returns the number of ids: the highest rank plus one.
@@ -48,9 +50,24 @@ func (v *Vocabulary) Pair(id uint32) (left, right uint32, ok bool) {
 // Byte returns the token of a single byte.
 func (v *Vocabulary) Byte(b byte) uint32 { return v.bytes[b] }
 
+// IsWhole reports whether a piece that spells the token is this token.
+func (v *Vocabulary) IsWhole(id uint32) bool {
+	return !v.merged || len(v.Token(id)) == 1 || v.pairs[id][0] != none
+}
+
 // fromTokens returns the vocabulary with the bytes of each rank. An empty entry is an unused rank. All 256 single bytes
 // must be there, and no bytes twice.
 func fromTokens(tokens [][]byte) (*Vocabulary, error) {
+	v, err := spell(tokens)
+	if err != nil {
+		return nil, err
+	}
+	v.derivePairs(nil)
+	return v, nil
+}
+
+// spell returns the vocabulary without its pairs.
+func spell(tokens [][]byte) (*Vocabulary, error) {
 	if len(tokens) > MaxTokens {
 		return nil, fmt.Errorf("build vocabulary: rank %d, the highest supported is %d", len(tokens)-1, MaxTokens-1)
 	}
@@ -75,13 +92,12 @@ func fromTokens(tokens [][]byte) (*Vocabulary, error) {
 		}
 		v.bytes[b] = id
 	}
-	v.derivePairs()
 	return v, nil
 }
 
 // derivePairs finds every token's pair in the order of the ranks. So only pairs of lower rank are known when a token's
-// own bytes are encoded.
-func (v *Vocabulary) derivePairs() {
+// own bytes are encoded. Unless listed is nil, a pair counts only if it is listed with its token.
+func (v *Vocabulary) derivePairs(listed map[[2]uint32]uint32) {
 	merged := make(map[[2]uint32]uint32, v.Len())
 	var parts []uint32
 	for id := range uint32(v.Len()) {
@@ -94,7 +110,7 @@ func (v *Vocabulary) derivePairs() {
 			parts = append(parts, v.bytes[b])
 		}
 		parts = mergeAll(merged, parts)
-		if len(parts) == 2 {
+		if len(parts) == 2 && (listed == nil || listed[[2]uint32{parts[0], parts[1]}] == id+1) {
 			v.pairs[id] = [2]uint32{parts[0], parts[1]}
 			merged[v.pairs[id]] = id
 		}

@@ -1,0 +1,240 @@
+package tokenize
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"millrace/sources/tokenize/internal/hf"
+	"millrace/sources/tokenize/internal/vocab"
+)
+
+// maxJSON bounds the size of a tokenizer.json. The largest public ones have some 35 MB.
+const maxJSON = 256 << 20
+
+// readHF reads a tokenizer.json, by itself or in a model's directory. It returns nil if the path is of another kind or
+// cannot be opened.
+func readHF(path string) (*hf.Tokenizer, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, nil
+	}
+	if !info.IsDir() {
+		return readTokenizer(path)
+	}
+	t, err := readTokenizer(filepath.Join(path, "tokenizer.json"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, wrongFile("the directory has no tokenizer.json", "write the path of the tokenizer's file")
+	}
+	if err != nil {
+		return nil, err
+	}
+	if t == nil {
+		return nil, wrongFile("tokenizer.json does not have the keys of a tokenizer", "restore the file")
+	}
+	for _, name := range []string{"special_tokens_map.json", "tokenizer_config.json"} {
+		if err := readConfig(filepath.Join(path, name), t); err != nil {
+			return nil, err
+		}
+	}
+	return t, nil
+}
+
+func readTokenizer(path string) (*hf.Tokenizer, error) {
+	content, err := readJSON(path)
+	if content == nil || err != nil {
+		return nil, err
+	}
+	t, err := hf.Parse(content)
+	if err != nil {
+		return nil, wrongFile(filepath.Base(path)+": "+err.Error(), cureRanks)
+	}
+	return t, nil
+}
+
+// readJSON returns the content of a file of tokenizers, or nil if its first bytes are not those of one.
+func readJSON(path string) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	head := make([]byte, sniffed)
+	n, err := io.ReadFull(file, head)
+	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF || !isTokenizerJSON(head[:n]) {
+		return nil, nil
+	}
+	content, err := io.ReadAll(io.MultiReader(bytes.NewReader(head[:n]), io.LimitReader(file, maxJSON)))
+	if err != nil {
+		return nil, unopened(err)
+	}
+	if len(content) > maxJSON {
+		return nil, wrongFile(fmt.Sprintf("it has more than %d MiB", maxJSON>>20), "restore the file")
+	}
+	return content, nil
+}
+
+// configToken is a token of tokenizer_config.json: its text, or an object with it.
+type configToken string
+
+// UnmarshalJSON reads a token in one of its forms; null is no token.
+func (c *configToken) UnmarshalJSON(text []byte) error {
+	if len(text) > 0 && text[0] == '{' {
+		var object struct {
+			Content string `json:"content"`
+		}
+		err := json.Unmarshal(text, &object)
+		*c = configToken(object.Content)
+		return err
+	}
+	return json.Unmarshal(text, (*string)(c))
+}
+
+// readConfig takes bos, eos and further added tokens from a file beside tokenizer.json, if it is there.
+func readConfig(path string, t *hf.Tokenizer) error {
+	file, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return unopened(err)
+	}
+	defer file.Close()
+	var config struct {
+		BOS   configToken         `json:"bos_token"`
+		EOS   configToken         `json:"eos_token"`
+		Added map[uint32]hf.Added `json:"added_tokens_decoder"`
+	}
+	if err := json.NewDecoder(io.LimitReader(file, maxJSON)).Decode(&config); err != nil {
+		return wrongFile(filepath.Base(path)+": "+err.Error(), "restore the file")
+	}
+	if config.BOS != "" {
+		t.BOS = string(config.BOS)
+	}
+	if config.EOS != "" {
+		t.EOS = string(config.EOS)
+	}
+	known := make(map[string]hf.Added, len(t.Added))
+	for _, a := range t.Added {
+		known[a.Content] = a
+	}
+	for id, a := range config.Added {
+		if k, ok := known[a.Content]; !ok || k.ID != id || k.Special != a.Special {
+			return wrongFile(fmt.Sprintf("%s: added_tokens_decoder.%d: %q is not so among the added_tokens of "+
+				"tokenizer.json", filepath.Base(path), id, a.Content), "save the tokenizer again with transformers")
+		}
+	}
+	return nil
+}
+
+// openHF returns the encoding of a tokenizer.json.
+func (s *Spec) openHF(t *hf.Tokenizer) (*Encoding, error) {
+	if s.Pattern != "" {
+		return nil, &Error{Key: "pattern", Reason: "a tokenizer.json has its own pattern", Cure: "remove `pattern:`"}
+	}
+	if s.Specials != nil {
+		return nil, &Error{Key: "specials", Reason: "a tokenizer.json has its own special tokens",
+			Cure: "remove `specials:`"}
+	}
+	name := strings.TrimSuffix(filepath.Base(s.Path), filepath.Ext(s.Path))
+	d := definition{name: name, pattern: t.Pattern, nfc: t.NFC, bos: t.BOS, eos: t.EOS}
+	if err := d.add(t); err != nil {
+		return nil, err
+	}
+	if err := s.mark("bos", s.BOS, s.NeedBOS, &d.bos, &d); err != nil {
+		return nil, err
+	}
+	if err := s.mark("eos", s.EOS, s.NeedEOS, &d.eos, &d); err != nil {
+		return nil, err
+	}
+	e, err := newEncoding(&d, t.Vocabulary)
+	if err != nil {
+		return nil, err
+	}
+	e.added = hf.NewDivider(t.Added, t.NFC)
+	e.fingerprint, err = fingerprintHF(e.fingerprint, t)
+	return e, err
+}
+
+// add makes all added tokens tokens of the definition, so that bos and eos can be each of them.
+func (d *definition) add(t *hf.Tokenizer) error {
+	d.specials = make(map[string]uint32, len(t.Added))
+	byID := make(map[uint32]string, len(t.Added))
+	for i, a := range t.Added {
+		wrong := func(what string, args ...any) error {
+			return wrongFile(fmt.Sprintf("tokenizer.json: added_tokens[%d]: %q "+what,
+				append([]any{i, a.Content}, args...)...), cureRanks)
+		}
+		_, twice := d.specials[a.Content]
+		first, taken := byID[a.ID]
+		switch {
+		case a.Content == "" || twice:
+			return wrong("is empty or there twice")
+		case taken:
+			return wrong("has the id %d of %q", a.ID, first)
+		case a.ID >= vocab.MaxTokens:
+			return wrong("has the id %d, and the highest supported one is %d", a.ID, vocab.MaxTokens-1)
+		case int(a.ID) < t.Vocabulary.Len() && len(t.Vocabulary.Token(a.ID)) > 0:
+			return wrong("has the id of the model's token %q", t.Vocabulary.Token(a.ID))
+		case !a.Special && (a.SingleWord || a.LStrip || a.RStrip):
+			return wrong("has single_word, lstrip or rstrip, which cannot be followed")
+		}
+		d.specials[a.Content], byID[a.ID] = a.ID, a.Content
+	}
+	return nil
+}
+
+// fingerprintHF adds to a fingerprint what a tokenizer.json decides beyond it: which tokens merges make, and which
+// added tokens count in a text.
+func fingerprintHF(base [16]byte, t *hf.Tokenizer) (sum [16]byte, err error) {
+	h, err := newDigest()
+	if err != nil {
+		return sum, err
+	}
+	h.text([]byte("tokenizer.json"))
+	h.Write(base[:])
+	var b []byte
+	for id := range uint32(t.Vocabulary.Len()) {
+		_, _, made := t.Vocabulary.Pair(id)
+		b = append(b, flag(made)|flag(t.Vocabulary.IsWhole(id))<<1)
+	}
+	for _, a := range t.Added {
+		b = binary.LittleEndian.AppendUint32(b, a.ID)
+		b = append(b, flag(a.Special)|flag(a.Normalized)<<1)
+	}
+	h.text(b)
+	return h.sum(), nil
+}
+
+// appendAround appends the tokens of a text that may contain added tokens.
+func (enc *Encoder) appendAround(dst []uint32, text []byte) []uint32 {
+	set := &enc.encoding.added.Raw
+	for pos := 0; ; {
+		start, end, id, ok := set.Next(text, pos)
+		if !ok {
+			return enc.appendNormal(dst, enc.normalise(text[pos:]))
+		}
+		dst = append(enc.appendNormal(dst, enc.normalise(text[pos:start])), id)
+		pos = end
+	}
+}
+
+// appendNormal appends the tokens of a text in normal form.
+func (enc *Encoder) appendNormal(dst []uint32, text []byte) []uint32 {
+	set := &enc.encoding.added.Normal
+	for pos := 0; ; {
+		start, end, id, ok := set.Next(text, pos)
+		if !ok {
+			return enc.appendText(dst, text[pos:])
+		}
+		dst = append(enc.appendText(dst, text[pos:start]), id)
+		pos = end
+	}
+}

@@ -1,0 +1,28 @@
+package hf
+
+import (
+	"os"
+	"testing"
+)
+
+// FuzzParse: a hostile file is an error or a tokenizer, never a panic.
+func FuzzParse(f *testing.F) {
+	for _, name := range []string{"plain", "added"} {
+		content, err := os.ReadFile("../../testdata/hf/" + name + "/tokenizer.json")
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(content)
+	}
+	f.Add([]byte(`{"model":{"type":"BPE","vocab":{"a":1,"aa":2},"merges":["a a",["a","a"]]},` +
+		`"pre_tokenizer":{"type":"ByteLevel"}}`))
+	f.Add([]byte(`{"pre_tokenizer":{"type":"Sequence","pretokenizers":[null,null]},"model":{}}`))
+	f.Add([]byte(`{"pre_tokenizer":{"type":"ByteLevel"},"model":{"vocab":{"a":2097151}}}`))
+	f.Add([]byte(`{"normalizer":{"type":"Sequence","normalizers":[null]},"model":null}`))
+	f.Fuzz(func(t *testing.T, content []byte) {
+		tokenizer, err := Parse(content)
+		if err == nil && tokenizer.Vocabulary.Len() < 256 {
+			t.Errorf("a vocabulary of %d ids lacks bytes", tokenizer.Vocabulary.Len())
+		}
+	})
+}

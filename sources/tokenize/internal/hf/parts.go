@@ -1,0 +1,210 @@
+package hf
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"millrace/sources/tokenize/internal/split"
+	"millrace/sources/tokenize/internal/vocab"
+)
+
+func (t *Tokenizer) normalizer(path string, p *part) error {
+	switch {
+	case p == nil:
+		return nil
+	case p.Type == "NFC":
+		t.NFC = true
+		return nil
+	case p.Type == "Sequence":
+		for i, inner := range p.Normalizers {
+			if err := t.normalizer(fmt.Sprintf("%s.normalizers[%d]", path, i), inner); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return refuse(path, "the normalizer is %q", p.Type)
+}
+
+// preTokenizer takes ByteLevel with its own pattern, or a Split with a known pattern and ByteLevel without one.
+func (t *Tokenizer) preTokenizer(p *part) error {
+	const path = "pre_tokenizer"
+	if p == nil {
+		return refuse(path, "there is none")
+	}
+	if p.Type == "ByteLevel" {
+		t.Pattern = split.R50k
+		return byteLevel(path, p, true)
+	}
+	if p.Type != "Sequence" {
+		return refuse(path, "it is %q", p.Type)
+	}
+	if len(p.PreTokenizers) != 2 || p.PreTokenizers[0] == nil || p.PreTokenizers[1] == nil {
+		return refuse(path+".pretokenizers", "there are %d of them", len(p.PreTokenizers))
+	}
+	if err := t.split(path+".pretokenizers[0]", p.PreTokenizers[0]); err != nil {
+		return err
+	}
+	return byteLevel(path+".pretokenizers[1]", p.PreTokenizers[1], false)
+}
+
+func byteLevel(path string, p *part, regex bool) error {
+	switch {
+	case p.Type != "ByteLevel":
+		return refuse(path, "it is %q", p.Type)
+	case p.AddPrefixSpace:
+		return refuse(path+".add_prefix_space", "it is true")
+	case (p.UseRegex == nil || *p.UseRegex) != regex:
+		return refuse(path+".use_regex", "it is %t", !regex)
+	}
+	return nil
+}
+
+func (t *Tokenizer) split(path string, p *part) error {
+	if p.Type != "Split" {
+		return refuse(path, "it is %q", p.Type)
+	}
+	if p.Pattern.Regex == nil {
+		return refuse(path+".pattern", "it is no regular expression")
+	}
+	var ok bool
+	if t.Pattern, ok = split.Parse(*p.Pattern.Regex); !ok {
+		return refuse(path+".pattern.Regex", "it is %q", *p.Pattern.Regex)
+	}
+	// A known pattern matches everywhere. So nothing is between two matches.
+	if p.Behavior != "Isolated" && !(p.Behavior == "Removed" && p.Invert) {
+		return refuse(path+".behavior", "it is %q with invert %t", p.Behavior, p.Invert)
+	}
+	return nil
+}
+
+// postProcessor takes bos and eos from a template. Nothing else of it belongs to a document.
+func (t *Tokenizer) postProcessor(path string, p *part) error {
+	if p == nil {
+		return nil
+	}
+	switch p.Type {
+	case "ByteLevel":
+	case "Sequence":
+		for i, inner := range p.Processors {
+			if err := t.postProcessor(fmt.Sprintf("%s.processors[%d]", path, i), inner); err != nil {
+				return err
+			}
+		}
+	case "TemplateProcessing":
+		for i, s := range p.Single {
+			if s.SpecialToken == nil {
+				continue
+			}
+			if i == 0 {
+				t.BOS = s.SpecialToken.ID
+			} else if i == len(p.Single)-1 {
+				t.EOS = s.SpecialToken.ID
+			}
+		}
+	default:
+		return refuse(path, "it is %q", p.Type)
+	}
+	return nil
+}
+
+func (t *Tokenizer) model(text json.RawMessage) error {
+	var kind struct {
+		Type string `json:"type"`
+	}
+	if err := json.Unmarshal(text, &kind); err != nil {
+		return fmt.Errorf("model: %w", err)
+	}
+	if kind.Type != "BPE" && kind.Type != "" {
+		return refuse("model.type", "it is %q", kind.Type)
+	}
+	var m model
+	if err := decode(text, &m); err != nil {
+		return fmt.Errorf("model: %w", err)
+	}
+	switch {
+	case m.Dropout != nil && *m.Dropout != 0:
+		return refuse("model.dropout", "it is %g, so ids are random", *m.Dropout)
+	case m.Prefix != nil && *m.Prefix != "":
+		return refuse("model.continuing_subword_prefix", "it is %q", *m.Prefix)
+	case m.Suffix != nil && *m.Suffix != "":
+		return refuse("model.end_of_word_suffix", "it is %q", *m.Suffix)
+	case m.ByteFallback:
+		return refuse("model.byte_fallback", "it is true")
+	}
+	tokens, err := m.tokens(t.Added)
+	if err != nil {
+		return err
+	}
+	merges := make([]vocab.Merge, len(m.Merges))
+	for i, pair := range m.Merges {
+		left, okLeft := m.Vocab[pair[0]]
+		right, okRight := m.Vocab[pair[1]]
+		id, ok := m.Vocab[pair[0]+pair[1]]
+		if !ok || !okLeft || !okRight {
+			return fmt.Errorf("model.merges[%d]: %q and %q, or both together, are not in model.vocab",
+				i, pair[0], pair[1])
+		}
+		merges[i] = vocab.Merge{Left: left, Right: right, ID: id}
+	}
+	if t.Vocabulary, err = vocab.FromMerges(tokens, merges, m.IgnoreMerges); err != nil {
+		return fmt.Errorf("model: %w", err)
+	}
+	return nil
+}
+
+// tokens returns the bytes of each id. An added token that the model also lists is left to the added tokens.
+func (m *model) tokens(added []Added) ([][]byte, error) {
+	own := make(map[string]bool, len(added))
+	for _, a := range added {
+		own[a.Content] = true
+	}
+	most := uint32(0)
+	for key, id := range m.Vocab {
+		if id >= vocab.MaxTokens {
+			return nil, fmt.Errorf("model.vocab[%q]: the id is %d, and the highest supported one is %d",
+				key, id, vocab.MaxTokens-1)
+		}
+		most = max(most, id)
+	}
+	if int(most) > 2*len(m.Vocab)+1<<12 {
+		return nil, fmt.Errorf("model.vocab: the highest id is %d, for %d tokens", most, len(m.Vocab))
+	}
+	bytesOf := alphabet()
+	tokens := make([][]byte, most+1)
+	for key, id := range m.Vocab {
+		if own[key] {
+			continue
+		}
+		token := make([]byte, 0, len(key))
+		for _, r := range key {
+			b, ok := bytesOf[r]
+			if !ok {
+				return nil, refuse(fmt.Sprintf("model.vocab[%q]", key),
+					"%q is none of the characters that stand for bytes", r)
+			}
+			token = append(token, b)
+		}
+		if len(token) == 0 || tokens[id] != nil {
+			return nil, fmt.Errorf("model.vocab[%q]: the token is empty, or id %d is there twice", key, id)
+		}
+		tokens[id] = token
+	}
+	return tokens, nil
+}
+
+// alphabet returns the bytes for which characters stand in byte-level vocabularies: printable ones for themselves, and
+// U+0100 on for the others in their order. See bytes_char in tokenizers.
+func alphabet() map[rune]byte {
+	of := make(map[rune]byte, 256)
+	next := rune(0x100)
+	for b := range 256 {
+		r := rune(b)
+		if !(b >= '!' && b <= '~' || b >= 0xa1 && b <= 0xac || b >= 0xae) {
+			r = next
+			next++
+		}
+		of[r] = byte(b)
+	}
+	return of
+}

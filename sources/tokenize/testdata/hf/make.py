@@ -1,0 +1,83 @@
+"""Write texts with the ids that tokenizers 0.23 gives, for tokenizer.json files and for small trained ones.
+
+Usage: make.py FOLDER...: each has a tokenizer.json and gets a cases.json. Without a folder, make.py trains the small
+models beside it. A document's special tokens stay text, so encode_special_tokens is set.
+"""
+import json
+import pathlib
+import random
+import sys
+
+import tokenizers
+from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers
+
+PARTS = [
+    "The quick brown fox's", "don't I'LL we'Ve", "Größe Äpfel straße", "Привет, мир", "こんにちは世界", "你好，世界。",
+    "안녕하세요", "नमस्ते दुनिया", "مرحبا بالعالم", "שלום", "ไทย", "e\u0301a\u0308o\u0302", "\u1112\u1161\u11ab", "ﬁ①Ⅷ",
+    "👩‍👩‍👧‍👦🇩🇪", "0123456789", "3.14159", "x = f(y) // z", "\n\n", "\r\n", "\t", "   ", " ", "  \n ", "\u00a0", "\u3000",
+    "\u2028", "\u0085", "\u200b", "\x00", "'ſ 'S 'ſ", "ꟾ", "ǅ", "!!!???", "http://a.b/c?d=e&f", "a" * 70, " " * 90,
+]
+
+
+def texts(tokens, seed):
+    rng = random.Random(seed)
+    special = tokens + [t[:-1] for t in tokens] + [t + t for t in tokens[:40]]
+    for start in range(0, 0x110000, 64):
+        if 0xD800 <= start < 0xE000 or 0x3000 + 0x400 < start < 0x9F00 or 0x20000 <= start and start % 4096:
+            continue
+        yield " ".join(chr(c) + "a" for c in range(start, start + 64))
+    yield from special
+    yield ""
+    for _ in range(4000):
+        n = rng.randrange(1, 12)
+        pick = [rng.choice(PARTS if rng.random() < 0.8 else special or PARTS) for _ in range(n)]
+        yield rng.choice(["", " ", "\n"]).join(pick)
+    for _ in range(1500):
+        top = rng.choice([0x80, 0x250, 0x3000, 0x10000, 0x20000])
+        points = (rng.randrange(top) for _ in range(rng.randrange(1, 40)))
+        yield "".join(chr(c) for c in points if not 0xD800 <= c < 0xE000)
+
+
+def write(folder, keep=1.0):
+    t = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    t.encode_special_tokens = True
+    rng = random.Random(1)
+    content = json.loads((folder / "tokenizer.json").read_text())
+    tokens = [a["content"] for a in content["added_tokens"]][:100]
+    chosen = [x for x in texts(tokens, 7) if keep == 1 or len(x) < 130 and rng.random() < keep]
+    cases = [{"Text": x, "IDs": t.encode(x, add_special_tokens=False).ids} for x in chosen]
+    (folder / "cases.json").write_text(json.dumps(cases, separators=(",", ":")))
+    print(folder.name, len(cases), tokenizers.__version__)
+
+
+QWEN2 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
+         r"|\s+(?!\S)|\s+")
+
+
+def train(name, pre, normalizer, added, special, **options):
+    t = Tokenizer(models.BPE(**options))
+    t.pre_tokenizer = pre
+    if normalizer:
+        t.normalizer = normalizer
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    t.train_from_iterator(PARTS * 3 + [" ".join(PARTS)], trainers.BpeTrainer(
+        vocab_size=450, initial_alphabet=alphabet, special_tokens=special, show_progress=False))
+    t.add_tokens(added)
+    folder = pathlib.Path(__file__).parent / name
+    folder.mkdir(exist_ok=True)
+    t.save(str(folder / "tokenizer.json"), pretty=False)
+    write(folder, 0.03)
+
+
+if len(sys.argv) > 1:
+    for path in sys.argv[1:]:
+        write(pathlib.Path(path))
+else:
+    whole = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    bare = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    qwen = pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(QWEN2), "isolated"), bare])
+    train("plain", whole, None, [], ["<|endoftext|>"])
+    train("added", qwen, normalizers.NFC(),
+          [AddedToken("<tool>", normalized=False), AddedToken("<tool>>", normalized=False),
+           AddedToken("e\u0301a", normalized=True), AddedToken("quick", normalized=True)],
+          ["<s>", "</s>", "<tool>x"], ignore_merges=True)

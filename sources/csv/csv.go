@@ -36,7 +36,7 @@ func (ff Format) Open(ctx context.Context, f sources.File, field sources.Field, 
 	blob []byte) (sources.Shard, error) {
 	t := &table{file: f.Name(), field: field}
 	return rows.Open(ctx, f, rows.Layout{
-		Name: "CSV", Noun: "record", Prepare: t.prepare,
+		Name: "CSV", Noun: "record", Prepare: t.prepare, Names: func() []string { return t.names },
 		NewCutter: func(atRecord bool) rows.Cutter { return &cutter{separator: t.separator, isHeader: !atRecord} },
 		NewParser: func() (rows.Parser, error) { return t.newParser(), nil },
 	}, ff.Windows, lim, blob)

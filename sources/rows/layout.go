@@ -29,6 +29,8 @@ type Layout struct {
 	// Prepare looks at the beginning of the unpacked file before records are cut; nil: it need not. It returns ErrShort
 	// if it needs more, and gets at most mostHead bytes.
 	Prepare func(head []byte, whole bool) error
+	// Names returns the names of the fields, after Prepare; nil: records are JSON objects, which have their own.
+	Names func() []string
 }
 
 // Parser takes the content out of records. It is not safe for concurrent use.

@@ -163,6 +163,9 @@ const namedRecords = 100
 
 // FieldNames implements sources.Named.
 func (s *shard) FieldNames(ctx context.Context) ([]string, error) {
+	if s.layout.Names != nil {
+		return s.layout.Names(), nil
+	}
 	st, err := s.open(ctx, 0)
 	if err != nil {
 		return nil, err

@@ -126,9 +126,10 @@ func TestConversations(t *testing.T) {
 		"inst.jsonl":  `{"instruction": "do", "output": "done", "text": "x"}`,
 	})
 	for path, want := range map[string]string{
-		"chat.jsonl":  "messages: messages",
-		"share.jsonl": "messages: conversations, role: from, content: value, roles: {human: user, gpt: assistant}",
-		"inst.jsonl":  "prompt: instruction, completion: output",
+		"chat.jsonl": "messages: messages, template: chatml}",
+		"share.jsonl": "messages: conversations, role: from, content: value, roles: {human: user, gpt: assistant}, " +
+			"template: chatml}",
+		"inst.jsonl": "prompt: instruction, completion: output",
 	} {
 		var out bytes.Buffer
 		if err := look.WriteMixture(t.Context(), &out, []string{path}); err != nil {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"millrace"
@@ -45,7 +46,7 @@ func WriteMixture(ctx context.Context, w io.Writer, paths []string) error {
 			"write a mixture file: no path has data; name files, directories or patterns of documents")
 	}
 	for _, s := range all {
-		s.settle()
+		s.settle(tokenizer)
 	}
 	return write(w, all, tokenizer)
 }
@@ -117,11 +118,17 @@ func nameOf(path string, before []*source) string {
 }
 
 // settle replaces a choice that this program's mixture file cannot express by one that it can.
-func (s *source) settle() {
-	text := "version: 1\ntokenizer: {name: gpt2}\nsequence_length: 8\nglobal_batch_size: 1\n" +
-		"mixture: {weights: {" + s.name + ": 1}}\nsources:\n  " + s.line() + "\n"
-	if _, err := config.Parse("mixture.yaml", []byte(text), "."); err == nil || len(s.keys) == 0 {
+func (s *source) settle(tokenizer string) {
+	if len(s.keys) == 0 || s.parses(tokenizer) {
 		return
+	}
+	if wanted := s.keys; strings.HasPrefix(wanted[0], "messages:") {
+		s.keys = append(slices.Clone(wanted), "template: chatml")
+		if s.parses(tokenizer) {
+			s.note = "the tokenizer has no chat template: name your model's directory as its path, or keep ChatML"
+			return
+		}
+		s.keys = wanted
 	}
 	wanted := strings.Join(s.keys, ", ")
 	if c, ok := s.first.text(); ok {
@@ -130,6 +137,14 @@ func (s *source) settle() {
 		s.keys = nil
 	}
 	s.note = "its records ask for `" + wanted + "`, which this version does not read"
+}
+
+// parses reports whether a mixture file with the source is valid.
+func (s *source) parses(tokenizer string) bool {
+	text := "version: 1\n" + tokenizerLine(tokenizer) + "sequence_length: 8\nglobal_batch_size: 1\n" +
+		"mixture: {weights: {" + s.name + ": 1}}\nsources:\n  " + s.line() + "\n"
+	_, err := config.Parse("mixture.yaml", []byte(text), ".")
+	return err == nil
 }
 
 // line returns the source as the mixture file has it.

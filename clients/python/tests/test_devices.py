@@ -117,8 +117,9 @@ def test_a_frame_is_released_after_its_copy(house):
     while next(loader).step < 20 and len(loader._stream._ahead) < 2:
         time.sleep(0.02)
     gate = threading.Event()
-    loader._stream.frames.copies._device._copier.submit(gate.wait)
+    loader._stream.frames.copies._device._copier.submit(gate.wait, 10)
     next(loader), next(loader)  # copied before the gate
+    loader._stream.frames.copies.release()
     assert loader.stats()["held_frames"] == len(loader._stream._ahead)
     threading.Timer(0.3, gate.set).start()
     began = time.monotonic()
@@ -128,7 +129,7 @@ def test_a_frame_is_released_after_its_copy(house):
         loader._stream.frames.copies.release()
     assert loader.stats()["held_frames"] == 0
     gate.clear()
-    loader._stream.frames.copies._device._copier.submit(gate.wait)
+    loader._stream.frames.copies._device._copier.submit(gate.wait, 10)
     next(loader)
     threading.Timer(0.3, gate.set).start()
     began = time.monotonic()

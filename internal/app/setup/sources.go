@@ -83,9 +83,9 @@ func SourceSpec(c *config.Config, s *config.Source, e *tokenize.Encoding, k *Kep
 	if s.Root != "" {
 		spec.Root = c.Abs(s.Root)
 	}
-	if s.Format.HoldsText() {
-		spec.Field.Text, spec.SkipMissing = s.Text, s.Missing == config.SkipMissing
-	}
+	// Formats of tokens ignore the field. It stays in the fingerprint of their sources, which saved states have.
+	spec.Field.Text = s.Text
+	spec.SkipMissing = s.Format.HoldsText() && s.Missing == config.SkipMissing
 	if s.HoldsText() {
 		spec.AddBOS, spec.AddEOS = c.Tokenizer.AddBOS, c.Tokenizer.AddEOS
 		if e != nil { // a nil *Encoding is not a nil Tokenizer

@@ -1,11 +1,14 @@
 package arrow
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/klauspost/compress/zstd"
+	"github.com/pierrec/lz4/v4"
 
 	"millrace"
 	"millrace/sources"
@@ -145,105 +148,23 @@ func unpackZstd(out, b []byte) ([]byte, error) {
 	return dec.DecodeAll(b, out)
 }
 
-var errLZ4 = errors.New("its LZ4 frame is damaged")
-
-// unpackLZ4 unpacks the LZ4 frames of b, of together at most size bytes. See
-// https://github.com/lz4/lz4/blob/dev/doc/lz4_Frame_format.md. Checksums are passed over.
+// unpackLZ4 unpacks one LZ4 frame of size bytes. It never writes more than the capacity of out.
 func unpackLZ4(out, b []byte, size int) ([]byte, error) {
-	le := binary.LittleEndian
-	for len(b) > 0 {
-		if len(b) < 7 || le.Uint32(b) != 0x184d2204 || b[4]>>6 != 1 {
-			return nil, errLZ4
-		}
-		flags, head := b[4], 7
-		if flags&8 != 0 {
-			head += 8 // the size of the content
-		}
-		if flags&1 != 0 || len(b) < head {
-			return nil, errLZ4 // a dictionary
-		}
-		b = b[head:]
-		for {
-			if len(b) < 4 {
-				return nil, errLZ4
-			}
-			n := le.Uint32(b)
-			b = b[4:]
-			if n == 0 {
-				break
-			}
-			isPlain := n>>31 != 0
-			n &^= 1 << 31
-			if uint64(n) > uint64(len(b)) {
-				return nil, errLZ4
-			}
-			var err error
-			if isPlain && len(out)+int(n) <= size {
-				out = append(out, b[:n]...)
-			} else if out, err = lz4Block(out, b[:n], size); isPlain || err != nil {
-				return nil, errLZ4
-			}
-			b = b[n:]
-			if flags&16 != 0 {
-				if len(b) < 4 {
-					return nil, errLZ4
-				}
-				b = b[4:]
-			}
-		}
-		if flags&4 != 0 {
-			if len(b) < 4 {
-				return nil, errLZ4
-			}
-			b = b[4:]
-		}
+	in := bytes.NewReader(b)
+	r := lz4.NewReader(in)
+	if err := r.Apply(lz4.ConcurrencyOption(1)); err != nil {
+		return nil, err
+	}
+	n, err := io.ReadFull(r, out[:size])
+	out = out[:n]
+	if err != nil {
+		return out, err
+	}
+	// The end mark and the checksum of the frame follow.
+	if n, err = r.Read(make([]byte, 1)); n != 0 || err != io.EOF || in.Len() != 0 {
+		return out, errLZ4
 	}
 	return out, nil
 }
 
-// lz4Block appends the content of a block. out may grow to size bytes; matches may reach back to its beginning.
-func lz4Block(out, b []byte, size int) ([]byte, error) {
-	for len(b) > 0 {
-		token := b[0]
-		literals, b2, err := lz4Length(b[1:], int(token>>4))
-		if err != nil || literals > len(b2) || len(out)+literals > size {
-			return nil, errLZ4
-		}
-		out = append(out, b2[:literals]...)
-		if b = b2[literals:]; len(b) == 0 {
-			return out, nil // the last sequence has no match
-		}
-		if len(b) < 2 {
-			return nil, errLZ4
-		}
-		back := int(binary.LittleEndian.Uint16(b))
-		match, b3, err := lz4Length(b[2:], int(token&15))
-		match += 4
-		if err != nil || back == 0 || back > len(out) || len(out)+match > size {
-			return nil, errLZ4
-		}
-		b = b3
-		// A match may overlap its own output, so one copy takes at most its distance.
-		for at := len(out) - back; match > 0; {
-			n := min(match, len(out)-at)
-			out = append(out, out[at:at+n]...)
-			at += n
-			match -= n
-		}
-	}
-	return out, nil
-}
-
-func lz4Length(b []byte, n int) (int, []byte, error) {
-	if n < 15 {
-		return n, b, nil
-	}
-	for len(b) > 0 && n < mostUnpacked {
-		c := b[0]
-		b = b[1:]
-		if n += int(c); c < 255 {
-			return n, b, nil
-		}
-	}
-	return 0, nil, errLZ4
-}
+var errLZ4 = errors.New("its LZ4 frame has another size")

@@ -3,7 +3,6 @@ package parquet
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/klauspost/compress/snappy"
 	"github.com/klauspost/compress/zstd"
 	"github.com/parquet-go/parquet-go/format"
+	"github.com/pierrec/lz4/v4"
 
 	"millrace"
 )
@@ -99,11 +99,11 @@ func unpackHadoop(out, b []byte, size int) ([]byte, error) {
 		if b = b[8:]; uint64(packed) > uint64(len(b)) || uint64(plain) > uint64(size-(len(out)-from)) {
 			break
 		}
-		part, err := unpackLZ4(out[len(out):], b[:packed], int(plain))
-		if err != nil || len(part) != int(plain) {
+		part, err := unpackLZ4(out, b[:packed], int(plain))
+		if err != nil || len(part)-len(out) != int(plain) {
 			break
 		}
-		out, b = out[:len(out)+len(part)], b[packed:]
+		out, b = part, b[packed:]
 	}
 	if len(b) == 0 && len(out)-from == size {
 		return out, nil
@@ -111,57 +111,9 @@ func unpackHadoop(out, b []byte, size int) ([]byte, error) {
 	return unpackLZ4(out[:from], all, size)
 }
 
-var errLZ4 = errors.New("lz4: corrupt block")
-
-// unpackLZ4 decodes one raw LZ4 block of at most size bytes. See
-// https://github.com/lz4/lz4/blob/dev/doc/lz4_Block_format.md.
+// unpackLZ4 appends the content of one raw LZ4 block of at most size bytes to out, which has room for them.
 func unpackLZ4(out, b []byte, size int) ([]byte, error) {
 	from := len(out)
-	for len(b) > 0 {
-		token := b[0]
-		b = b[1:]
-		literals, b2, err := lz4Length(b, int(token>>4))
-		if err != nil || literals > len(b2) || len(out)-from+literals > size {
-			return out, errLZ4
-		}
-		out = append(out, b2[:literals]...)
-		b = b2[literals:]
-		if len(b) == 0 {
-			return out, nil // the last sequence has no match
-		}
-		if len(b) < 2 {
-			return out, errLZ4
-		}
-		back := int(binary.LittleEndian.Uint16(b))
-		match, b3, err := lz4Length(b[2:], int(token&15))
-		match += 4
-		if err != nil || back == 0 || back > len(out)-from || len(out)-from+match > size {
-			return out, errLZ4
-		}
-		b = b3
-		// A match may overlap its own output, so one copy takes at most its distance.
-		for at := len(out) - back; match > 0; {
-			n := min(match, len(out)-at)
-			out = append(out, out[at:at+n]...)
-			at += n
-			match -= n
-		}
-	}
-	return out, nil
-}
-
-func lz4Length(b []byte, n int) (int, []byte, error) {
-	if n < 15 {
-		return n, b, nil
-	}
-	for {
-		if len(b) == 0 || n > mostPage {
-			return 0, nil, errLZ4
-		}
-		c := b[0]
-		b = b[1:]
-		if n += int(c); c < 255 {
-			return n, b, nil
-		}
-	}
+	n, err := lz4.UncompressBlock(b, out[from:from+size])
+	return out[:from+max(n, 0)], err
 }

@@ -30,6 +30,25 @@ func TestFiguresCountReads(t *testing.T) {
 	}
 }
 
+// TestEntriesAreCountedOnce: a process that saw no entry a moment ago does not write the entry of another one again.
+func TestEntriesAreCountedOnce(t *testing.T) {
+	spec, _ := corpus(t, 2, 300)
+	dir := t.TempDir()
+	late := openStore(t, dir, 1<<20)
+	src := openSource(t, spec, late)
+	stream(t, src) // it sees no entry
+	first := openStore(t, dir, 1<<20)
+	fillAll(t, first, openSource(t, spec, first))
+	for _, got := range fillAll(t, late, src) {
+		if got != cache.Present {
+			t.Errorf("the late process filled an entry: %v", got)
+		}
+	}
+	if got := late.Figures(); got.Held != dirSize(t, dir) {
+		t.Errorf("the figures have %d bytes, the files %d", got.Held, dirSize(t, dir))
+	}
+}
+
 // TestFiguresCountRemovals: evicted and damaged entries are counted apart, and so are shards without room.
 func TestFiguresCountRemovals(t *testing.T) {
 	spec, _ := corpus(t, 4, 2000)

@@ -17,7 +17,7 @@ const (
 	mostReserve  = 32 << 20
 )
 
-// errBusy is the error of an entry that another process writes.
+// errBusy is the error of an entry that another process writes, or has just written.
 var errBusy = errors.New("another process writes it")
 
 // writer writes one entry. Its file gets the entry's name when it is complete and synced.
@@ -52,11 +52,24 @@ func (s *Store) create(key millrace.Digest, size int64) (*writer, error) {
 	if w.reserved, err = f.Size(); err == nil {
 		err = w.resize(0) // a dead writer may have left bytes
 	}
+	if err == nil && s.isThere(key) {
+		err = errBusy // a second file of this name would be counted, and take the first one's place
+	}
 	if err != nil {
 		return nil, errors.Join(err, w.abort())
 	}
 	w.buf = appendHead(make([]byte, 0, flushBytes), key)
 	return w, nil
+}
+
+// isThere reports whether the store has a file for an entry.
+func (s *Store) isThere(key millrace.Digest) bool {
+	f, err := s.room.fs.Open(s.path(key))
+	if err != nil {
+		return false
+	}
+	f.Close()
+	return true
 }
 
 // resize makes the file smaller.

@@ -107,6 +107,9 @@ func (g *goReader) text(key string) *strings.Builder {
 
 func (g *goReader) endTest(e goEvent, key string) {
 	isParent := g.parents[key]
+	if !isParent {
+		g.r.test(g.name(e), e.Elapsed)
+	}
 	switch e.Action {
 	case "pass":
 		if !isParent {

@@ -14,6 +14,7 @@ type junitFile struct {
 		Cases []struct {
 			Class   string     `xml:"classname,attr"`
 			Name    string     `xml:"name,attr"`
+			Time    float64    `xml:"time,attr"` // with the fixtures it was the first to need
 			Failure *junitText `xml:"failure"`
 			Error   *junitText `xml:"error"`
 			Skipped *junitText `xml:"skipped"`
@@ -43,6 +44,7 @@ func readJUnit(path, step string, r *report) error {
 		for _, c := range s.Cases {
 			cases++
 			name := step + ":" + c.Class + "." + c.Name
+			r.test(name, c.Time)
 			switch {
 			case c.Failure != nil:
 				r.fail(name, c.Failure.Text+"\n")

@@ -1,5 +1,5 @@
-// Command testreport runs test steps one after the other. It prints failures as they happen, then slow packages, a
-// table of skipped tests, and one line with the totals.
+// Command testreport runs test steps one after the other. It prints failures as they happen, then slow packages and
+// tests, a table of skipped tests, and one line with the totals.
 //
 //	testreport [-skips FILE] KIND:NAME=VALUE ...
 //

@@ -58,7 +58,8 @@ func TestGoEvents(t *testing.T) {
 func TestSteps(t *testing.T) {
 	dir := t.TempDir()
 	junit := `<testsuites><testsuite time="1.5"><testcase classname="t" name="good"/>` +
-		`<testcase classname="t" name="bad"><failure>assert 1 == 2</failure></testcase></testsuite></testsuites>`
+		`<testcase classname="t" name="bad" time="7.5">` +
+		`<failure>assert 1 == 2</failure></testcase></testsuite></testsuites>`
 	file := filepath.Join(dir, "canned.xml")
 	if err := os.WriteFile(file, []byte(junit), 0o600); err != nil {
 		t.Fatal(err)
@@ -72,6 +73,8 @@ func TestSteps(t *testing.T) {
 		"go that fails untold": {"go:go=echo odd; exit 3", "0 passed, 1 failed, 0 skipped", "odd"},
 		"pytest": {"pytest:py=cp " + file + " $JUNIT; exit 1",
 			"1 passed, 1 failed, 0 skipped", "assert 1 == 2"},
+		"slow pytest": {"pytest:py=cp " + file + " $JUNIT", "1 passed, 1 failed, 0 skipped",
+			"tests of 5s and more:\n     7.5 s  py:t.bad\n"},
 		"pytest that never ran": {"pytest:py=echo no module named pytest; exit 1",
 			"0 passed, 1 failed, 0 skipped", "no module"},
 		"pytest without a test": {"pytest:py=echo '<testsuites/>' > $JUNIT",

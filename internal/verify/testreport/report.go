@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// slow is the duration from which on the summary names a package.
+// slow is the duration from which on the summary names a package or a test.
 const slow = 5 * time.Second
 
 // report collects results and prints failures as they come.
@@ -17,7 +17,7 @@ type report struct {
 	passed, failed, skipped int
 	skips                   []skipped
 	failures                []string
-	timings                 []timing
+	packages, tests         []timing // slow ones
 }
 
 type skipped struct{ name, reason string }
@@ -44,7 +44,26 @@ func (r *report) skip(name, reason string) {
 func (r *report) part(name, verdict string, took time.Duration) {
 	fmt.Fprintf(r.out, "%-6s %s  %.1f s\n", verdict, name, took.Seconds())
 	if took >= slow {
-		r.timings = append(r.timings, timing{name, took})
+		r.packages = append(r.packages, timing{name, took})
+	}
+}
+
+// test notes the duration of a test that has no subtests.
+func (r *report) test(name string, seconds float64) {
+	if took := time.Duration(seconds * float64(time.Second)); took >= slow {
+		r.tests = append(r.tests, timing{name, took})
+	}
+}
+
+// slowest prints the slow packages or tests.
+func (r *report) slowest(what string, all []timing) {
+	if len(all) == 0 {
+		return
+	}
+	slices.SortStableFunc(all, func(a, b timing) int { return int(b.took - a.took) })
+	fmt.Fprintf(r.out, "\n%s of %v and more:\n", what, slow)
+	for _, t := range all {
+		fmt.Fprintf(r.out, "  %6.1f s  %s\n", t.took.Seconds(), t.name)
 	}
 }
 
@@ -55,13 +74,8 @@ func (r *report) summary() bool {
 			r.fail(s.name, "skipped, but not in the list of tests that may be\n")
 		}
 	}
-	if len(r.timings) > 0 {
-		slices.SortFunc(r.timings, func(a, b timing) int { return int(b.took - a.took) })
-		fmt.Fprintf(r.out, "\npackages of %v and more:\n", slow)
-		for _, t := range r.timings {
-			fmt.Fprintf(r.out, "  %6.1f s  %s\n", t.took.Seconds(), t.name)
-		}
-	}
+	r.slowest("packages", r.packages)
+	r.slowest("tests", r.tests)
 	if len(r.failures) > 0 {
 		fmt.Fprintln(r.out, "\nfailed:")
 		for _, name := range r.failures {

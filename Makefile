@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .PHONY: help build wheel image test test-race test-adapters test-pythons sim lint generate demo clean
-.PHONY: chaos endurance observe mutants fuzz
+.PHONY: chaos endurance observe mutants fuzz flips
 .PHONY: bench bench-tokenizer bench-stream bench-plan bench-failover bench-delivery bench-scale bench-peers
 
 help: ## print this
@@ -124,6 +124,11 @@ observe: build ## plant each slow activity TIMES (20) times; log, stats() and st
 mutants: ## put one mistake at a time into the product; its judge must notice. ONLY=name,name
 	@tools/venv.sh .venv-e2e e2e/requirements.txt
 	go run ./internal/verify/mutants $(if $(ONLY),-only $(ONLY))
+
+# COUNT=1 SEED=N ONLY=SAMPLE repeats a case. RECORD=1 adds the totals to docs/campaigns.md.
+flips: ## damage small files of every format COUNT (100000) times from SEED (1) on, and read them
+	go run ./internal/verify/flips -count $(or $(COUNT),100000) -seed $(or $(SEED),1) $(if $(ONLY),-only $(ONLY)) \
+		$(if $(RECORD),-record docs/campaigns.md)
 
 fuzz: ## run every fuzz target for FUZZTIME (20s)
 	@tools/fuzz.sh

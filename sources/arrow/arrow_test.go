@@ -1,6 +1,7 @@
 package arrow_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -233,4 +234,43 @@ func FuzzOpen(f *testing.F) {
 			sourcetest.Fuzz(t, format, sourcetest.Fixture{Files: sourcetest.Files{"a.arrow": b}, Field: field})
 		}
 	})
+}
+
+// TestNothingFollowsTheEnd: zeros in place of a message are no end, and bytes behind the end are an error.
+func TestNothingFollowsTheEnd(t *testing.T) {
+	plain, old := read(t, "plain.arrow"), read(t, "v4.arrow")
+	second := bytes.Index(plain[1:], []byte{0xff, 0xff, 0xff, 0xff}) + 1
+	for says, b := range map[string][]byte{
+		"zeros at byte":             zeroed(plain, second, 300),
+		"its columns have others":   zeroed(read(t, "saved/data-00000-of-00002.arrow"), 812, 472),
+		"follow its end marker, at": append(bytes.Clone(plain), plain...),
+		"follow its end marker":     append(bytes.Clone(old), 0, 0, 1),
+	} {
+		f := sourcetest.Fixture{Files: sourcetest.Files{"x.arrow": b}, Field: sources.Field{Text: "text"}}
+		err := sourcetest.Open(t, format, f)
+		if !errors.Is(err, millrace.ErrDamaged) || !strings.Contains(err.Error(), says) {
+			t.Errorf("got %v, want ErrDamaged with %q", err, says)
+		}
+	}
+	file := sourcetest.Files{"x.arrow": append(bytes.Clone(plain), make([]byte, 40_000)...)}
+	if err := sourcetest.Open(t, format, sourcetest.Fixture{Files: file, Field: sources.Field{Text: "text"},
+		Want: fixtureOf(t, "plain.arrow").Want}); err != nil {
+		t.Errorf("zeros behind the end: %v", err)
+	}
+}
+
+func zeroed(b []byte, from, n int) []byte {
+	out := bytes.Clone(b)
+	clear(out[from : from+n])
+	return out
+}
+
+func fixtureOf(t *testing.T, name string) sourcetest.Fixture {
+	for _, f := range fixtures(t) {
+		if f.Name == name {
+			return f
+		}
+	}
+	t.Fatalf("there is no fixture %s", name)
+	return sourcetest.Fixture{}
 }

@@ -1,6 +1,7 @@
 package arrow
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -34,6 +35,7 @@ type message struct {
 	body   int64 // where the body begins in the file
 	size   int64 // of the body
 	next   int64 // where the next message begins
+	marked bool  // it begins with the mark of a message, as all have but those of old writers
 }
 
 func damaged(f sources.File, format string, args ...any) error {
@@ -106,7 +108,8 @@ func (m *messages) at(off int64) (*message, error) {
 		return nil, err
 	}
 	size, from := int64(binary.LittleEndian.Uint32(head)), off+4
-	if size == continuation {
+	marked := size == continuation
+	if marked {
 		if len(head) < 8 {
 			return nil, damaged(m.f, "it ends inside the message at byte %d", off)
 		}
@@ -130,8 +133,34 @@ func (m *messages) at(off int64) (*message, error) {
 		return nil, damaged(m.f, "the message at byte %d declares a body of %d bytes, and %d follow", off, msg.size,
 			m.end-msg.body)
 	}
-	msg.next = msg.body + msg.size
+	msg.next, msg.marked = msg.body+msg.size, marked
 	return msg, nil
+}
+
+// checkEnd checks the end marker at a byte of the file, behind which nothing follows. marked tells the framing.
+func (m *messages) checkEnd(off int64, marked bool) error {
+	if off == m.end {
+		return nil // a stream needs no end marker
+	}
+	head, err := m.bytesAt(off, 4)
+	if err != nil {
+		return err
+	}
+	if marked && binary.LittleEndian.Uint32(head) != continuation {
+		return damaged(m.f, "there are zeros at byte %d in place of a message or the end marker", off)
+	}
+	for off += 4; off < m.end; {
+		rest, err := m.bytesAt(off, min(headerStep, m.end-off))
+		if err != nil {
+			return err
+		}
+		if i := bytes.IndexFunc(rest, func(r rune) bool { return r != 0 }); i >= 0 {
+			return damaged(m.f, "bytes follow its end marker, at byte %d; write a file of each stream",
+				off+int64(i))
+		}
+		off += int64(len(rest))
+	}
+	return nil
 }
 
 func parseMessage(b []byte) (*message, error) {
@@ -168,6 +197,7 @@ type layout struct {
 	packed       bool                // some buffers are compressed
 	dictionaries map[int64][]*values // by number, in the order of the file
 	isFile       bool
+	marked       bool // the messages have marks
 }
 
 // values are the values of a dictionary from one message that replaced all before, with its deltas.
@@ -198,8 +228,12 @@ func readLayout(ctx context.Context, f sources.File) (*layout, error) {
 			return nil, err
 		}
 		if msg == nil {
+			if err := m.checkEnd(at, x.marked); err != nil {
+				return nil, err
+			}
 			break
 		}
+		x.marked = msg.marked
 		if err := x.add(msg, at); err != nil {
 			return nil, damaged(f, "message at byte %d: %w", at, err)
 		}
@@ -229,6 +263,9 @@ func (x *layout) add(msg *message, at int64) (err error) {
 		if rows < 0 || rows > 1<<48 || len(x.batches) >= mostBatches {
 			return fmt.Errorf("it declares %d rows", rows)
 		}
+		if err := x.checkNodes(msg, rows); err != nil {
+			return err
+		}
 		_, packed, err := msg.header.table(3)
 		if err != nil {
 			return err
@@ -240,6 +277,16 @@ func (x *layout) add(msg *message, at int64) (err error) {
 		return nil
 	}
 	return fmt.Errorf("a message of kind %d", msg.kind)
+}
+
+// checkNodes compares the rows that a batch declares with those of its first column.
+func (x *layout) checkNodes(msg *message, rows int64) error {
+	nodes, _, err := msg.header.vector(1, 16)
+	if err == nil && len(x.top.children) > 0 &&
+		(len(nodes) < 16 || int64(binary.LittleEndian.Uint64(nodes)) != rows) {
+		err = fmt.Errorf("it declares %d rows, and its columns have others", rows)
+	}
+	return err
 }
 
 func (x *layout) addDictionary(msg *message, at int64) error {

@@ -1,6 +1,7 @@
 package extents
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -82,6 +83,32 @@ func (w *Window) advance(start, end int64) error {
 		}
 	}
 	return nil
+}
+
+// Zeros returns the first place from … end whose byte is not zero, -1 if there is none. It reads a stream to its end.
+func (w *Window) Zeros(from, end int64) (int64, error) {
+	if w.stream != nil {
+		rest := io.MultiReader(bytes.NewReader(w.buf[from-w.lo:]), w.stream)
+		return firstByte(rest, from)
+	}
+	return firstByte(sources.NewReader(w.File, from, end), from)
+}
+
+// firstByte returns the place of the first byte that is not zero, -1 if there is none. The first byte is at `from`.
+func firstByte(r io.Reader, from int64) (int64, error) {
+	first, buf := int64(-1), make([]byte, 32<<10)
+	for {
+		n, err := r.Read(buf)
+		if i := len(buf[:n]) - len(bytes.TrimLeft(buf[:n], "\x00")); i < n && first < 0 {
+			first = from + int64(i)
+		}
+		if from += int64(n); err != nil {
+			if errors.Is(err, io.EOF) {
+				err = nil
+			}
+			return first, err
+		}
+	}
 }
 
 // atEnd reads the stream from its place to the end, which is at byte `end`.

@@ -106,11 +106,16 @@ func TestSavedDatasets(t *testing.T) {
 		"chosen/state.json": `{"_data_files": [], "_indices_data_files": [{"filename": "i.arrow"}]}`,
 		"chosen/a.arrow":    "", "broken/state.json": "{", "broken/a.arrow": "",
 		"set/data-00000-of-00001.arrow": "ARROW1\x00\x00",
+		"short/state.json":              `{"_data_files": [{"filename": "1.arrow"}, {"filename": "2.arrow"}]}`,
+		"short/1.arrow":                 "",
+		"twice/state.json":              `{"_data_files": [{"filename": "1.arrow"}, {"filename": "1.arrow"}]}`,
+		"twice/1.arrow":                 "",
 	})
 	for path, want := range map[string]string{
 		"set": "data-00000-of-00001.arrow", "cache": "imdb-train.arrow", "cache/*": "cache-01.arrow imdb-train.arrow",
 		"dict": "splits train, test: name the directory of one", "up": "splits a, b", "dict/test": "b.arrow",
-		"chosen": "flatten_indices", "broken": "state.json",
+		"chosen": "flatten_indices", "broken": "state.json", "short": `lists "2.arrow", which is not there`,
+		"twice": `lists "1.arrow", twice`,
 	} {
 		got, err := find.Resolve(nil, base, []string{path}, "", "arrow")
 		if said := namesOf(got.Files); err == nil && said != want {

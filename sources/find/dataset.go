@@ -45,6 +45,9 @@ func streamingShards(text []byte) (out []listed, err error) {
 	if err := json.Unmarshal(text, &index); err != nil {
 		return nil, err
 	}
+	if index.Shards == nil {
+		return nil, errors.New("it has no list `shards`")
+	}
 	for _, s := range index.Shards {
 		if s.Format != "" && s.Format != "mds" {
 			return nil, fmt.Errorf("shard %s is of format %s; name the files with their own format, as "+
@@ -72,6 +75,9 @@ func litdataChunks(text []byte) (out []listed, err error) {
 	}
 	if err := json.Unmarshal(text, &index); err != nil {
 		return nil, err
+	}
+	if index.Chunks == nil {
+		return nil, errors.New("it has no list `chunks`")
 	}
 	packed := "." + index.Config.Compression + ".bin"
 	for _, c := range index.Chunks {

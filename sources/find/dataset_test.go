@@ -62,6 +62,7 @@ func TestAnIndexThatDoesNotFitIsRefused(t *testing.T) {
 		"no path below":    {"d/index.json": strings.ReplaceAll(merged, "a/", "../"), "shard.00000.mds": "1"},
 		"is of format csv": {"d/index.json": `{"shards": [{"format": "csv", "raw_data": {"basename": "a.csv"}}]}`},
 		"no index of":      {"d/index.json": `{"shards": [`},
+		"no list `shards`": {"d/index.json": `{"shelves": []}`, "d/shard.00000.mds": "1"},
 	} {
 		_, err := find.Resolve(nil, put(t, files), []string{"d"}, "", "mds")
 		if !errors.Is(err, millrace.ErrInvalid) || !strings.Contains(err.Error(), says) {

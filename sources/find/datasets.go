@@ -81,8 +81,20 @@ func readSaved(dir string) (saved, error) {
 		)
 	}
 	s := saved{dir: dir, known: ok && state.Data != nil}
+	listed := make(map[string]bool, len(state.Data))
 	for _, f := range state.Data {
-		s.files = append(s.files, f.Name)
+		wrong := ""
+		switch {
+		case !exists(filepath.Join(dir, f.Name)):
+			wrong = "which is not there; copy it there"
+		case listed[f.Name]:
+			wrong = "twice; copy it again"
+		}
+		if wrong != "" && err == nil {
+			err = millrace.Errorf(millrace.ErrInvalid, "read %s: it lists %q, %s, or name the files themselves", path,
+				f.Name, wrong)
+		}
+		s.files, listed[f.Name] = append(s.files, f.Name), true
 	}
 	return s, err
 }

@@ -474,3 +474,17 @@ func TestPackedByOthers(t *testing.T) {
 	sourcetest.Run(t, format, all)
 	sourcetest.Damage(t, format, []sourcetest.Fixture{all[0]}, 300<<20)
 }
+
+// TestACutXZFileIsDamaged: also a file that ends behind one of its blocks.
+func TestACutXZFileIsDamaged(t *testing.T) {
+	whole, err := os.ReadFile("testdata/blocks.jsonl.xz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range len(whole) {
+		f := sourcetest.Fixture{Files: sourcetest.Files{"x.jsonl.xz": whole[:n]}, Field: sources.Field{Text: "text"}}
+		if err := sourcetest.Open(t, format, f); n >= 6 && !errors.Is(err, millrace.ErrDamaged) {
+			t.Fatalf("%d of %d bytes: got %v, want ErrDamaged", n, len(whole), err)
+		}
+	}
+}

@@ -222,3 +222,14 @@ func FuzzLitData(f *testing.F) {
 			Path: "d/x.bin", Field: sources.Field{Text: "text", Others: []string{path}}})
 	})
 }
+
+// TestADamagedFrameHasOneReason: the reason does not depend on the memory that records before it took.
+func TestADamagedFrameHasOneReason(t *testing.T) {
+	f := chunk(t, "sample/chunk-0-1.bin", "text", nil)
+	b := slices.Clone(f.Files[f.Path])
+	b[126] ^= 2 // in the second item
+	f.Files[f.Path] = b
+	f.Want = texts(16, 20)
+	f.Want[1] = sourcetest.Want{Bad: "its zstd frame is damaged"}
+	sourcetest.Run(t, format, []sourcetest.Fixture{f})
+}

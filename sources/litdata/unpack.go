@@ -1,10 +1,14 @@
 package litdata
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/klauspost/compress/zstd"
 )
+
+// errFrame takes the place of the library's errors, which depend on the capacity of the memory that it is given.
+var errFrame = errors.New("its zstd frame is damaged")
 
 // unpacker unpacks frames of zstd. One goroutine uses it.
 type unpacker struct{ decoder *zstd.Decoder }
@@ -27,7 +31,10 @@ func (u *unpacker) unpack(dst, packed []byte, most int64) ([]byte, error) {
 		}
 	}
 	out, err := u.decoder.DecodeAll(packed, dst)
-	if err == nil && int64(len(out)) > most {
+	switch {
+	case err != nil:
+		err = errFrame
+	case int64(len(out)) > most:
 		err = fmt.Errorf("it unpacks to %d bytes, more than %d", len(out), most)
 	}
 	return out, err

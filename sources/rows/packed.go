@@ -2,8 +2,10 @@ package rows
 
 import (
 	"compress/bzip2"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 
 	"github.com/ulikunitz/xz"
@@ -76,6 +78,27 @@ func checkXZ(f sources.File) error {
 	return nil
 }
 
+// checkXZEnd refuses a file that does not end with the footer of a stream. The library takes a file that is cut behind
+// a block for a whole one.
+func checkXZEnd(f sources.File) error {
+	end := f.Size()
+	b := make([]byte, xzHead)
+	for end >= int64(len(b)) {
+		if err := sources.ReadFull(f, b, end-int64(len(b))); err != nil {
+			return err
+		}
+		if binary.LittleEndian.Uint32(b[8:]) != 0 { // streams are padded by four zeros at a time
+			break
+		}
+		end -= 4
+	}
+	if string(b[10:]) != "YZ" || crc32.ChecksumIEEE(b[4:10]) != binary.LittleEndian.Uint32(b) {
+		return millrace.Errorf(millrace.ErrDamaged, "decompress %s: it does not end with the footer of an xz file, so "+
+			"it is cut off; copy it again", f.Name())
+	}
+	return nil
+}
+
 // xzStream reads a file of xz.
 type xzStream struct {
 	f   sources.File
@@ -84,6 +107,9 @@ type xzStream struct {
 }
 
 func newXZStream(f sources.File, src *source) (io.Reader, error) {
+	if err := checkXZEnd(f); err != nil {
+		return nil, err
+	}
 	r, err := xz.NewReader(src.buf)
 	if err != nil {
 		return nil, src.fail(f, err)

@@ -131,8 +131,8 @@ func (x *index) Memory() int64 { return int64(len(x.pages) + len(x.numbers)) }
 const mostEnergon = 1 << 30
 
 // energonIndex returns the index that Energon keeps beside an archive: a u64 place of each group, and the end of the
-// last one. It returns nil if there is none, or if it does not fit the archive. Each read of a group compares it with
-// the archive.
+// last one. It returns nil if there is none, or if its places are no places of headers. An index that leaves groups out
+// or goes on behind the archive is an error. Each read of a group compares it with the archive.
 func (ff Format) energonIndex(ctx context.Context, f sources.File) (*index, error) {
 	idx, err := ff.fs.Open(f.Name() + ".idx")
 	if errors.Is(err, fs.ErrNotExist) {
@@ -157,7 +157,12 @@ func (ff Format) energonIndex(ctx context.Context, f sources.File) (*index, erro
 		}
 		for ; len(part) > 0; part, at = part[8:], at+8 {
 			place := binary.LittleEndian.Uint64(part)
-			if place%block != 0 || place > uint64(f.Size()) || at > 0 && place <= last {
+			if place > uint64(f.Size()) {
+				return nil, millrace.Errorf(millrace.ErrDamaged,
+					"read %s: %s has a group at byte %d, and the archive ends at byte %d; copy both again, or remove "+
+						"the index", f.Name(), idx.Name(), place, f.Size())
+			}
+			if place%block != 0 || at > 0 && place <= last {
 				return nil, nil
 			}
 			if at > 0 {
@@ -166,5 +171,20 @@ func (ff Format) energonIndex(ctx context.Context, f sources.File) (*index, erro
 			last = place
 		}
 	}
+	if err := endsAt(f, idx.Name(), int64(last)); err != nil {
+		return nil, err
+	}
 	return openIndex(f, b.encode(f.Size()))
+}
+
+// endsAt checks that the archive ends where its index ends.
+func endsAt(f sources.File, idx string, at int64) error {
+	w := newWalk(f, at, f.Size())
+	w.along, w.whole = block, true
+	m, ok, err := w.next()
+	if err == nil && ok {
+		err = millrace.Errorf(millrace.ErrDamaged, "read %s: %s ends at byte %d, and the member %s follows; copy both "+
+			"again, or remove the index", f.Name(), idx, at, m.name)
+	}
+	return err
 }

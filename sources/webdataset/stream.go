@@ -3,7 +3,6 @@ package webdataset
 import (
 	"context"
 	"encoding/binary"
-	"io"
 	"math"
 
 	"millrace"
@@ -94,7 +93,7 @@ type group struct {
 // mostHeaders is the memory of a group's headers, beside that of its members.
 const mostHeaders = 1 << 20
 
-// groups calls fn for each group, in order. At the end, it unpacks the rest of the file, which has the checksum.
+// groups calls fn for each group, in order. The walk unpacks the file to its end, which has the checksum.
 func (s *stream) groups(ctx context.Context, fn func(*group) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -105,7 +104,7 @@ func (s *stream) groups(ctx context.Context, fn func(*group) error) error {
 	}
 	defer unpacked.Close()
 	g := &group{window: extents.NewStream(s.file, unpacked), start: -1}
-	w := &walk{window: g.window, end: unknownEnd}
+	w := &walk{window: g.window, end: unknownEnd, whole: true}
 	var key []byte
 	for {
 		if err := ctx.Err(); err != nil {
@@ -133,8 +132,7 @@ func (s *stream) groups(ctx context.Context, fn func(*group) error) error {
 			g.number++
 		}
 		if !ok {
-			_, err := io.Copy(io.Discard, unpacked)
-			return err
+			return nil
 		}
 		key, g.start, g.isLong = append(key[:0], m.key()...), m.start, m.end-m.start > s.limit+mostHeaders
 	}

@@ -67,6 +67,7 @@ type walk struct {
 	at     int64 // of the next header
 	end    int64
 	along  int64 // bytes that a read fetches beside a header
+	whole  bool  // it goes to the end of the archive, which has a mark
 	name   []byte
 	member member
 }
@@ -85,13 +86,17 @@ type extended struct {
 }
 
 // next returns the next member, and false at the end. The member is valid until the next call. An archive ends at a
-// block of zeros, or with the file.
+// block of zeros, behind which there are only zeros.
 func (w *walk) next() (*member, bool, error) {
 	start, x := w.at, extended{}
 	for {
 		if w.at == w.end {
 			if start != w.at {
 				return nil, false, w.damaged(w.at, "the archive ends behind an extended header")
+			}
+			if w.whole {
+				return nil, false, w.damaged(w.at, "the archive is cut off, because it has no end mark; copy it "+
+					"again, or add a mark of 1,024 zero bytes if no member is missing")
 			}
 			return nil, false, nil
 		}
@@ -100,7 +105,7 @@ func (w *walk) next() (*member, bool, error) {
 			return nil, false, err
 		}
 		if h[0] == 0 && len(bytes.Trim(h, "\x00")) == 0 {
-			return nil, false, nil
+			return nil, false, w.checkRest()
 		}
 		if err := w.checkSum(h); err != nil {
 			return nil, false, err
@@ -119,6 +124,19 @@ func (w *walk) next() (*member, bool, error) {
 		}
 		return w.found(h, start, size, kind, &x)
 	}
+}
+
+// checkRest checks that only zeros follow the end mark.
+func (w *walk) checkRest() error {
+	if !w.whole {
+		return nil
+	}
+	at, err := w.window.Zeros(w.at+block, w.end)
+	if err == nil && at >= 0 {
+		err = w.damaged(w.at, "there is an end mark, and more bytes follow at byte %d; if it is several archives, "+
+			"write a file of each", at)
+	}
+	return err
 }
 
 // found makes the member of its header.

@@ -29,8 +29,8 @@ func (Format) Name() string { return "webdataset" }
 // defaultSampleBytes is the limit of a group's needed members if none is given.
 const defaultSampleBytes = 64 << 20
 
-// Open reads nothing of the archive. The places of its groups are those of the index, else those of Energon's .tar.idx
-// beside it. An archive without both must be indexed.
+// Open reads nothing of the archive but its end, beside Energon's .tar.idx. The places of its groups are those of the
+// index, else those of the .tar.idx. An archive without both must be indexed.
 func (ff Format) Open(ctx context.Context, f sources.File, field sources.Field, lim sources.Limits,
 	blob []byte) (sources.Shard, error) {
 	if err := ctx.Err(); err != nil {
@@ -134,6 +134,7 @@ func (s *shard) Index(ctx context.Context, progress func(int64)) ([]byte, error)
 // or of the end of the archive.
 func (s *shard) groups(ctx context.Context, fn func(n uint64, start, end int64) error) error {
 	w := newWalk(s.file, 0, s.file.Size())
+	w.whole = true
 	var key []byte
 	n, start := uint64(0), int64(-1) // before the first group
 	for {

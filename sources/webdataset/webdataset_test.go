@@ -137,9 +137,6 @@ func TestContract(t *testing.T) {
 		fixture("gnu", written(t, "gnu.tar"), "txt", traps()),
 		fixture("ustar", written(t, "ustar.tar"), "txt", traps()),
 		fixture("no members", archive(), "txt", nil),
-		fixture("no bytes", nil, "txt", nil),
-		fixture("without its end", bytes.TrimRight(archive("a.txt", strings.Repeat("x", 512)), "\x00"), "txt",
-			[]sourcetest.Want{{Text: strings.Repeat("x", 512)}}),
 		large(),
 	))
 }
@@ -187,7 +184,7 @@ func TestPackedDamage(t *testing.T) {
 func TestDamage(t *testing.T) {
 	sourcetest.Damage(t, format, []sourcetest.Fixture{
 		fixture("small", archive("a.txt", "one", "a.json", `{"n": 1}`, "b.txt", "two"), "txt", nil),
-		fixture("pax", written(t, "pax.tar")[:7680], "txt", nil),
+		fixture("pax", append(written(t, "pax.tar")[:7680:7680], make([]byte, 1024)...), "txt", nil),
 	}, 8<<20)
 }
 
@@ -245,8 +242,9 @@ func TestAnIndexOfEnergonIsCompared(t *testing.T) {
 		return out
 	}
 	for says, idx := range map[string][]byte{
-		"": place(0, 4, 6), "keys a and b": place(0, 6), "x.tar.idx does not fit": place(1, 4),
-		"used, 2 groups": place(0, 4, 99), "used, 2 groups ": place(4, 0), "used, 2 groups  ": []byte("12345678901"),
+		"": place(0, 4, 6), "keys a and b": place(0, 6), "x.tar.idx does not fit": place(1, 4, 6),
+		"the archive ends at byte": place(0, 4, 99), "the member b.txt follows": place(0, 4),
+		"used, 2 groups": place(4, 0), "used, 2 groups ": []byte("12345678901"),
 	} {
 		f := fixture("", b, "txt", []sourcetest.Want{{Text: "one"}, {Text: "two"}})
 		f.Files["d/x.tar.idx"] = idx
@@ -291,10 +289,15 @@ func TestMembersThatAreNotReadAreNamed(t *testing.T) {
 func TestMisfits(t *testing.T) {
 	b := archive("a.txt", "one", "b.txt", "two")
 	for says, spoil := range map[string]func(b []byte) []byte{
-		"checksum is wrong":       func(b []byte) []byte { b[1025]++; return b },
-		"ends inside a header":    func(b []byte) []byte { return b[:1100] },
-		"member b.txt has 3":      func(b []byte) []byte { return b[:1024+513] },
-		"at byte 0: there is no ": func([]byte) []byte { return bytes.Repeat([]byte("no tar"), 200) },
+		"checksum is wrong":                    func(b []byte) []byte { b[1025]++; return b },
+		"ends inside a header":                 func(b []byte) []byte { return b[:1100] },
+		"member b.txt has 3":                   func(b []byte) []byte { return b[:1024+513] },
+		"at byte 0: there is no ":              func([]byte) []byte { return bytes.Repeat([]byte("no tar"), 200) },
+		"at byte 0: the archive is cut off":    func([]byte) []byte { return nil },
+		"at byte 2048: the archive is cut off": func(b []byte) []byte { return b[:2048] },
+		"more bytes follow at byte 2560": func(b []byte) []byte {
+			return append(slices.Insert(b, 1024, make([]byte, 1536)...), make([]byte, 70_000)...)
+		},
 	} {
 		err := sourcetest.Open(t, format, fixture("", spoil(slices.Clone(b)), "txt", nil))
 		if !errors.Is(err, millrace.ErrDamaged) || !strings.Contains(err.Error(), says) {
@@ -316,4 +319,24 @@ func FuzzWebDataset(f *testing.F) {
 		sourcetest.Fuzz(t, format, sourcetest.Fixture{Files: files, Path: "x.tar",
 			Field: sources.Field{Text: "txt", Others: []string{path}}})
 	})
+}
+
+// TestAPackedArchiveEndsAtItsMark: bytes behind the end mark of a packed archive are an error, too.
+func TestAPackedArchiveEndsAtItsMark(t *testing.T) {
+	for says, b := range map[string][]byte{
+		"more bytes follow at byte 2048": append(archive("a.txt", "one"), archive("b.txt", "two")...),
+		"unpacks to 1024 bytes":          archive("a.txt", "one")[:1024],
+	} {
+		var packed bytes.Buffer
+		w := gzip.NewWriter(&packed)
+		if _, err := w.Write(b); err != nil || w.Close() != nil {
+			t.Fatal(err)
+		}
+		f := sourcetest.Fixture{Files: sourcetest.Files{"x.tar.gz": packed.Bytes()}, Field: sources.Field{Text: "txt"},
+			Want: []sourcetest.Want{{Text: "one"}}}
+		err := sourcetest.Open(t, format, f)
+		if !errors.Is(err, millrace.ErrDamaged) || !strings.Contains(err.Error(), says) {
+			t.Errorf("got %v, want ErrDamaged with %q", err, says)
+		}
+	}
 }

@@ -128,6 +128,8 @@ var rooms = []room{
 	{"internal/verify/archtest", none, none},
 	{"internal/verify/testreport", none, none},
 	{"internal/verify/mutants", none, none},
+	{"internal/verify/flips", list(".", "sources/...", "internal/app/config", "internal/app/setup"),
+		list("github.com/klauspost/compress")},
 }
 
 // shell lists the packages for roles that use the clock and the network.

@@ -9,16 +9,18 @@ import (
 const (
 	pageBytes   = 1 << 20
 	mostStreams = 8        // reads in order of one file that are followed at the same time
-	mostAhead   = 16       // pages of one stream in flight or not read yet
+	mostFlying  = 16       // pages of one stream in flight
+	mostAhead   = 32       // pages of one stream in flight or not read yet
 	jump        = 64 << 10 // a read that begins at most so many bytes behind the last one follows it
 )
 
 // stream is a run of reads in order.
 type stream struct {
-	next  int64 // the byte behind the newest read
-	hits  int   // reads that followed
-	turn  uint64
-	until int64 // the first page that was not asked for
+	next   int64 // the byte behind the newest read
+	hits   int   // reads that followed
+	turn   uint64
+	until  int64 // the first page that was not asked for
+	flying int   // pages in flight
 }
 
 // page is a part of a file that is read ahead of need.
@@ -70,16 +72,7 @@ func (f *file) ahead(off, n int64) map[int64]*page {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s := f.follow(off, n)
-	if s.hits >= 2 {
-		depth := int64(min(1<<min(s.hits-2, 10), mostAhead))
-		last := (f.of.size - 1) / pageBytes
-		for at := max(s.until, (off+n)/pageBytes); at <= min((off+n)/pageBytes+depth, last); at++ {
-			if f.pages[at] == nil && !f.start(at) {
-				break
-			}
-			s.until = at + 1
-		}
-	}
+	f.extend(s)
 	if len(f.pages) == 0 {
 		return nil
 	}
@@ -95,49 +88,79 @@ func (f *file) ahead(off, n int64) map[int64]*page {
 	return found
 }
 
+// extend begins to read the pages in front of a stream. A page that is late does not stop the ones behind it. The lock
+// is held.
+func (f *file) extend(s *stream) {
+	if s.hits < 2 {
+		return
+	}
+	first, last := s.next/pageBytes, (f.of.size-1)/pageBytes
+	depth := int64(min(1<<min(s.hits-2, 10), mostAhead))
+	for at := max(s.until, first); at <= min(first+depth, last) && s.flying < mostFlying; at++ {
+		if f.pages[at] == nil && !f.start(s, at) {
+			break
+		}
+		s.until = at + 1
+	}
+}
+
 // follow returns the stream that a read continues, or a new one in place of the oldest. The lock is held.
 func (f *file) follow(off, n int64) *stream {
-	oldest, turn := &f.streams[0], uint64(0)
-	for i := range f.streams {
-		s := &f.streams[i]
+	oldest, turn := 0, uint64(0)
+	for i, s := range f.streams {
 		turn = max(turn, s.turn)
-		if s.turn < oldest.turn {
-			oldest = s
+		if s.turn < f.streams[oldest].turn {
+			oldest = i
 		}
 	}
-	for i := range f.streams {
-		s := &f.streams[i]
+	for _, s := range f.streams {
 		if s.turn > 0 && off >= s.next-n && off <= s.next+jump && off+n > s.next {
-			*s = stream{next: off + n, hits: s.hits + 1, turn: turn + 1, until: s.until}
+			s.next, s.hits, s.turn = off+n, s.hits+1, turn+1
 			return s
 		}
 	}
-	if oldest.turn > 0 && oldest.hits >= 2 { // its pages are not read any more
-		for at := oldest.next / pageBytes; at < oldest.until; at++ {
-			f.drop(at)
+	if s := f.streams[oldest]; s.hits >= 2 { // its pages are not read any more
+		for at := s.next / pageBytes; at < s.until; at++ {
+			if pg := f.pages[at]; pg != nil {
+				pg.cancel()
+				f.drop(at)
+			}
 		}
+		s.hits = 0
 	}
-	*oldest = stream{next: off + n, turn: turn + 1}
-	return oldest
+	f.streams[oldest] = &stream{next: off + n, turn: turn + 1}
+	return f.streams[oldest]
 }
 
-// start begins to read a page, if there is memory for it. The lock is held.
-func (f *file) start(at int64) bool {
+// start begins to read a page of a stream, if there is memory for it. The lock is held.
+func (f *file) start(s *stream, at int64) bool {
 	if f.ctx.Err() != nil || !f.host.room.take() {
 		return false
 	}
 	ctx, cancel := context.WithCancel(f.ctx)
 	pg := &page{ready: make(chan struct{}), cancel: cancel}
 	f.pages[at] = pg
+	s.flying++
 	go func() {
 		defer cancel()
-		defer close(pg.ready)
 		data := make([]byte, min(pageBytes, f.of.size-at*pageBytes))
 		if pg.err = f.load(ctx, data, at*pageBytes); pg.err == nil {
 			pg.data = data
 		}
+		close(pg.ready)
+		f.landed(s, pg.err)
 	}()
 	return true
+}
+
+// landed makes place in flight for the next page of a stream.
+func (f *file) landed(s *stream, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s.flying--
+	if err == nil {
+		f.extend(s)
+	}
 }
 
 // drop gives a page up. Readers that have it keep it. The lock is held.

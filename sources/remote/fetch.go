@@ -11,16 +11,20 @@ import (
 
 // A request is tried a few times here. A longer outage is the caller's to wait for.
 const (
-	readTries = 4 // some 0.7 s
+	readTries = 5 // some 0.7 s
 	lookTries = 8 // of lists and sizes, which are asked once: some 10 s
 	stalled   = 10 * time.Second
 	backFirst = 100 * time.Millisecond
 	backMost  = 5 * time.Second
 )
 
-// back returns the wait before another try: exponential, with jitter, and at least as long as the store asks.
+// back returns the wait before another try, at least as long as the store asks. The second try comes at once: most
+// errors are of one request alone, and reads in order wait for its place. Further waits are exponential, with jitter.
 func back(try int, asked time.Duration) time.Duration {
-	most := min(backFirst<<(try-1), backMost)
+	if try == 1 {
+		return asked
+	}
+	most := min(backFirst<<(try-2), backMost)
 	return max(asked, most/2+rand.N(most/2))
 }
 

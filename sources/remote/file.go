@@ -30,7 +30,7 @@ type file struct {
 	cancel context.CancelFunc
 
 	mu      sync.Mutex
-	streams [mostStreams]stream
+	streams [mostStreams]*stream
 	pages   map[int64]*page
 }
 
@@ -40,6 +40,9 @@ func newFile(h *Host, s store, url string, of object) *file {
 	f := &file{host: h, store: s, url: url, of: of, pages: map[int64]*page{}}
 	key := binary.LittleEndian.AppendUint64([]byte(url+"\x00"+of.version+"\x00"), uint64(of.size))
 	f.key = xxh3.Hash128(binary.LittleEndian.AppendUint64(key, uint64(of.modified.UnixNano()))).Bytes()
+	for i := range f.streams {
+		f.streams[i] = &stream{}
+	}
 	f.ctx, f.cancel = context.WithCancel(context.Background())
 	return f
 }

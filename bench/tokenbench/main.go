@@ -42,9 +42,10 @@ type result struct {
 func main() {
 	name := flag.String("encoding", "gpt2", "the encoding to measure")
 	exported := flag.String("export", "", "print the ranks of this encoding and measure nothing")
+	mebibytes := flag.Int64("encoder-mib", 32, "the memory that the encoder may take, in MiB")
 	flag.Parse()
 	runtime.GOMAXPROCS(1)
-	act := func() error { return measure(*name, os.Stdin, os.Stdout) }
+	act := func() error { return measure(*name, *mebibytes<<20, os.Stdin, os.Stdout) }
 	if *exported != "" {
 		act = func() error { return export(*exported, os.Stdout) }
 	}
@@ -70,15 +71,15 @@ func export(name string, out io.Writer) error {
 	return buffered.Flush()
 }
 
-func measure(name string, list io.Reader, out io.Writer) error {
-	measured, err := run(name, list)
+func measure(name string, memory int64, list io.Reader, out io.Writer) error {
+	measured, err := run(name, memory, list)
 	if err != nil {
 		return err
 	}
 	return json.NewEncoder(out).Encode(measured)
 }
 
-func run(name string, list io.Reader) (*result, error) {
+func run(name string, memory int64, list io.Reader) (*result, error) {
 	documents, size, err := read(list)
 	if err != nil {
 		return nil, err
@@ -89,6 +90,7 @@ func run(name string, list io.Reader) (*result, error) {
 		return nil, err
 	}
 	r := &result{Encoding: name, Documents: len(documents), Bytes: size, LoadSeconds: time.Since(start).Seconds()}
+	encoding.LimitEncoders(1, memory)
 	encoder := encoding.NewEncoder()
 	ids := make([]uint32, 0, longest(documents))
 	pass := func(documents [][]byte) (seconds float64, err error) {

@@ -12,10 +12,10 @@ import (
 // batch is the number of pieces that are found, then looked up, at a time.
 const batch = split.Batch
 
-// Encoder encodes texts one after another. It remembers earlier pieces in bounded memory (6 MiB) and has scratch, so it
-// serves one goroutine at a time. The remembered pieces change its speed, never the ids.
+// Encoder encodes texts one after another. It remembers earlier pieces in bounded memory and has scratch, so it serves
+// one goroutine at a time. The remembered pieces change its speed, never the ids.
 type Encoder struct {
-	short    shortPieces // first, so that its sets are cache lines
+	short    shortPieces
 	long     longPieces
 	encoding *Encoding
 	merger   merger
@@ -33,9 +33,12 @@ const normalMax = 1 << 20
 // NewEncoder returns an encoder for one goroutine. It starts nothing and holds nothing that needs closing.
 func (e *Encoding) NewEncoder() *Encoder {
 	enc := &Encoder{encoding: e, masks: newKeyMasks()}
+	if e.spm != nil && !e.spm.IsDivided() {
+		return enc
+	}
 	enc.merger.table = e.merges
-	enc.long.bytes = make([]byte, 0, longBytes)
-	enc.long.tokens = make([]uint32, 0, longTokens)
+	n := doublings(e.lent.bytes - int64(unsafe.Sizeof(Encoder{})))
+	enc.short, enc.long = newShortPieces(n), newLongPieces(n)
 	return enc
 }
 
@@ -109,7 +112,8 @@ func (enc *Encoder) ask(text []byte, pos int, ends []int) {
 		q.hash = q.key.hash()
 		pos = end
 	}
-	prefetch.Sets(unsafe.Pointer(&enc.short), shortSets-1, &enc.asked[0].hash, unsafe.Sizeof(enc.asked[0]), len(ends))
+	sets := &enc.short.sets[0]
+	prefetch.Sets(unsafe.Pointer(sets), enc.short.mask, &enc.asked[0].hash, unsafe.Sizeof(enc.asked[0]), len(ends))
 }
 
 // appendPieces appends the tokens of the pieces of text from pos on that end at ends. Tokens of short pieces gather in

@@ -39,21 +39,37 @@ func TestMemoryChangesNoIds(t *testing.T) {
 	for seed := range uint64(20) {
 		used.Append(nil, g.randomText(100+seed))
 	}
-	// Many long pieces with many tokens fill the memory, which is then cleared.
+	// Many long pieces with many tokens fill the ring, which then begins anew.
 	r := rand.New(rand.NewPCG(7, 8))
-	forgot := false
 	for range 6000 {
-		before := len(used.long.bytes)
 		used.Append(nil, append(bytes.Repeat([]byte{'#'}, 1+r.IntN(60)), randomPiece(r, e, 180)...))
-		forgot = forgot || len(used.long.bytes) < before
 	}
-	if !forgot {
+	if used.long.end < 3*leastWords {
 		t.Error("the memory for long pieces never was full: the case is not covered")
 	}
 	for seed := range uint64(20) {
 		text := g.randomText(90 + seed)
 		if got, want := used.Append(nil, text), e.NewEncoder().Append(nil, text); !slices.Equal(got, want) {
 			t.Fatalf("random text %d: a used encoder's ids differ from a fresh one's", 90+seed)
+		}
+	}
+}
+
+// TestAnEncodersMemoryDecidesItsSpeedAlone: encoders of all sizes give the same ids and take the memory they may.
+func TestAnEncodersMemoryDecidesItsSpeedAlone(t *testing.T) {
+	e, documents := load(t, "cl100k_base"), corpus(t, 300_000)
+	want, least := e.NewEncoder(), LeastEncoderBytes()
+	for _, may := range []int64{0, 2 * least, 3 * least, 8 * least, 1 << 40} {
+		e.LimitEncoders(1, may)
+		enc := e.NewEncoder()
+		has := int64(len(enc.short.sets)*64 + len(enc.long.slots)*16 + len(enc.long.ring)*4)
+		if takes := EncoderBytes(may); has >= takes || takes > max(may, least) || takes > 8*least {
+			t.Errorf("an encoder that may take %d bytes takes %d, and has %d for pieces", may, takes, has)
+		}
+		for i, document := range documents {
+			if !slices.Equal(enc.Append(nil, document), want.Append(nil, document)) {
+				t.Fatalf("document %d has other ids with %d bytes", i, may)
+			}
 		}
 	}
 }

@@ -6,8 +6,15 @@ import (
 	"unsafe"
 )
 
-// EncoderBytes is the memory of one encoder, without its scratch for texts.
-const EncoderBytes = int64(unsafe.Sizeof(Encoder{})) + longBytes + 4*longTokens
+// LeastEncoderBytes is the least memory of one encoder, without its scratch for texts.
+func LeastEncoderBytes() int64 { return EncoderBytes(0) }
+
+// EncoderBytes returns the memory of an encoder that may take so many bytes. It is at least LeastEncoderBytes, and it
+// grows in steps up to a point where more would not help.
+func EncoderBytes(most int64) int64 {
+	own := int64(unsafe.Sizeof(Encoder{}))
+	return own + rememberedBytes(doublings(most-own))
+}
 
 // lender lends a bounded number of encoders. An encoder takes megabytes and gets faster with use, so a borrower waits
 // for a used one instead of making another. Whoever has an encoder needs nothing else to give it back.
@@ -15,12 +22,13 @@ type lender struct {
 	mu       sync.Mutex
 	given    *sync.Cond
 	most     int        // encoders
+	bytes    int64      // that each may take
 	borrowed int        // of them
 	idle     []*Encoder // the last used one at the end
 }
 
-func newLender(most int) *lender {
-	l := &lender{most: max(most, 1)}
+func newLender(most int, bytes int64) *lender {
+	l := &lender{most: max(most, 1), bytes: bytes}
 	l.given = sync.NewCond(&l.mu)
 	return l
 }
@@ -51,11 +59,11 @@ func (l *lender) give(enc *Encoder) {
 	l.given.Signal()
 }
 
-// LimitEncoders sets the number of encoders that Append shares, at least 1; by default GOMAXPROCS. The caller calls it
-// before the first Append.
-func (e *Encoding) LimitEncoders(most int) { e.lent = newLender(most) }
+// LimitEncoders sets the number of encoders that Append shares, at least 1, and the bytes that each encoder may take;
+// by default GOMAXPROCS and the least. The caller calls it before the first Append.
+func (e *Encoding) LimitEncoders(most int, bytes int64) { e.lent = newLender(most, bytes) }
 
-func defaultLender() *lender { return newLender(runtime.GOMAXPROCS(0)) }
+func defaultLender() *lender { return newLender(runtime.GOMAXPROCS(0), 0) }
 
 // Append is Encoder.Append with an encoder that it borrows. It waits while all are in use. tell, unless nil, is called
 // about once a MiB, to show progress. It is safe for concurrent use.

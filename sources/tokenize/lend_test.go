@@ -13,7 +13,7 @@ import (
 func TestEncodersAreBounded(t *testing.T) {
 	const most = 2
 	e := load(t, "gpt2")
-	e.LimitEncoders(most)
+	e.LimitEncoders(most, 0)
 	text := bytes.Repeat([]byte("a word "), 2*strideBytes/7)
 	want := e.NewEncoder().Append(nil, text)
 	inside, release := make(chan struct{}, 12), make(chan struct{})
@@ -56,7 +56,7 @@ func TestEncodersAreBounded(t *testing.T) {
 // TestLostEncoderIsReplaced: after a panic, the next text gets an encoder.
 func TestLostEncoderIsReplaced(t *testing.T) {
 	e := load(t, "gpt2")
-	e.LimitEncoders(1)
+	e.LimitEncoders(1, 0)
 	text := bytes.Repeat([]byte("a word "), 2*strideBytes/7)
 	func() {
 		defer func() {

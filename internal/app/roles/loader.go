@@ -91,7 +91,7 @@ func (p *readers) open(s *stream, leave <-chan struct{}) (run func(context.Conte
 		return nil, err
 	}
 	division := setup.Division(s.cfg)
-	encoding, err := p.encoding(s, division.Encoders)
+	encoding, err := p.encoding(s, division)
 	if err != nil {
 		return nil, err
 	}
@@ -142,7 +142,7 @@ func (p *readers) open(s *stream, leave <-chan struct{}) (run func(context.Conte
 }
 
 // encoding returns the tokenizer of a stream. Streams with one tokenizer share it. nil: the stream has none.
-func (p *readers) encoding(s *stream, encoders int) (*tokenize.Encoding, error) {
+func (p *readers) encoding(s *stream, division setup.Reader) (*tokenize.Encoding, error) {
 	key, err := json.Marshal(s.cfg.Tokenizer)
 	if err != nil {
 		return nil, fmt.Errorf("compare tokenizers: %w", err)
@@ -152,7 +152,7 @@ func (p *readers) encoding(s *stream, encoders int) (*tokenize.Encoding, error) 
 	}
 	e, err := setup.Tokenizer(s.cfg)
 	if e != nil {
-		e.LimitEncoders(encoders)
+		e.LimitEncoders(division.Encoders, division.EncoderBytes)
 		p.encodings[string(key)] = e
 	}
 	return e, err

@@ -23,10 +23,12 @@ type Reader struct {
 	Heap     int64 // limit of the process's heap in bytes
 	Payload  int64 // of it, bytes of tokens and texts
 	Encoders int   // at most, at least 1: the process's share of the processors
-	Decoders int   // goroutines. While half of them wait for a disk, the others keep the encoders busy.
-	Kept     int64 // bytes that random reads keep for later ones
-	Procs    int   // processors that the process uses at once
-	Ahead    int64 // bytes of remote files that are read ahead
+	// EncoderBytes are the bytes of each encoder. More remember more pieces of text.
+	EncoderBytes int64
+	Decoders     int   // goroutines. While half of them wait for a disk, the others keep the encoders busy.
+	Kept         int64 // bytes that random reads keep for later ones
+	Procs        int   // processors that the process uses at once
+	Ahead        int64 // bytes of remote files that are read ahead
 }
 
 // Kept is the memory that random reads of all sources of a process keep for later ones.
@@ -57,14 +59,15 @@ const (
 func Division(c *config.Config) Reader {
 	part, loaders, cores := LoaderMemory(c), Loaders(c), runtime.GOMAXPROCS(0)
 	r := Reader{Heap: part}
-	r.Encoders = max(min((cores+loaders-1)/loaders, int(part/4/tokenize.EncoderBytes)), 1)
+	r.Encoders = max(min((cores+loaders-1)/loaders, int(part/4/tokenize.LeastEncoderBytes())), 1)
+	r.EncoderBytes = tokenize.EncoderBytes(part / 4 / int64(r.Encoders))
 	r.Decoders = 2 * r.Encoders
 	r.Procs = min(cores, r.Decoders+2)
 	if c.IsRemote() { // most decoders wait for a store
 		r.Decoders = max(r.Decoders, min(remoteDecoders, int(part/8/decoderBytes)))
 	}
 	r.Kept, r.Ahead = part/keptPart, readAhead(c, part)
-	fixed := int64(r.Encoders)*tokenize.EncoderBytes + int64(r.Decoders)*decoderBytes + r.Kept + r.Ahead
+	fixed := int64(r.Encoders)*r.EncoderBytes + int64(r.Decoders)*decoderBytes + r.Kept + r.Ahead
 	r.Payload = max((part-fixed)/2, part/4)
 	return r
 }

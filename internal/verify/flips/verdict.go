@@ -73,12 +73,14 @@ func (s *sample) isIn(path string, err error) bool {
 
 // compare returns the verdict of records that were read without an error.
 func (s *sample) compare(isCut bool, whole, got []*record) (verdict, string) {
-	worse, other := 0, 0
+	worse, other, more := 0, 0, 0
 	for i, r := range got {
 		switch {
 		case i < len(whole) && r.equal(whole[i]):
 		case r.why != "":
 			worse++
+		case i >= len(whole):
+			more++
 		default:
 			other++
 		}
@@ -95,7 +97,7 @@ func (s *sample) compare(isCut bool, whole, got []*record) (verdict, string) {
 		return fewer, ""
 	case worse > 0:
 		return bad, ""
-	case other > 0:
+	case other+more > 0: // records behind the last one may be a copy of whole parts
 		return changed, ""
 	}
 	return equal, ""

@@ -130,7 +130,8 @@ flips: ## damage small files of every format COUNT (100000) times from SEED (1) 
 	go run ./internal/verify/flips -count $(or $(COUNT),100000) -seed $(or $(SEED),1) $(if $(ONLY),-only $(ONLY)) \
 		$(if $(RECORD),-record docs/campaigns.md)
 
-fuzz: ## run every fuzz target for FUZZTIME (20s)
+# ONLY="sources/csv" names targets. RECORD=1 adds the totals to docs/campaigns.md.
+fuzz: ## run every fuzz target for FUZZTIME (20s), one after the other
 	@tools/fuzz.sh
 
 clean: ## remove build outputs and the Python environments

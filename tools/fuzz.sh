@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs fuzz targets one after the other for FUZZTIME each (20s). ONLY is a regular expression over "PACKAGE TARGET".
-# RECORD=1 adds the totals of each target to docs/campaigns.md. Inputs are not minimised: a target with goroutines covers
-# other code each time, and its inputs would be minimised without end.
+# RECORD=1 adds the totals of each target to docs/campaigns.md. Inputs are not minimised: a target with goroutines
+# covers other code each time, and its inputs would be minimised without end.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -40,6 +40,10 @@ while read -r package target; do
 		-test.fuzztime "${FUZZTIME:-20s}" -test.fuzzminimizetime 1x -test.parallel "${PARALLEL:-$(nproc)}" \
 		-test.fuzzcachedir "$cache/$package" </dev/null >"$out" 2>&1); } 2>"$out.time" || result=failed
 	tail -n 3 "$out"
+	# the fuzzing of Go ends in this way if the last input takes longer than the time that was left
+	if [[ $result == failed ]] && grep -q 'context deadline exceeded' "$out" && ! grep -q 'Failing input' "$out"; then
+		result=passed
+	fi
 	if [[ $result == failed ]]; then
 		cat "$out"
 		status=1

@@ -384,6 +384,13 @@ func FuzzFile(f *testing.F) {
 		append(seekTable(), streamed(f, p)...)} {
 		f.Add(b)
 	}
+	for _, name := range []string{"few.jsonl.bz2", "two.jsonl.xz"} {
+		b, err := os.ReadFile(filepath.Join("testdata", name))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
+	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		sourcetest.Fuzz(t, format, nested(fixture("f", b, nil, true)))
 	})

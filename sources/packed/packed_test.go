@@ -53,7 +53,7 @@ func text(n int) (out []byte) {
 	return out[:n]
 }
 
-func pack(t *testing.T, kind packed.Kind, b []byte) []byte {
+func pack(t testing.TB, kind packed.Kind, b []byte) []byte {
 	t.Helper()
 	var out bytes.Buffer
 	var w io.WriteCloser
@@ -126,6 +126,31 @@ func FuzzSnappy(f *testing.F) {
 		got, err := unpack(packed.Snappy, b)
 		if wrong == nil && err == nil && !bytes.Equal(got, want) || wrong != nil && err == nil {
 			t.Fatalf("got %d bytes, %v; want %d, %v", len(got), err, len(want), wrong)
+		}
+	})
+}
+
+// FuzzUnpack unpacks files of any bytes as each kind: the bytes that they unpack to, or an error that names the file.
+func FuzzUnpack(f *testing.F) {
+	b := text(300)
+	kinds := []packed.Kind{packed.Zstd, packed.Gzip, packed.Brotli, packed.Snappy, packed.Bzip2}
+	for i, kind := range kinds[:4] {
+		f.Add(uint8(i), pack(f, kind, b))
+	}
+	f.Add(uint8(4), []byte("BZh91AY&SY"))
+	f.Fuzz(func(t *testing.T, kind uint8, b []byte) {
+		file, err := sourcetest.Files{"d/x": b}.Open("d/x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := packed.NewReader(file, kinds[int(kind)%len(kinds)])
+		if err == nil {
+			defer r.Close()
+			_, err = io.Copy(io.Discard, io.LimitReader(r, 8<<20))
+		}
+		if err != nil && (!errors.Is(err, millrace.ErrDamaged) && !errors.Is(err, millrace.ErrInvalid) ||
+			!strings.Contains(err.Error(), "d/x")) {
+			t.Fatal(err)
 		}
 	})
 }

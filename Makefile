@@ -3,7 +3,8 @@
 .DEFAULT_GOAL := help
 .PHONY: help build wheel image test test-race test-adapters test-pythons sim lint generate demo clean
 .PHONY: chaos endurance observe mutants fuzz flips
-.PHONY: bench bench-tokenizer bench-stream bench-plan bench-failover bench-delivery bench-scale bench-peers
+.PHONY: bench bench-tokenizer bench-stream bench-plan bench-failover bench-delivery bench-scale bench-peers \
+	bench-read
 
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -83,6 +84,9 @@ bench-stream: ## files to trainer: tokens/s beside a peer, start-up, idle CPU, m
 # SECTIONS=tokens,memory measures some sections. The section shards writes a million files below build/, once.
 bench-scale: ## cost, memory and start as sources, shards, ranks and cores grow
 	bench/scale.sh $(if $(SECTIONS),--sections $(SECTIONS))
+
+bench-read: ## each format's files read by us and by the format's own reader, in turns; downloads PyTorch once
+	bench/read.sh $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY))
 
 bench-peers: ## other loaders over the same files, in turns with ours; downloads PyTorch once
 	bench/peers.sh $(if $(SECTIONS),--sections $(SECTIONS))

@@ -14,8 +14,8 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow
 import pyarrow.parquet
-import tokenizer as vocabularies
 import zstandard
+from documents import corpus
 
 VOCABULARY = 50_257
 MEGATRON_UINT16 = 8  # the dtype code of the index
@@ -35,7 +35,7 @@ def texts(folder: pathlib.Path, megabytes: int, sources: int) -> pathlib.Path:
     """Deals real documents of this machine to `sources` sources of one zstd JSONL shard each: s0000/0.jsonl.zst."""
 
     def make(folder: pathlib.Path) -> None:
-        documents, _ = vocabularies.corpus(megabytes * 1_000_000)
+        documents, _ = corpus(megabytes * 1_000_000)
         for s in range(sources):
             (folder / f"s{s:04}").mkdir()
             lines = "".join(json.dumps({"text": text}, ensure_ascii=False) + "\n" for text in documents[s::sources])
@@ -50,7 +50,7 @@ def parquet(folder: pathlib.Path, megabytes: int, rows: int = 10_000) -> pathlib
     rows, until the text has `megabytes`."""
 
     def make(folder: pathlib.Path) -> None:
-        documents, _ = vocabularies.corpus(min(megabytes, 120) * 1_000_000)
+        documents, _ = corpus(min(megabytes, 120) * 1_000_000)
         rng, written, shard = np.random.default_rng(7), 0, 0
         while written < megabytes * 1_000_000:
             some = [documents[i] for i in rng.permutation(len(documents))[:rows]]
@@ -67,7 +67,7 @@ def small_sources(folder: pathlib.Path, sources: int) -> pathlib.Path:
     """Writes sources of 2 shards with 40 documents each. Half of them are zstd JSONL, the other half Parquet."""
 
     def make(folder: pathlib.Path) -> None:
-        documents, _ = vocabularies.corpus(40_000_000)
+        documents, _ = corpus(40_000_000)
         rng = np.random.default_rng(3)
         for s in range(sources):
             (folder / f"s{s:04}").mkdir()

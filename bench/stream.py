@@ -32,6 +32,7 @@ sys.path[:0] = [str(ROOT / "clients" / "python" / "src"), str(ROOT / "bench")]
 import numpy as np  # noqa: E402
 import tokenizer as vocabularies  # noqa: E402
 import zstandard  # noqa: E402
+from documents import corpus  # noqa: E402
 from processes import Run, cpu_seconds, pss_mib, spread, window  # noqa: E402
 
 import millrace  # noqa: E402
@@ -43,7 +44,7 @@ def make_corpus(folder: pathlib.Path, megabytes: int) -> None:
     """Writes documents of this machine as zstd JSONL shards of 16 MB of text."""
     if (folder / "done").exists():
         return
-    documents, labels = vocabularies.corpus(megabytes * 1_000_000)
+    documents, labels = corpus(megabytes * 1_000_000)
     shard, size, number = io.BytesIO(), 0, 0
     for i, text in enumerate(documents):
         shard.write(json.dumps({"text": text}, ensure_ascii=False).encode() + b"\n")

@@ -36,7 +36,7 @@ func (p Process) Orchestrate(ctx context.Context, metrics, up string) error {
 
 // asFailure makes any error of a running role a failure of the run.
 func asFailure(err error) error {
-	if err == nil || errors.Is(err, context.Canceled) {
+	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, supervisor.ErrEnding) {
 		return nil
 	}
 	return exit.Failure(err)

@@ -77,10 +77,11 @@ func adopt(text string, shared bool) (*os.File, error) {
 	return os.NewFile(uintptr(fd), "supervisor"), nil
 }
 
-// Context returns a context that ends with its parent. It also ends at SIGTERM or SIGINT, with the cause ErrStopped,
-// and when the supervisor is gone, with the cause ErrOrphaned. An orphan must call the cancel function within
-// leaveGrace; otherwise Life ends the process. In both cases Life removes an orphan's runtime files, sockets included.
-// A role must not remove them itself: once the lock is released, they may belong to a successor. Call Context once.
+// Context returns a context that ends with its parent. It also ends at SIGTERM with the cause ErrStopped, at SIGINT
+// with the cause ErrEnding, and when the supervisor is gone, with the cause ErrOrphaned. An orphan must call the cancel
+// function within leaveGrace; otherwise Life ends the process. In both cases Life removes an orphan's runtime files,
+// sockets included. A role must not remove them itself: once the lock is released, they may belong to a successor. Call
+// Context once.
 func (l *Life) Context(parent context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := make(chan os.Signal, 1)
@@ -89,8 +90,12 @@ func (l *Life) Context(parent context.Context) (context.Context, context.CancelF
 	var watchers sync.WaitGroup
 	watchers.Go(func() {
 		select {
-		case <-signals:
-			cancel(ErrStopped)
+		case s := <-signals:
+			if s == syscall.SIGINT {
+				cancel(ErrEnding)
+			} else {
+				cancel(ErrStopped)
+			}
 		case <-returned:
 		}
 	})

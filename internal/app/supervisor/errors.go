@@ -7,8 +7,10 @@ import (
 
 // The causes that end a child's [Life.Context].
 var (
-	// ErrStopped: asked to leave (SIGTERM or SIGINT).
+	// ErrStopped: this process is asked to leave (SIGTERM). The run goes on without it.
 	ErrStopped = errors.New("stopped")
+	// ErrEnding: the whole run ends (SIGINT), so nobody takes over.
+	ErrEnding = errors.New("the run ends")
 	// ErrOrphaned: the supervisor is gone.
 	ErrOrphaned = errors.New("the supervisor is gone")
 )

@@ -50,7 +50,7 @@ func serve(runDir string) int {
 	_ = life.ReportReady()
 	<-ctx.Done()
 	fmt.Fprintln(os.Stderr, "serve leaves:", context.Cause(ctx))
-	if errors.Is(context.Cause(ctx), ErrStopped) {
+	if errors.Is(context.Cause(ctx), ErrEnding) {
 		appendLine(runDir, os.Getenv("NAME"))
 	}
 	return 0

@@ -130,10 +130,10 @@ func TestStopWaves(t *testing.T) {
 	check("", evReady{2, 112})
 	check("start l0", evExited{1, 101, Exit{Code: 2}})
 	// l0 waits for its delay and is not started any more.
-	check("ending, SIGTERM s", evExited{1, 111, Exit{Code: 2}}, evStop{})
+	check("ending, SIGINT s", evExited{1, 111, Exit{Code: 2}}, evStop{})
 	check("", 999*time.Millisecond)
-	check("SIGTERM l1", time.Millisecond) // the part of the sidecar is over
-	check("SIGTERM o", evExited{2, 112, Exit{}}, time.Second)
+	check("SIGINT l1", time.Millisecond) // the part of the sidecar is over
+	check("SIGINT o", evExited{2, 112, Exit{}}, time.Second)
 	check("", evExited{0, 100, Exit{}})
 	if m.isDone() {
 		t.Fatal("done with a sidecar alive")
@@ -162,7 +162,7 @@ func TestExecFailureFailsTheRun(t *testing.T) {
 	m := newMachine([]Child{{Role: "loader", Name: "l0"}, {Role: "sidecar", Name: "s"}}, verdicts, time.Second)
 	script(m, &now, evBegin{})
 	script(m, &now, evExited{1, 101, Exit{Code: 2}}, evExited{1, 111, Exit{Code: 2}}) // the second restart waits
-	if got := script(m, &now, evStartFailed{1, errors.New("no memory")}); got != "ending, SIGTERM l0" {
+	if got := script(m, &now, evStartFailed{1, errors.New("no memory")}); got != "ending, SIGINT l0" {
 		t.Fatalf("got %q", got)
 	}
 	if m.err == nil || m.err.Error() != "start s: no memory" {
@@ -219,8 +219,8 @@ func TestAFencedProcessIsReplacedAtOnce(t *testing.T) {
 	}
 	// A stop kills the replaced processes first. The run is over when they have exited.
 	check("start l0", evFenced{0, "l0", 101})
-	check("ending, SIGKILL l0/101, SIGTERM l1, SIGTERM l0", evStop{})
-	check("SIGTERM o", evExited{1, 111, Exit{}}, evExited{2, 112, Exit{}})
+	check("ending, SIGKILL l0/101, SIGINT l1, SIGINT l0", evStop{})
+	check("SIGINT o", evExited{1, 111, Exit{}}, evExited{2, 112, Exit{}})
 	check("", evExited{0, 100, Exit{}})
 	if m.isDone() {
 		t.Fatal("done while a replaced process is there")
@@ -251,7 +251,7 @@ func TestFencingHidesNoFault(t *testing.T) {
 		check("start l0", evFenced{0, "l0", 101 + 10*n})
 		want := ""
 		if n == maxFaults-1 {
-			want = "ending, SIGTERM l1, SIGTERM l0"
+			want = "ending, SIGINT l1, SIGINT l0"
 		}
 		check(want, evExited{1, 101 + 10*n, Exit{Code: 2}})
 	}

@@ -55,7 +55,7 @@ func (s shutdown) signals(now time.Time, pidOf func(child int) int) []action {
 		v := &s.waves[w]
 		if !v.asked && (earlierGone || !now.Before(v.at)) {
 			v.asked = true
-			out = append(out, signalAll(v.children, pidOf, syscall.SIGTERM)...)
+			out = append(out, signalAll(v.children, pidOf, syscall.SIGINT)...) // ErrEnding
 		}
 		if !v.killed && !now.Before(v.kill) {
 			v.killed = true

@@ -24,12 +24,20 @@ const (
 	mostShown     = 20               // broken cases that are printed in full
 )
 
-// campaign plays cases over samples.
+// campaign plays cases over samples and settings.
 type campaign struct {
-	samples []*sample
-	cases   int
-	seed    uint64
-	dir     string // of the samples' files
+	samples  []*sample
+	settings []*setting
+	cases    int
+	seed     uint64
+	dir      string // of the files
+}
+
+// player plays cases over one sample or setting.
+type player interface {
+	id() string
+	kind() string // the row of the totals
+	play(rng *rand.Rand) (v verdict, path, what, why string)
 }
 
 // dataset is a sample on disk.
@@ -45,24 +53,34 @@ type dataset struct {
 func (c *campaign) play(out io.Writer) (*totals, error) {
 	t := &totals{of: map[string]*[verdicts]int{}, cases: c.cases}
 	defer t.clock()()
-	var sets []*dataset
-	for i, s := range c.samples {
-		d, err := s.lay(filepath.Join(c.dir, fmt.Sprint(i)))
+	var players []player
+	for _, s := range c.samples {
+		d, err := s.lay(filepath.Join(c.dir, fmt.Sprint(len(players))))
 		if err != nil {
 			return nil, fmt.Errorf("sample %s: %w", s.name, err)
 		}
-		sets = append(sets, d)
+		players = append(players, d)
+	}
+	for _, s := range c.settings {
+		if err := s.lay(filepath.Join(c.dir, fmt.Sprint(len(players)))); err != nil {
+			return nil, fmt.Errorf("setting %s: %w", s.name, err)
+		}
+		players = append(players, s)
 	}
 	for i := range c.cases {
-		d := sets[i%len(sets)]
-		v, path, what, why := d.play(rand.New(rand.NewPCG(c.seed+uint64(i), 0)))
-		if t.add(d.format(), v); v == broken && t.broken <= mostShown {
-			fmt.Fprintf(out, "%s, %s: %s\n  %s\n  again: make flips ONLY=%s COUNT=1 SEED=%d\n", d.name, path, what, why,
-				d.name, c.seed+uint64(i))
+		p := players[i%len(players)]
+		v, path, what, why := p.play(rand.New(rand.NewPCG(c.seed+uint64(i), 0)))
+		if t.add(p.kind(), v); v == broken && t.broken <= mostShown {
+			fmt.Fprintf(out, "%s, %s: %s\n  %s\n  again: make flips ONLY=%s COUNT=1 SEED=%d\n", p.id(), path, what, why,
+				p.id(), c.seed+uint64(i))
 		}
 	}
 	return t, nil
 }
+
+func (d *dataset) id() string { return d.name }
+
+func (d *dataset) kind() string { return d.format() }
 
 // lay writes a sample below dir and reads it whole.
 func (s *sample) lay(dir string) (*dataset, error) {

@@ -18,8 +18,12 @@ func TestFlips(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	settings, err := loadSettings("../../..")
+	if err != nil {
+		t.Fatal(err)
+	}
 	var out bytes.Buffer
-	c := &campaign{samples: samples, cases: 800, seed: 1, dir: t.TempDir()}
+	c := &campaign{samples: samples, settings: settings, cases: 800, seed: 1, dir: t.TempDir()}
 	totals, err := c.play(&out)
 	if err != nil {
 		t.Fatal(err)
@@ -27,8 +31,8 @@ func TestFlips(t *testing.T) {
 	if totals.broken > 0 {
 		t.Error(out.String())
 	}
-	if len(totals.of) < 15 {
-		t.Errorf("the samples have %d formats", len(totals.of))
+	if len(totals.of) != 19 { // 16 formats, and tokenizers, templates and mixtures
+		t.Errorf("the samples are of %d kinds", len(totals.of))
 	}
 }
 

@@ -1,6 +1,7 @@
-// Command flips damages small files of every format and reads them, as a campaign of many random cases.
+// Command flips damages small files of every format, of tokenizers, templates and mixtures, and reads them, as a
+// campaign of many random cases.
 //
-// A case flips bits of a sample file, cuts it, extends it, or overwrites a part. The reader must report an error that
+// A case flips bits of a file, cuts it, extends it, or overwrites a part. The reader must report an error that
 // names the file, report bad records, or give records. verdict.go has the rules.
 package main
 
@@ -9,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 )
 
@@ -32,12 +34,14 @@ func run(out io.Writer, c *campaign, only, page string) error {
 	if err != nil {
 		return err
 	}
-	for _, s := range samples {
-		if strings.Contains(s.name, only) {
-			c.samples = append(c.samples, s)
-		}
+	settings, err := loadSettings(".")
+	if err != nil {
+		return err
 	}
-	if len(c.samples) == 0 {
+	isLeftOut := func(name string) bool { return !strings.Contains(name, only) }
+	c.samples = slices.DeleteFunc(samples, func(s *sample) bool { return isLeftOut(s.name) })
+	c.settings = slices.DeleteFunc(settings, func(s *setting) bool { return isLeftOut(s.name) })
+	if len(c.samples)+len(c.settings) == 0 {
 		return fmt.Errorf("no sample has %q in its name", only)
 	}
 	if c.dir, err = os.MkdirTemp("", "flips-"); err != nil {

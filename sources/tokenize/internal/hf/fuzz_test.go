@@ -2,6 +2,7 @@ package hf
 
 import (
 	"os"
+	"strings"
 	"testing"
 )
 
@@ -25,4 +26,15 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("a vocabulary of %d ids lacks bytes", tokenizer.Vocabulary.Len())
 		}
 	})
+}
+
+// TestAnErrorIsTheSameEachTime: the vocabulary has no order, and the error names the first wrong key.
+func TestAnErrorIsTheSameEachTime(t *testing.T) {
+	content := []byte(`{"model":{"type":"BPE","vocab":{"a":1,"b":1,"c":1,"d":1,"e":1},"merges":[]},` +
+		`"pre_tokenizer":{"type":"ByteLevel"}}`)
+	for range 20 {
+		if _, err := Parse(content); err == nil || !strings.Contains(err.Error(), `model.vocab["b"]`) {
+			t.Fatalf("got %v", err)
+		}
+	}
 }

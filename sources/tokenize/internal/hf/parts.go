@@ -3,6 +3,9 @@ package hf
 import (
 	"encoding/json"
 	"fmt"
+	"iter"
+	"maps"
+	"slices"
 
 	"millrace/sources/tokenize/internal/split"
 	"millrace/sources/tokenize/internal/vocab"
@@ -132,7 +135,10 @@ func (t *Tokenizer) model(text json.RawMessage) error {
 	case m.ByteFallback:
 		return refuse("model.byte_fallback", "it is true")
 	}
-	tokens, err := m.tokens(t.Added)
+	tokens, err := m.tokens(t.Added, maps.Keys(m.Vocab))
+	if err != nil { // in order, so that the error is the same each time
+		_, err = m.tokens(t.Added, slices.Values(slices.Sorted(maps.Keys(m.Vocab))))
+	}
 	if err != nil {
 		return err
 	}
@@ -153,14 +159,16 @@ func (t *Tokenizer) model(text json.RawMessage) error {
 	return nil
 }
 
-// tokens returns the bytes of each id. An added token that the model also lists is left to the added tokens.
-func (m *model) tokens(added []Added) ([][]byte, error) {
+// tokens returns the bytes of each id. An added token that the model also lists is left to the added tokens. keys are
+// those of the vocabulary.
+func (m *model) tokens(added []Added, keys iter.Seq[string]) ([][]byte, error) {
 	own := make(map[string]bool, len(added))
 	for _, a := range added {
 		own[a.Content] = true
 	}
 	most := uint32(0)
-	for key, id := range m.Vocab {
+	for key := range keys {
+		id := m.Vocab[key]
 		if id >= vocab.MaxTokens {
 			return nil, fmt.Errorf("model.vocab[%q]: the id is %d, and the highest supported one is %d",
 				key, id, vocab.MaxTokens-1)
@@ -172,7 +180,8 @@ func (m *model) tokens(added []Added) ([][]byte, error) {
 	}
 	bytesOf := alphabet()
 	tokens := make([][]byte, most+1)
-	for key, id := range m.Vocab {
+	for key := range keys {
+		id := m.Vocab[key]
 		if own[key] {
 			continue
 		}

@@ -180,7 +180,14 @@ func (p *parser) split(record []byte) {
 	p.values, p.buf = p.values[:0], slices.Grow(p.buf[:0], len(record)+1)
 	var s state
 	from := 0
-	for _, c := range record {
+	for len(record) > 0 {
+		run := s.run(record, p.table.separator)
+		p.buf, record = append(p.buf, record[:run]...), record[run:]
+		if len(record) == 0 {
+			break
+		}
+		c := record[0]
+		record = record[1:]
 		switch s.take(c, p.table.separator) {
 		case content:
 			p.buf = append(p.buf, c)

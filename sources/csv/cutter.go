@@ -1,6 +1,10 @@
 package csv
 
-import "millrace/sources/rows"
+import (
+	"bytes"
+
+	"millrace/sources/rows"
+)
 
 // state is a place in a record.
 type state int
@@ -44,6 +48,26 @@ func (s *state) take(c, separator byte) part {
 	return content
 }
 
+// run returns the number of bytes at the start of b that are content and leave the state as it is. Line ends stop it,
+// except inside of quotes.
+func (s state) run(b []byte, separator byte) int {
+	switch s {
+	case inQuotes:
+		if i := bytes.IndexByte(b, '"'); i >= 0 {
+			return i
+		}
+		return len(b)
+	case inPlain:
+		for i, c := range b {
+			if c == separator || c == '\n' || c == '\r' {
+				return i
+			}
+		}
+		return len(b)
+	}
+	return 0
+}
+
 // cutter finds the ends of records.
 type cutter struct {
 	separator byte
@@ -56,6 +80,11 @@ type cutter struct {
 // Cut implements rows.Cutter.
 func (x *cutter) Cut(b []byte) (n int, at rows.Border, err error) {
 	for ; n < len(b); n++ {
+		if x.inside {
+			if n += x.state.run(b[n:], x.separator); n == len(b) {
+				break
+			}
+		}
 		c := b[n]
 		isEnd := c == '\n' || c == '\r'
 		switch {

@@ -2,15 +2,19 @@ package tokenize
 
 import "math/bits"
 
-// scanMax is the longest piece whose parts fit the bits of a word. Longer pieces are merged in windows.
-const scanMax = 64
+const (
+	// scanMax is the most parts that fit the bits of a word. Pieces with more are merged in windows.
+	scanMax = 64
+	// scanBytes is the longest piece that may have so few parts.
+	scanBytes = 3 * scanMax
+)
 
 // merger encodes one piece by byte pair encoding. Of all neighbours that merge into a token, the pair of the lowest
 // rank merges first, and of equals the leftmost. This goes on until no pair merges. The merger is scratch of one
 // encoder.
 type merger struct {
 	table   *mergeTable
-	tokens  [scanMax]uint32 // by the part's first byte
+	tokens  [scanMax]uint32 // by part
 	keys    mergeKeys
 	windows windows
 	stride  stride
@@ -18,17 +22,26 @@ type merger struct {
 
 // merge appends the tokens of a piece to dst.
 func (m *merger) merge(dst []uint32, piece []byte) []uint32 {
-	if len(piece) > scanMax {
+	if len(piece) > scanBytes {
 		return m.mergeLong(dst, piece)
 	}
-	return m.mergeShort(dst, piece)
+	parts := m.start(piece)
+	if parts == 0 {
+		return m.mergeLong(dst, piece)
+	}
+	return m.mergeParts(dst, parts)
 }
 
-// mergeShort appends the tokens of a piece of at most scanMax bytes. It looks at every part for each merge.
+// mergeShort appends the tokens of a piece of at most scanMax bytes.
 func (m *merger) mergeShort(dst []uint32, piece []byte) []uint32 {
-	live := m.start(piece)
+	return m.mergeParts(dst, m.start(piece))
+}
+
+// mergeParts appends the tokens that so many parts merge into. It looks at every part for each merge.
+func (m *merger) mergeParts(dst []uint32, parts int) []uint32 {
+	live := uint64(2)<<(parts-1) - 1
 	for {
-		least := m.keys.least(len(piece))
+		least := m.keys.least(parts)
 		if least == noKey {
 			break
 		}
@@ -40,21 +53,41 @@ func (m *merger) mergeShort(dst []uint32, piece []byte) []uint32 {
 	return dst
 }
 
-// start makes every byte a part and returns the first bytes of the parts as bits.
-func (m *merger) start(piece []byte) (live uint64) {
+// start makes every firm character and every other byte a part, and returns the number of parts. It returns 0 if there
+// are more than scanMax.
+func (m *merger) start(piece []byte) (parts int) {
 	table := m.table
-	last := len(piece) - 1
-	m.keys.clear(len(piece))
-	for i := range last {
-		pair := uint(piece[i]) | uint(piece[i+1])<<8
-		m.tokens[i%scanMax] = table.bytes[piece[i]]
-		m.keys.set(i, table.starts[pair%(1<<16)])
+	before := -1 // the byte before, if it is a part
+	n := 0
+	for i := 0; i < len(piece); n++ {
+		if n == scanMax {
+			return 0
+		}
+		b := piece[i]
+		token, size, is := table.bytes[b], 1, int(b)
+		if b >= 0xc0 {
+			if firm, bytes := table.firm.part(piece, i); bytes > 0 {
+				token, size, is = firm, bytes, -1
+			}
+		}
+		m.tokens[n%scanMax] = token
+		switch {
+		case n == 0:
+		case before >= 0 && is >= 0:
+			m.keys.set(n-1, table.starts[uint(before|is<<8)%(1<<16)])
+		default:
+			m.keys.set(n-1, table.find(m.tokens[(n-1)%scanMax], token))
+		}
+		before = is
+		i += size
 	}
-	m.tokens[last%scanMax] = table.bytes[piece[last]]
-	return 2<<last - 1
+	for i := n - 1; i < (n+keyRow-1)/keyRow*keyRow; i++ {
+		m.keys.drop(i)
+	}
+	return n
 }
 
-// join merges the part at byte i with the next one into token, and returns the remaining parts.
+// join merges part i with the next one into token, and returns the remaining parts.
 func (m *merger) join(live uint64, i int, token uint32) uint64 {
 	behind := live &^ (2<<i - 1)
 	gone := bits.TrailingZeros64(behind)
@@ -91,15 +124,6 @@ func (k *mergeKeys) drop(i int) { k[i%scanMax] = noKey }
 
 // keyRow is the number of keys that are compared without a branch.
 const keyRow = 16
-
-func (k *mergeKeys) clear(n int) {
-	for row := 0; row < n; row += keyRow {
-		*(*[keyRow]uint32)(k[row:]) = [keyRow]uint32{
-			noKey, noKey, noKey, noKey, noKey, noKey, noKey, noKey,
-			noKey, noKey, noKey, noKey, noKey, noKey, noKey, noKey,
-		}
-	}
-}
 
 // least returns the least of the first n keys.
 func (k *mergeKeys) least(n int) uint32 {

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import subprocess
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Optional
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 import oracle
-from harness import ID, LENGTH, OFFSET, ROW, START, Run, write_mixture
+from harness import ID, LENGTH, OFFSET, ROW, SOURCE, START, Delivered, Run, write_mixture
 
 RECORDS = 60
 
@@ -119,3 +121,98 @@ def test_init_and_inspect(binary: Path, tmp_path: Path) -> None:
     fields = {f["name"]: f for f in json.loads(done.stdout)["fields"]}
     assert sorted(fields) == ["lang", "meta", "title"]
     assert fields["title"]["present"] == RECORDS and fields["meta"]["kinds"] == ["object of body"]
+
+
+PASSED = 200
+
+
+def passing(directory: Path) -> Dict[str, Any]:
+    """Sources that pass fields to the trainer: of each kind, in global order and in blocks, and one without fields."""
+    rows = [
+        {"text": f"document {i} " * (1 + i % 60), "lang": ["en", "de"][i % 2], "n": i, "q": i / 3,
+         "meta": {"url": f"https://a.b/?x={i}&y=<é>", "tags": ["a", str(i)]}} for i in range(PASSED)
+    ]
+    for row in rows[::7]:
+        del row["lang"]
+    lines = "".join(json.dumps(r) + "\n" for r in rows)
+    (directory / "a.jsonl").write_text(lines)
+    with gzip.open(directory / "b.jsonl.gz", "wt") as f:
+        f.write(lines)
+    pq.write_table(pa.Table.from_pylist([{"ids": list(range(i % 90)), "id": f"row {i}"} for i in range(PASSED)]),
+                   directory / "c.parquet", row_group_size=30)
+    return {
+        "version": 1, "seed": 3, "tokenizer": {"name": "gpt2"}, "sequence_length": 64, "global_batch_size": 8,
+        "stop": {"epochs": 1}, "loaders": 2, "mixture": {"weights": {"a": 1, "b": 1, "c": 1, "d": 1}},
+        "sources": {
+            "a": {"path": "a.jsonl", "fields": ["n", "lang", "meta.url"]},
+            "b": {"path": "b.jsonl.gz", "fields": ["q", "meta"], "filter": "n != 5"},
+            "c": {"path": "c.parquet", "tokens": "ids", "fields": ["id"]},
+            "d": {"path": "a.jsonl"},
+        },
+    }
+
+
+def passed(source: str, i: int) -> Optional[Dict[str, Any]]:
+    """The fields of a record, made without the program."""
+    url = f"https://a.b/?x={i}&y=<é>"
+    lang = None if i % 7 == 0 else ["en", "de"][i % 2]
+    return {
+        "a": {"n": i, "lang": lang, "meta.url": url},
+        "b": {"q": i / 3, "meta": {"url": url, "tags": ["a", str(i)]}},
+        "c": {"id": f"row {i}"},
+    }.get(source)
+
+
+def check_passed(delivered: Delivered) -> int:
+    """Compares the fields of every segment; returns the number of segments that are not a document's first."""
+    later = 0
+    for batches in delivered.ranks:
+        for batch in batches:
+            assert len(batch.fields) == len(batch.segments)
+            for s, got in zip(batch.segments, batch.fields):
+                assert got == passed(s[SOURCE], int(s[ID].split("#")[1])), s
+                later += s[OFFSET] > 0
+    return later
+
+
+@pytest.mark.parametrize("shuffle, fault", [
+    ("global", ""), ("blocks", ""), ("global", "loader/reply/before=kill@9"), ("global", "loader/arena=torn@9"),
+    ("blocks", "sidecar/fetch/after=kill@9")])
+def test_fields_reach_the_trainer(binary: Path, tmp_path: Path, shuffle: str, fault: str) -> None:
+    """Every segment has its record's fields, through kills. A resumed run on other ranks has them, too."""
+    mixture = {**passing(tmp_path), "shuffle": shuffle}
+    path = write_mixture(tmp_path, mixture)
+    env = {"MILLRACE_FAILPOINTS": fault} if fault else {}
+    with Run(binary, path, tmp_path / "run", ranks=2, env=env) as run:
+        delivered = run.train(states=True, patience=30.0)
+        assert delivered.ends == ["end"] * 2, f"{delivered.ends}\n{run.stderr()}"
+    assert check_passed(delivered) > 50
+    if fault:
+        return
+    middle = [b for b in delivered.ranks[0] if b.microbatch == b.num_microbatches - 1][4]
+    with Run(binary, path, tmp_path / "again", ranks=1) as run:
+        resumed = run.train(state=json.loads(middle.state))
+    check_passed(resumed)
+    content = delivered.content()
+    assert {step: digest for step, digest in content.items() if step > middle.step} == resumed.content()
+
+
+def test_preview_and_limit(binary: Path, tmp_path: Path) -> None:
+    """preview shows the fields. A record with too many bytes of them is quarantined with the numbers."""
+    path = write_mixture(tmp_path, passing(tmp_path))
+    done = subprocess.run([binary, "preview", "--step", "0", "--rank", "0", "--json", path], capture_output=True,
+                          text=True)
+    assert done.returncode == 0, done.stderr
+    segments = [s for m in json.loads(done.stdout)["microbatches"] for s in m["segments"]]
+    assert segments
+    for s in segments:
+        assert s.get("fields") == passed(s["source"], int(s["id"].split("#")[1]))
+    (tmp_path / "a.jsonl").write_text(json.dumps({"text": "x", "lang": "é" * 3000}) + "\n")
+    path = write_mixture(tmp_path, {
+        "version": 1, "tokenizer": {"name": "gpt2"}, "sequence_length": 64, "global_batch_size": 8,
+        "mixture": {"weights": {"a": 1}}, "sources": {"a": {"path": "a.jsonl", "fields": ["n", "lang"]}}})
+    done = subprocess.run([binary, "check", path], capture_output=True, text=True)
+    assert done.returncode == 1
+    said = done.stdout + done.stderr
+    assert "a.jsonl#0" in said, said
+    assert '`fields` take 6020 bytes, of which "lang" takes 6010; the limit is 4096' in said, said

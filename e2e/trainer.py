@@ -55,6 +55,7 @@ class Taken:
     shapes: Dict[str, Tuple[Tuple[int, ...], str]] = dataclasses.field(default_factory=dict)
     place: Tuple[int, ...] = ()  # tp, cp, dp, pp
     slices: List[Tuple[int, int, Optional[int]]] = dataclasses.field(default_factory=list)
+    fields: List[Optional[Dict[str, Any]]] = dataclasses.field(default_factory=list)  # of the segments
 
 
 def report(loader: Any, taken: Taken, means: Dict[str, float]) -> None:
@@ -86,6 +87,7 @@ def train(pipe: Any, socket: str, orders: Orders) -> None:
             taken.shapes = {name: (shape, dtype.str) for name, (shape, dtype) in batch.shapes.items()}
             taken.place = tuple(loader.coordinates[axis] for axis in ("tp", "cp", "dp", "pp"))
             taken.slices = [tuple(s) for s in batch.slices]
+            taken.fields = [getattr(s, "fields", None) for s in batch.segments]  # a client of an older release has none
             if orders.tensors:
                 taken.tensors = {name: array.copy() for name, array in batch.items()}
             if orders.states:

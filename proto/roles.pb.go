@@ -2363,6 +2363,7 @@ type FetchReply struct {
 	Cut           bool                   `protobuf:"varint,6,opt,name=cut,proto3" json:"cut,omitempty"`
 	Last          bool                   `protobuf:"varint,7,opt,name=last,proto3" json:"last,omitempty"`
 	Placed        []*PlacedRows          `protobuf:"bytes,8,rep,name=placed,proto3" json:"placed,omitempty"`
+	Fields        []string               `protobuf:"bytes,11,rep,name=fields,proto3" json:"fields,omitempty"` // of each row, a JSON object; empty: no row of this reply has fields
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2442,6 +2443,13 @@ func (x *FetchReply) GetLast() bool {
 func (x *FetchReply) GetPlaced() []*PlacedRows {
 	if x != nil {
 		return x.Placed
+	}
+	return nil
+}
+
+func (x *FetchReply) GetFields() []string {
+	if x != nil {
+		return x.Fields
 	}
 	return nil
 }
@@ -6375,7 +6383,7 @@ const file_roles_proto_rawDesc = "" +
 	"\aordinal\x18\x04 \x03(\x04R\aordinal\x12\x16\n" +
 	"\x06offset\x18\x05 \x03(\rR\x06offset\x12\x16\n" +
 	"\x06length\x18\x06 \x03(\rR\x06length\x12\x19\n" +
-	"\bin_place\x18\a \x01(\bR\ainPlace\"\xda\x01\n" +
+	"\bin_place\x18\a \x01(\bR\ainPlace\"\xf2\x01\n" +
 	"\n" +
 	"FetchReply\x12\x10\n" +
 	"\x03row\x18\x02 \x03(\rR\x03row\x12\x14\n" +
@@ -6384,7 +6392,8 @@ const file_roles_proto_rawDesc = "" +
 	"\x06failed\x18\x05 \x03(\v2\x17.millrace.v1.PartFailedR\x06failed\x12\x10\n" +
 	"\x03cut\x18\x06 \x01(\bR\x03cut\x12\x12\n" +
 	"\x04last\x18\a \x01(\bR\x04last\x12/\n" +
-	"\x06placed\x18\b \x03(\v2\x17.millrace.v1.PlacedRowsR\x06placedJ\x04\b\x01\x10\x02\"\xee\x01\n" +
+	"\x06placed\x18\b \x03(\v2\x17.millrace.v1.PlacedRowsR\x06placed\x12\x16\n" +
+	"\x06fields\x18\v \x03(\tR\x06fieldsJ\x04\b\x01\x10\x02\"\xee\x01\n" +
 	"\n" +
 	"PlacedRows\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x16\n" +

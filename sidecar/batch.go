@@ -105,8 +105,11 @@ func appendPadded(b []byte, s string, n int) []byte {
 }
 
 // appendLineage appends the lineage of a microbatch to b: one binary record for each segment, and each name once. Names
-// are numbered in order of appearance, so that equal parts give equal bytes.
-func appendLineage(b []byte, part []millrace.Assignment, sources []SourceNames) ([]byte, error) {
+// are numbered in order of appearance, so that equal parts give equal bytes. fields are the passed-through fields of
+// the segments, nil if none has any.
+func appendLineage(
+	b []byte, part []millrace.Assignment, sources []SourceNames, fields []string,
+) ([]byte, error) {
 	le := binary.LittleEndian
 	names := newNameTable()
 	start := len(b)
@@ -137,7 +140,23 @@ func appendLineage(b []byte, part []millrace.Assignment, sources []SourceNames) 
 	for _, s := range names.names {
 		b = append(b, s...)
 	}
-	return b, nil
+	return appendFields(b, start, fields), nil
+}
+
+// appendFields appends the fields of the segments to a lineage that begins at start: the places of all, then their
+// texts. A lineage without fields stays as it is.
+func appendFields(b []byte, start int, fields []string) []byte {
+	le := binary.LittleEndian
+	at := len(b) - start + stringRecord*len(fields)
+	for _, text := range fields {
+		b = le.AppendUint32(b, uint32(at))
+		b = le.AppendUint32(b, uint32(len(text)))
+		at += len(text)
+	}
+	for _, text := range fields {
+		b = append(b, text...)
+	}
+	return b
 }
 
 // sliceOf encodes a rank's part of a segment. If one context-parallel rank holds the whole segment, the code is that

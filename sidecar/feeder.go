@@ -115,7 +115,7 @@ func (f *feeder) fill(ctx context.Context, e *entry, m uint32) (filled, error) {
 		return filled{}, err
 	}
 	b.loss = collator.LossTokens(part, tokens, e.payload.Masked(f.share.part, m))
-	if f.blob, err = appendLineage(f.blob[:0], part, plan.Sources); err != nil {
+	if f.blob, err = appendLineage(f.blob[:0], part, plan.Sources, e.payload.Fields(f.share.part, m)); err != nil {
 		return filled{}, err
 	}
 	var state []byte

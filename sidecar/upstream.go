@@ -174,7 +174,9 @@ type Payload interface {
 	Tokens(rank millrace.Rank, microbatch uint32) ([]constructors.Tokens, error)
 	// Masked reports for each segment of a part whether it is masked; a masked segment has no tokens. nil: none is.
 	Masked(rank millrace.Rank, microbatch uint32) []bool
-	// Bytes returns the memory that the tokens take until Release.
+	// Fields returns the passed-through fields of each segment of a part, a JSON object or "". nil: none has any.
+	Fields(rank millrace.Rank, microbatch uint32) []string
+	// Bytes returns the memory that the tokens and fields take until Release.
 	Bytes() int64
 	// Release ends the use of everything that Tokens returned. It is called once.
 	Release()

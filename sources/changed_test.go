@@ -147,7 +147,7 @@ func readPass(t *testing.T, s *sources.Source, between func()) error {
 		}
 		for _, o := range b.Offers {
 			req := []feed.Request{{Ordinal: o.Ordinal, Length: o.Lengths.Tokens}}
-			if err := f.Fetch(ctx, req, func(int, []uint32) error { return nil }); err != nil {
+			if err := f.Fetch(ctx, req, func(int, []uint32, string) error { return nil }); err != nil {
 				return err
 			}
 			f.Release(o.Ordinal + 1)

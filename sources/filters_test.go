@@ -82,7 +82,7 @@ func offersOf(t *testing.T, spec sources.Spec) (map[millrace.SampleID]feed.Offer
 			}
 		}
 		served := 0
-		if err := f.Fetch(ctx, reqs, func(i int, tokens []uint32) error {
+		if err := f.Fetch(ctx, reqs, func(i int, tokens []uint32, _ string) error {
 			served++
 			if len(tokens) != int(reqs[i].Length) {
 				return fmt.Errorf("%d tokens, want %d", len(tokens), reqs[i].Length)

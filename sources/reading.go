@@ -1,10 +1,14 @@
 package sources
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
+	"math"
 	"slices"
+	"unicode/utf8"
 
 	"millrace"
 	"millrace/internal/activity"
@@ -86,7 +90,8 @@ func (s *Source) Document(dst []uint32, r *Record, tell func()) ([]uint32, error
 	return dst, err
 }
 
-// Judge decides which records of a source are left out. It is not safe for concurrent use.
+// Judge decides which records of a source are left out, and which of their fields go to the trainer. It is
+// not safe for concurrent use.
 type Judge struct {
 	source  *Source
 	filters *filter.Judge
@@ -182,3 +187,81 @@ func (s *Source) AddBlock(at millrace.SeekPoint, shard uint32, size order.BlockS
 
 // EndShard remembers that a shard has no block with this number, and stores its block table if it is complete.
 func (s *Source) EndShard(shard, block uint32) error { return s.tables.ended(shard, block) }
+
+// PassedBytes is the most that a record's passed-through fields take as JSON. A record with more is quarantined.
+const PassedBytes = 4 << 10
+
+// Passed returns the passed-through fields of a record as a JSON object with the keys in the order of the mixture file,
+// "" if the source passes none. A field that the record lacks is null. The error wraps millrace.ErrBadSample.
+func (j *Judge) Passed(r *Record) (string, error) {
+	names := j.source.spec.Passed
+	if len(names) == 0 {
+		return "", nil
+	}
+	var values []any // none: the record has no field at all
+	if at := len(j.source.spec.Field.Others) - len(names); at <= len(r.Others) {
+		values = r.Others[at:]
+	}
+	var out bytes.Buffer
+	longest, most := "", 0
+	for i, name := range names {
+		before := out.Len()
+		if i == 0 {
+			out.WriteByte('{')
+		} else {
+			out.WriteByte(',')
+		}
+		appendJSON(&out, name)
+		out.WriteByte(':')
+		var v any
+		if i < len(values) {
+			v = values[i]
+		}
+		appendJSON(&out, plainJSON(v))
+		if n := out.Len() - before; n > most {
+			longest, most = name, n
+		}
+	}
+	out.WriteByte('}')
+	if out.Len() > PassedBytes {
+		return "", millrace.Errorf(millrace.ErrBadSample, "its `fields` take %d bytes, of which %q takes %d; the "+
+			"limit is %d: take that field out of `fields`, or shorten it", out.Len(), longest, most, PassedBytes)
+	}
+	return out.String(), nil
+}
+
+// appendJSON appends a value of plainJSON as JSON.
+func appendJSON(out *bytes.Buffer, v any) {
+	e := json.NewEncoder(out)
+	e.SetEscapeHTML(false)
+	_ = e.Encode(v) // every such value has a JSON form
+	out.Truncate(out.Len() - 1)
+}
+
+// plainJSON returns a value of Record.Others with a JSON form: numbers that JSON lacks and fields that are missing are
+// null, and bytes are a text.
+func plainJSON(v any) any {
+	switch v := v.(type) {
+	case float64:
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return nil
+		}
+	case []byte:
+		return string(bytes.ToValidUTF8(v, []byte(string(utf8.RuneError))))
+	case []any:
+		out := make([]any, len(v))
+		for i := range v {
+			out[i] = plainJSON(v[i])
+		}
+		return out
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for key := range v {
+			out[key] = plainJSON(v[key])
+		}
+		return out
+	case *MissingError:
+		return nil
+	}
+	return v
+}

@@ -107,7 +107,7 @@ func take(t *testing.T, s *sources.Source, n int) (docs []told) {
 		for _, o := range b.Offers {
 			docs = append(docs, told{id: s.Manifest().SampleName(o.ID), reject: o.Rejected})
 			req := []feed.Request{{Ordinal: o.Ordinal, Length: o.Lengths.Tokens}}
-			err := f.Fetch(ctx, req, func(_ int, tokens []uint32) error {
+			err := f.Fetch(ctx, req, func(_ int, tokens []uint32, _ string) error {
 				docs[len(docs)-1].tokens = fmt.Sprint(tokens)
 				return nil
 			})

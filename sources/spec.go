@@ -23,7 +23,8 @@ type Spec struct {
 	Base     string   // directory at which relative patterns start
 	Patterns []string // see find.Resolve
 	Root     string   // of the shards' names; empty: the part of each pattern before its first wildcard
-	Field    Field    // Open puts the fields of Maker and of Filters in front of Others
+	Field    Field    // Open puts the fields of Maker and of Filters in front of Others, and Passed behind it
+	Passed   []string // paths of the values that go with each document to the trainer (Judge.Passed)
 	Limits   Limits
 	Shuffle  millrace.Shuffle // the requested one; the manifest has the resulting one
 	Seed     uint64
@@ -185,17 +186,23 @@ func (s Spec) fingerprint() millrace.Digest {
 	if s.SkipMissing {
 		in = appendText(in, "skip missing")
 	}
+	if len(s.Passed) > 0 { // they decide which records are bad
+		in = appendText(in, "pass")
+	}
+	for _, name := range s.Passed {
+		in = appendText(in, name)
+	}
 	return digest128(in)
 }
 
-// withOthers returns the settings with the fields of the maker and then of the filters in front of Field.Others. A
-// source that leaves out records has a set of filters, which counts them.
+// withOthers returns the settings with the fields of the maker and then of the filters in front of Field.Others, and
+// the passed-through ones behind it. A source that leaves out records has a set of filters, which counts them.
 func (s Spec) withOthers() Spec {
 	var made []string
 	if s.Maker != nil {
 		made = s.Maker.Fields()
 	}
-	s.Field.Others = slices.Concat(made, s.Filters.Fields(), s.Field.Others)
+	s.Field.Others = slices.Concat(made, s.Filters.Fields(), s.Field.Others, s.Passed)
 	s.Field.Needed = len(made)
 	if s.SkipMissing && s.Filters == nil {
 		s.Filters = filter.EmptySet()

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -127,8 +128,9 @@ type tensorView struct {
 
 type segmentView struct {
 	report.Segment
-	Text   *string  `json:"text,omitempty"`
-	Tokens []uint32 `json:"tokens,omitempty"`
+	Text   *string         `json:"text,omitempty"`
+	Tokens []uint32        `json:"tokens,omitempty"`
+	Fields json.RawMessage `json:"fields,omitempty"` // passed-through ones of the record
 }
 
 func (p *preview) build(
@@ -158,6 +160,7 @@ func (p *preview) build(
 			a := &b.Segments[i]
 			seg := segmentView{Segment: report.NewSegment(a, ms)}
 			p.content(&seg, b.Tokens[i][:a.Length])
+			seg.Fields = json.RawMessage(b.Fields[i])
 			view.Segments = append(view.Segments, seg)
 		}
 		out.Microbatches = append(out.Microbatches, view)
@@ -246,6 +249,9 @@ func (p *preview) print(w io.Writer, b *batchView) {
 				w, "  columns %d…%d: %s %s, tokens %d…%d (epoch %d, ordinal %d)\n", s.Start, s.Start+s.Length, s.Source,
 				s.ID, s.Offset, s.Offset+s.Length, s.Epoch, s.Ordinal,
 			)
+			if len(s.Fields) > 0 {
+				fmt.Fprintf(w, "    fields %s\n", s.Fields)
+			}
 			if s.Text != nil {
 				fmt.Fprintf(w, "    %q\n", *s.Text)
 			} else if len(s.Tokens) < int(s.Length) {

@@ -125,25 +125,32 @@ func (c *call) partOf(row int) *part {
 	return c.parts[sort.Search(len(c.parts), func(k int) bool { return c.parts[k].first > row })-1]
 }
 
+// row is a row that has come as a whole.
+type row struct {
+	tokens constructors.Tokens
+	fields string // passed-through fields of its record, a JSON object; empty: none
+}
+
 // take gives each complete row of a reply to keep, which may retain the tokens. It refuses a row that was not requested
 // and a row of another length. Such an error is final.
 func (c *call) take(
 	plan *millrace.Plan,
 	r *proto.FetchReply,
-	keep func(x *part, i int, tokens constructors.Tokens) error,
+	keep func(x *part, i int, row row) error,
 ) error {
-	if len(r.Row) != len(r.Count) || len(r.Tokens)%4 != 0 {
-		return millrace.Errorf(millrace.ErrMismatch, "%d rows, %d counts and %d bytes", len(r.Row), len(r.Count),
-			len(r.Tokens))
+	if len(r.Row) != len(r.Count) || len(r.Tokens)%4 != 0 || len(r.Fields) > 0 && len(r.Fields) != len(r.Row) {
+		return millrace.Errorf(millrace.ErrMismatch, "%d rows, %d counts, %d bytes and fields of %d rows", len(r.Row),
+			len(r.Count), len(r.Tokens), len(r.Fields))
 	}
 	rest, isShared := r.Tokens, c.lease != nil && len(r.Tokens) == 0
-	for k, row := range r.Row {
-		if uint64(row) >= uint64(len(c.index)) || c.cut >= 0 && int(row) != c.cut {
-			return millrace.Errorf(millrace.ErrMismatch, "row %d of %d", row, len(c.index))
+	for k, number := range r.Row {
+		if uint64(number) >= uint64(len(c.index)) || c.cut >= 0 && int(number) != c.cut {
+			return millrace.Errorf(millrace.ErrMismatch, "row %d of %d", number, len(c.index))
 		}
-		a, n := &plan.Assignments[c.index[row]], 4*uint64(r.Count[k])
+		a, n := &plan.Assignments[c.index[number]], 4*uint64(r.Count[k])
 		if n > uint64(len(rest)) && !isShared {
-			return millrace.Errorf(millrace.ErrMismatch, "%d tokens of row %d in %d bytes", r.Count[k], row, len(rest))
+			return millrace.Errorf(millrace.ErrMismatch, "%d tokens of row %d in %d bytes", r.Count[k], number,
+				len(rest))
 		}
 		want, got := planned(a), c.filled+int(r.Count[k])
 		isCut := r.Cut && k == len(r.Row)-1
@@ -152,19 +159,23 @@ func (c *call) take(
 				"%d tokens came for source %d, ordinal %d, offset %d; the plan has %d", got, a.Source, a.Ordinal,
 				a.Offset, want)
 		}
-		begin := c.at[row]
-		if c.came[row] {
-			return millrace.Errorf(millrace.ErrMismatch, "row %d came twice", row)
+		begin := c.at[number]
+		if c.came[number] {
+			return millrace.Errorf(millrace.ErrMismatch, "row %d came twice", number)
 		}
 		if !isShared { // in the arena, the loader has written them
 			copy(bytesOf(c.tokens[begin+c.filled:begin+want]), rest[:n])
 			rest = rest[n:]
 		}
 		if c.cut, c.filled = -1, 0; isCut {
-			c.cut, c.filled = int(row), got
+			c.cut, c.filled = int(number), got
 			continue
 		}
-		if err := c.complete(row, constructors.Wide(c.tokens[begin:begin+want:begin+want]), keep); err != nil {
+		whole := row{tokens: constructors.Wide(c.tokens[begin : begin+want : begin+want])}
+		if len(r.Fields) > 0 {
+			whole.fields = r.Fields[k]
+		}
+		if err := c.complete(number, whole, keep); err != nil {
 			return err
 		}
 	}
@@ -172,11 +183,12 @@ func (c *call) take(
 		return millrace.Errorf(millrace.ErrMismatch, "%d bytes after the last row", len(rest))
 	}
 	for _, placed := range r.Placed { // places.read has checked and read them
-		for k, row := range placed.Row {
-			if c.came[row] {
-				return millrace.Errorf(millrace.ErrMismatch, "row %d came twice", row)
+		for k, number := range placed.Row {
+			if c.came[number] {
+				return millrace.Errorf(millrace.ErrMismatch, "row %d came twice", number)
 			}
-			if err := c.complete(row, constructors.Narrow(c.narrow(row, placed.Count[k])), keep); err != nil {
+			whole := row{tokens: constructors.Narrow(c.narrow(number, placed.Count[k]))}
+			if err := c.complete(number, whole, keep); err != nil {
 				return err
 			}
 		}
@@ -185,11 +197,10 @@ func (c *call) take(
 }
 
 // complete gives a row that has come as a whole to keep.
-func (c *call) complete(row uint32, tokens constructors.Tokens,
-	keep func(x *part, i int, tokens constructors.Tokens) error) error {
-	c.came[row] = true
+func (c *call) complete(number uint32, whole row, keep func(x *part, i int, row row) error) error {
+	c.came[number] = true
 	c.awaited--
-	return keep(c.partOf(int(row)), c.index[row], tokens)
+	return keep(c.partOf(int(number)), c.index[number], whole)
 }
 
 // bytesOf returns the memory of tokens. The machine is little-endian, as the messages are.
@@ -276,7 +287,7 @@ func (g *gathering) salvage(x *part) error {
 		if found++; found == 1 {
 			g.fail.Hit("sidecar/salvage/before")
 		}
-		if err := g.file(x, i, constructors.Wide(tokens)); err != nil {
+		if err := g.file(x, i, row{tokens: constructors.Wide(tokens)}); err != nil {
 			return err
 		}
 	}

@@ -83,6 +83,7 @@ func (s *suppliers) settle(p *payload, wanted [][]int) {
 				p.masked = make([]bool, len(p.tokens))
 			}
 			p.masked[i], p.tokens[i] = true, constructors.Tokens{}
+			p.setFields(i, "")
 		}
 	}
 }
@@ -92,6 +93,7 @@ func (s *suppliers) settle(p *payload, wanted [][]int) {
 type payload struct {
 	plan   *millrace.Plan
 	tokens []constructors.Tokens // none: the row is missing
+	fields []string              // by assignment: passed-through fields, a JSON object; nil: none has any
 	masked []bool                // by assignment; nil: none is
 	starts map[[2]uint32]int     // (rank, microbatch): index of its first assignment
 	calls  []*call               // the requests of the fetch, whose arenas hold tokens
@@ -117,8 +119,32 @@ func (p *payload) Masked(rank millrace.Rank, microbatch uint32) []bool {
 	return p.masked[at : at+len(part)]
 }
 
+// setFields sets the fields of an assignment.
+func (p *payload) setFields(i int, fields string) {
+	if fields == "" && p.fields == nil {
+		return
+	}
+	if p.fields == nil {
+		p.fields = make([]string, len(p.tokens))
+	}
+	p.fields[i] = fields
+}
+
+// Fields implements sidecar.Payload.
+func (p *payload) Fields(rank millrace.Rank, microbatch uint32) []string {
+	if p.fields == nil {
+		return nil
+	}
+	part := p.plan.Part(rank, microbatch)
+	at := p.starts[[2]uint32{uint32(rank), microbatch}]
+	return p.fields[at : at+len(part)]
+}
+
 // Bytes implements sidecar.Payload.
 func (p *payload) Bytes() (bytes int64) {
+	for _, fields := range p.fields {
+		bytes += int64(len(fields))
+	}
 	for _, c := range p.calls {
 		bytes += 4 * int64(len(c.tokens))
 	}
@@ -133,7 +159,7 @@ func (p *payload) Release() {
 			c.lease.Return(!c.isComplete)
 		}
 	}
-	p.tokens, p.calls = nil, nil
+	p.tokens, p.fields, p.calls = nil, nil, nil
 }
 
 // planned returns the number of tokens of an assignment's row.

@@ -11,7 +11,6 @@ import (
 	pb "google.golang.org/protobuf/proto"
 
 	"millrace"
-	"millrace/constructors"
 	"millrace/internal/wire"
 	"millrace/proto"
 	"millrace/sidecar"
@@ -298,8 +297,8 @@ func try(t *testing.T, replies ...*proto.FetchReply) (rows [3][]uint32, err erro
 	t.Helper()
 	c, plan, _ := three()
 	for _, r := range replies {
-		err = c.take(plan, r, func(_ *part, i int, tokens constructors.Tokens) error {
-			rows[i] = tokens.IDs()
+		err = c.take(plan, r, func(_ *part, i int, row row) error {
+			rows[i] = row.tokens.IDs()
 			return nil
 		})
 		if err != nil {
@@ -343,6 +342,7 @@ func TestWrongRowsAreRefused(t *testing.T) {
 		"bytes after the last":  {{Row: []uint32{1}, Count: []uint32{1}, Tokens: whole.Tokens}},
 		"4 tokens came":         {head, rowOf(2, 7, 8)},
 		"1 rows, 2 counts":      {{Row: []uint32{1}, Count: []uint32{1, 1}}},
+		"fields of 2 rows":      {{Row: []uint32{1}, Count: []uint32{1}, Fields: []string{"{}", "{}"}}},
 		"3 tokens of row 0 in ": {{Row: []uint32{0}, Count: []uint32{3}, Tokens: whole.Tokens[:8]}},
 	} {
 		if _, err := try(t, replies...); err == nil || !strings.Contains(err.Error(), says) {

@@ -12,7 +12,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"millrace"
-	"millrace/constructors"
 	"millrace/internal/wire"
 	"millrace/proto"
 	"millrace/sidecar"
@@ -204,7 +203,7 @@ func (g *gathering) take(c *call, r *proto.FetchReply) error {
 }
 
 // file stores one row. If a later copy differs from the first, the error ends the run.
-func (g *gathering) file(x *part, i int, tokens constructors.Tokens) error {
+func (g *gathering) file(x *part, i int, row row) error {
 	p := x.of
 	if x.over {
 		return nil // another loader is asked, or the row is not needed
@@ -215,13 +214,14 @@ func (g *gathering) file(x *part, i int, tokens constructors.Tokens) error {
 	}
 	first := g.payload.tokens[i]
 	if !first.IsNone() {
-		was, is := first.IDs(), tokens.IDs()
+		was, is := first.IDs(), row.tokens.IDs()
 		if slices.Equal(was, is) {
 			return nil
 		}
 		return g.dump.differ(g.payload.plan, i, p.key.source, g.from[i].name, was, x.member.name, is)
 	}
-	g.payload.tokens[i], g.from[i] = tokens, x.member
+	g.payload.tokens[i], g.from[i] = row.tokens, x.member
+	g.payload.setFields(i, row.fields)
 	if p.due--; p.due == 0 {
 		p.tried = false
 		g.release(p)

@@ -394,6 +394,9 @@ func (p *payload) Tokens(rank millrace.Rank, m uint32) ([]constructors.Tokens, e
 
 func (p *payload) Masked(millrace.Rank, uint32) []bool { return nil }
 
+// Fields implements sidecar.Payload.
+func (p *payload) Fields(millrace.Rank, uint32) []string { return nil }
+
 func (p *payload) Bytes() (bytes int64) {
 	for _, part := range p.tokens {
 		for _, tokens := range part {

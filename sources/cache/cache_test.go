@@ -117,7 +117,7 @@ func stream(t *testing.T, src *sources.Source) uint64 {
 					below = o.Ordinal + 1
 				}
 				documents := make([]string, len(reqs))
-				if err := f.Fetch(ctx, reqs, func(i int, document []uint32) error {
+				if err := f.Fetch(ctx, reqs, func(i int, document []uint32, _ string) error {
 					documents[i] = fmt.Sprint(document)
 					return nil
 				}); err != nil {

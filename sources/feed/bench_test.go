@@ -230,7 +230,7 @@ func readOnce(b *testing.B, spec sources.Spec) (tokens int) {
 		for _, o := range batch.Offers {
 			reqs = append(reqs, feed.Request{Ordinal: o.Ordinal, Length: o.Lengths.Tokens})
 		}
-		err = f.Fetch(ctx, reqs, func(_ int, t []uint32) error { tokens += len(t); return nil })
+		err = f.Fetch(ctx, reqs, func(_ int, t []uint32, _ string) error { tokens += len(t); return nil })
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -99,7 +99,7 @@ func serveAll(t *testing.T, s *sources.Source, standby bool) (served, bad []uint
 	}
 	record := func(n millrace.Ordinal) uint64 { _, id := walk.At(n); return id.Record }
 	err = f.Fetch(ctx, reqs,
-		func(i int, _ []uint32) error { served = append(served, record(reqs[i].Ordinal)); return nil })
+		func(i int, _ []uint32, _ string) error { served = append(served, record(reqs[i].Ordinal)); return nil })
 	for _, e := range samplesOf(err) {
 		bad = append(bad, record(e.Ordinal))
 	}

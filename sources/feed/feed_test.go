@@ -216,7 +216,7 @@ func fetchAll(t testing.TB, f *Feed, offers []Offer, rnd *rand.Rand, docs []refe
 	}
 	rnd.Shuffle(len(reqs), func(i, j int) { reqs[i], reqs[j] = reqs[j], reqs[i] })
 	got := make([]bool, len(reqs))
-	err := f.Fetch(context.Background(), reqs, func(i int, tokens []uint32) error {
+	err := f.Fetch(context.Background(), reqs, func(i int, tokens []uint32, _ string) error {
 		r := reqs[i]
 		doc := docs[r.Ordinal].tokens
 		if want := doc[r.Offset:min(int(r.Offset+r.Length)+1, len(doc))]; !slices.Equal(tokens, want) {
@@ -458,7 +458,8 @@ func TestFeedRefuses(t *testing.T) {
 	defer running(t, f)()
 	f.Release(10)
 	for _, q := range []Request{{5, 0, 1}, {40, 0, 1}, {128, 0, 1}, {12, 0, 5}} {
-		if err := f.Fetch(context.Background(), []Request{q}, func(int, []uint32) error { return nil }); err == nil {
+		ignore := func(int, []uint32, string) error { return nil }
+		if err := f.Fetch(context.Background(), []Request{q}, ignore); err == nil {
 			t.Errorf("fetch of %+v succeeded", q)
 		}
 	}
@@ -515,7 +516,7 @@ func TestFeedChangedUnverified(t *testing.T) {
 	err := f.Fetch(
 		context.Background(),
 		[]Request{{3, 0, 6}, {2, 0, 3}, {1, 0, 5}, {0, 1, 2}},
-		func(i int, tokens []uint32) error {
+		func(i int, tokens []uint32, _ string) error {
 			served = append(served, i)
 			return nil
 		},

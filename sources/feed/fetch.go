@@ -9,13 +9,16 @@ import (
 	"millrace"
 )
 
-// Fetch passes the requested tokens to emit, in any order, one call at a time. i is the index of the request. tokens
-// holds Length tokens, and one more if the document continues; it is valid until emit returns. Tokens that are not held
-// are made again.
+// Emit gets the answer to the request of index i. tokens holds Length tokens, and one more if the document continues;
+// it is valid until Emit returns. fields has the passed-through fields of the document's record
+// (sources.Judge.Passed).
+type Emit func(i int, tokens []uint32, fields string) error
+
+// Fetch passes the requested tokens to emit, in any order, one call at a time. Tokens that are not held are made again.
 //
 // Documents that cannot be served are reported after all others, as joined *SampleError. An error of emit ends the
 // fetch.
-func (f *Feed) Fetch(ctx context.Context, reqs []Request, emit func(i int, tokens []uint32) error) error {
+func (f *Feed) Fetch(ctx context.Context, reqs []Request, emit Emit) error {
 	byOrdinal, err := f.sorted(reqs)
 	if err != nil {
 		return err
@@ -88,8 +91,7 @@ func (f *Feed) isKnown(ctx context.Context, r Request) (bool, error) {
 
 // fetchRandom serves from spans the tokens that they hold, and reads the rest at random. If spans hold most of the
 // documents, and the budget has room for more, they serve everything from the next fetch on.
-func (f *Feed) fetchRandom(ctx context.Context, s *shelf, reqs []Request, byOrdinal []int,
-	emit func(int, []uint32) error) error {
+func (f *Feed) fetchRandom(ctx context.Context, s *shelf, reqs []Request, byOrdinal []int, emit Emit) error {
 	var missing []wanted
 	var bad error
 	held := 0
@@ -137,7 +139,7 @@ func (f *Feed) dropShelf() {
 }
 
 // FetchAgain is Fetch, but reads every document from the file again, also if its tokens are held.
-func (f *Feed) FetchAgain(ctx context.Context, reqs []Request, emit func(i int, tokens []uint32) error) error {
+func (f *Feed) FetchAgain(ctx context.Context, reqs []Request, emit Emit) error {
 	byOrdinal, err := f.sorted(reqs)
 	if err != nil {
 		return err
@@ -181,7 +183,7 @@ func (f *Feed) sorted(reqs []Request) ([]int, error) {
 }
 
 // emitFrom serves one request from a span that is pinned.
-func (f *Feed) emitFrom(p *span, i int, r Request, emit func(int, []uint32) error) error {
+func (f *Feed) emitFrom(p *span, i int, r Request, emit Emit) error {
 	at := uint32(f.stripe.Position(r.Ordinal) - p.lo)
 	if q, ok := p.faults[at]; ok {
 		return &SampleError{Ordinal: r.Ordinal, Quarantine: q}
@@ -203,9 +205,9 @@ func (f *Feed) emitFrom(p *span, i int, r Request, emit func(int, []uint32) erro
 			s.Start+s.Tokens(piece))
 	}
 	if s.Tokens(piece) == 0 {
-		return emit(i, nil)
+		return emit(i, nil, p.fields[at])
 	}
-	return emit(i, within(p.parts[s.Part][s.Off:s.Off+s.Held(piece)], s.Start, r))
+	return emit(i, within(p.parts[s.Part][s.Off:s.Off+s.Held(piece)], s.Start, r), p.fields[at])
 }
 
 // within returns the requested tokens of an ordinal that begins at an offset of its document, and one more if the

@@ -39,7 +39,7 @@ func (k *maker) lookUp(p *span) action {
 
 // begin makes a span from its block's text or, in global order, record by record.
 func (k *maker) begin(p *span, keep bool) action {
-	p.phase, p.keep, p.left, p.parts = making, keep, 1, make([][]uint32, 1)
+	p.phase, p.keep, p.left, p.parts, p.fields = making, keep, 1, make([][]uint32, 1), nil
 	if p.block != nil {
 		return &makePart{maker: k, span: p, text: p.block.text}
 	}
@@ -50,6 +50,7 @@ func (k *maker) begin(p *span, keep bool) action {
 func (k *maker) endPart(p *span, part uint32, out decode.Outcome) {
 	if p.keep {
 		p.parts[part] = out.Tokens
+		p.fields = decode.Merge(p.fields, out.Fields)
 	}
 	if !p.known { // decoders read the rejects of a known span, which has no new ones
 		p.rejects = decode.Merge(p.rejects, out.Rejects)

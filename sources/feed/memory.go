@@ -7,6 +7,9 @@ import (
 	"millrace/sources/feed/decode"
 )
 
+// fieldsBytes is the memory of a document's passed-through fields beside their text.
+const fieldsBytes = 64
+
 // memory holds a feed's tokens and block texts, and charges them to the feed's quota. The feed's mutex guards it.
 type memory struct {
 	queue *queue
@@ -67,6 +70,9 @@ func (m *memory) hold(p *span) {
 	for _, tokens := range p.parts {
 		size += 4 * int64(cap(tokens))
 	}
+	for _, fields := range p.fields {
+		size += fieldsBytes + int64(len(fields))
+	}
 	m.quota.Force(size - p.charge)
 	p.charge = size
 }
@@ -94,7 +100,7 @@ func (m *memory) unpin(p *span) bool {
 
 // drop frees a span's tokens.
 func (m *memory) drop(p *span) {
-	p.parts, p.held = nil, false
+	p.parts, p.fields, p.held = nil, nil, false
 	if !p.gone {
 		m.queue.noteDropped(p)
 	}

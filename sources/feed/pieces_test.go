@@ -145,7 +145,7 @@ func TestStandbyInPieces(t *testing.T) {
 			fetchAll(t, f, offers, rnd, docs)
 		}
 		served := 0
-		err = f.FetchAgain(t.Context(), reqs, func(i int, tokens []uint32) error {
+		err = f.FetchAgain(t.Context(), reqs, func(i int, tokens []uint32, _ string) error {
 			d := &docs[reqs[i].Ordinal]
 			if want := d.tokens[d.start:min(int(d.end())+1, len(d.tokens))]; !slices.Equal(tokens, want) {
 				return fmt.Errorf("%s: ordinal %d has %v, want %v", name, reqs[i].Ordinal, tokens, want)
@@ -157,7 +157,7 @@ func TestStandbyInPieces(t *testing.T) {
 			t.Fatalf("%d of %d pieces were read again: %v", served, len(reqs), err)
 		}
 		out := Request{Ordinal: reqs[0].Ordinal, Offset: reqs[0].Offset, Length: 17}
-		if err := f.Fetch(t.Context(), []Request{out}, func(int, []uint32) error { return nil }); err == nil {
+		if err := f.Fetch(t.Context(), []Request{out}, func(int, []uint32, string) error { return nil }); err == nil {
 			t.Fatal("a request beyond its piece was served")
 		}
 	})

@@ -150,7 +150,7 @@ func TestPlacedTokensAreNotMade(t *testing.T) {
 	if n := held(); n > 0 {
 		t.Errorf("%d spans were made", n)
 	}
-	if err := f.Fetch(t.Context(), last[:1], func(int, []uint32) error { return nil }); err != nil {
+	if err := f.Fetch(t.Context(), last[:1], func(int, []uint32, string) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
 	for held() == 0 {

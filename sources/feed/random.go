@@ -35,12 +35,14 @@ func byDocument(reqs []Request, byOrdinal []int) (out []wanted) {
 	return out
 }
 
-// server passes an ordinal's tokens, or the reason why there are none, to its requests.
-type server func(s *sources.Source, w wanted, at order.Place, tokens []uint32, bad *millrace.Quarantine) error
+// server passes an ordinal's document, or the reason why there is none, to its requests. The document's tokens are
+// valid until it returns.
+type server func(s *sources.Source, w wanted, d recent.Document, bad *millrace.Quarantine) error
 
 // serving returns the server of requests.
-func serving(reqs []Request, emit func(int, []uint32) error) server {
-	return func(s *sources.Source, w wanted, at order.Place, tokens []uint32, bad *millrace.Quarantine) error {
+func serving(reqs []Request, emit Emit) server {
+	return func(s *sources.Source, w wanted, d recent.Document, bad *millrace.Quarantine) error {
+		at, tokens := d.Place, d.Tokens
 		for _, i := range w.reqs {
 			r := reqs[i]
 			end := uint64(at.Offset) + uint64(len(tokens))
@@ -58,7 +60,7 @@ func serving(reqs []Request, emit func(int, []uint32) error) server {
 			if bad != nil && until > 0 {
 				return &SampleError{Ordinal: r.Ordinal, Quarantine: *bad}
 			}
-			if err := emit(i, within(tokens, at.Offset, r)); err != nil {
+			if err := emit(i, within(tokens, at.Offset, r), d.Fields); err != nil {
 				return err
 			}
 		}
@@ -89,19 +91,19 @@ type randomRead struct {
 }
 
 // pass serves one document.
-func (r *randomRead) pass(w wanted, at order.Place, tokens []uint32, bad *millrace.Quarantine) error {
+func (r *randomRead) pass(w wanted, d recent.Document, bad *millrace.Quarantine) error {
 	r.turn.take()
 	defer r.turn.pass()
 	var err error
-	r.bad, err = separate(r.bad, r.serve(r.src, w, at, tokens, bad))
+	r.bad, err = separate(r.bad, r.serve(r.src, w, d, bad))
 	return err
 }
 
 // passOutside is pass from a decoder. Others may decode while a slow receiver takes the document.
-func (r *randomRead) passOutside(w wanted, at order.Place, tokens []uint32, bad *millrace.Quarantine) error {
+func (r *randomRead) passOutside(w wanted, d recent.Document, bad *millrace.Quarantine) error {
 	r.cfg.Pool.EndRead()
 	defer r.cfg.Pool.ResumeRead()
-	return r.pass(w, at, tokens, bad)
+	return r.pass(w, d, bad)
 }
 
 // read makes documents, the documents of one block together.
@@ -202,13 +204,13 @@ func (r *randomRead) decoder(documents []wanted, slots []decode.Slot, lengths []
 	d.Begin(r.src, decode.Part{
 		Slots:   slots,
 		Lengths: lengths,
-		Serve: func(i uint32, tokens []uint32, bad *millrace.Quarantine) error {
+		Serve: func(i uint32, tokens []uint32, fields string, bad *millrace.Quarantine) error {
 			w, s := documents[i], &slots[i]
 			at := order.Place{SampleID: millrace.SampleID{Shard: s.Shard, Record: s.Record}, Offset: s.Start}
 			if bad == nil && r.keep != nil && r.recent.Keeps(len(tokens)) {
-				r.keep(w.ordinal, recent.Document{Place: at, Tokens: slices.Clone(tokens)})
+				r.keep(w.ordinal, recent.Document{Place: at, Tokens: slices.Clone(tokens), Fields: fields})
 			}
-			return r.passOutside(w, at, tokens, bad)
+			return r.passOutside(w, recent.Document{Place: at, Tokens: tokens, Fields: fields}, bad)
 		},
 	})
 	return d

@@ -39,7 +39,7 @@ func demand(t testing.TB, f *Feed, rnd *rand.Rand, docs []referenceDoc, from, un
 	if rnd.IntN(4) == 0 {
 		fetch = f.FetchAgain
 	}
-	err := fetch(context.Background(), reqs, func(i int, tokens []uint32) error {
+	err := fetch(context.Background(), reqs, func(i int, tokens []uint32, _ string) error {
 		r := reqs[i]
 		doc := docs[r.Ordinal].tokens
 		if want := doc[r.Offset:min(int(r.Offset+r.Length)+1, len(doc))]; !slices.Equal(tokens, want) || got[i] {
@@ -133,7 +133,7 @@ func TestStandbyReadsOnlyRequests(t *testing.T) {
 		var made atomic.Int64
 		f := New(s, Position{}, order.Stripe{}, Config{Standby: true, Progress: func() { made.Add(1) }})
 		far := millrace.Ordinal(len(docs) - 10)
-		ignore := func(int, []uint32) error { return nil }
+		ignore := func(int, []uint32, string) error { return nil }
 		for range 3 {
 			err := f.Fetch(t.Context(), []Request{{far, 0, 1}}, ignore)
 			if err != nil && !errors.Is(err, millrace.ErrBadSample) {

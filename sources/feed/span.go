@@ -48,6 +48,7 @@ type span struct {
 	refused []uint32                       // by slot: bits of the filters that refuse it; nil without filters
 	patches []uint32                       // by slot; nil if the source has none
 	parts   [][]uint32                     // tokens
+	fields  map[uint32]string              // by slot: passed-through fields, while held
 	rejects map[uint32]millrace.Quarantine // by slot: found before the span was known
 	faults  map[uint32]millrace.Quarantine // by slot: bad although it was offered with a length
 }

@@ -7,7 +7,6 @@ import (
 	"millrace"
 	"millrace/sources"
 	"millrace/sources/feed/recent"
-	"millrace/sources/order"
 )
 
 // The documents that Warm makes.
@@ -64,8 +63,8 @@ var errEnough = errors.New("enough tokens are in memory")
 
 // until returns a server that ends the reading after so many bytes of tokens.
 func until(bytes int64) server {
-	return func(_ *sources.Source, _ wanted, _ order.Place, tokens []uint32, _ *millrace.Quarantine) error {
-		if bytes -= 4 * int64(len(tokens)); bytes <= 0 {
+	return func(_ *sources.Source, _ wanted, d recent.Document, _ *millrace.Quarantine) error {
+		if bytes -= 4 * int64(len(d.Tokens)); bytes <= 0 {
 			return errEnough
 		}
 		return nil
@@ -109,7 +108,7 @@ func (f *Feed) readRandom(ctx context.Context, s *shelf, documents []wanted, ser
 	}
 	f.unlock()
 	for _, k := range found {
-		if err := r.pass(k.wanted, k.Place, k.Tokens, nil); err != nil {
+		if err := r.pass(k.wanted, k.Document, nil); err != nil {
 			return err
 		}
 	}

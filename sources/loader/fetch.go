@@ -93,12 +93,12 @@ func (l *Loader) servePart(ctx context.Context, req *proto.FetchRequest, k int, 
 		fetch = r.feed.FetchAgain
 	}
 	var lost error // of the stream
-	err = fetch(ctx, reqs, func(i int, tokens []uint32) error {
+	err = fetch(ctx, reqs, func(i int, tokens []uint32, fields string) error {
 		l.cfg.Beat.Progress()
 		if rest != nil {
 			i = rest[i]
 		}
-		lost = out.add(k, i, tokens)
+		lost = out.add(k, i, tokens, fields)
 		return lost
 	})
 	switch {

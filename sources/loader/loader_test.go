@@ -65,7 +65,10 @@ func (w *world) direct(stripe order.Stripe, reqs []feed.Request) (offers []offer
 		end = b.End
 	}
 	tokens = map[uint32][]uint32{}
-	err = f.Fetch(ctx, reqs, func(i int, t []uint32) error { tokens[uint32(i)] = slices.Clone(t); return nil })
+	err = f.Fetch(ctx, reqs, func(i int, t []uint32, _ string) error {
+		tokens[uint32(i)] = slices.Clone(t)
+		return nil
+	})
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -17,6 +17,7 @@ const (
 	replyTokens = 256 << 10        // of one reply, at most: 1 MiB of payload
 	firstTokens = 16 << 10         // room of a new message; it grows
 	replyRows   = 64 << 10         // of one reply, at most: 640 KiB of numbers and counts
+	replyFields = 1 << 20          // bytes of fields in one reply, at most
 	fileRows    = 64               // rows that take as much room as the name of a file
 	replyHeld   = time.Millisecond // the longest that a row waits for others that are still being made
 )
@@ -35,6 +36,7 @@ type reply struct {
 	sent   time.Time         // of the last message, or of the start
 	next   *proto.FetchReply // being gathered; a sent message has its own memory
 	left   int               // tokens of the request that have not come, at most
+	fields int               // bytes of fields in next
 	placed int               // rows in next that the sidecar reads itself, and fileRows for each of their files
 }
 
@@ -66,38 +68,40 @@ func newReply(req *proto.FetchRequest, memory []uint32, cfg *Config, send func(*
 }
 
 // add adds a row of a part. It copies the tokens. A row in the arena is the caller's alone, so the copy takes no lock.
-func (r *reply) add(part, i int, tokens []uint32) error {
+func (r *reply) add(part, i int, tokens []uint32, fields string) error {
 	row := r.first[part] + uint32(i)
 	if r.arena != nil {
-		if err := r.write(int(row), tokens); err != nil {
+		if err := r.write(int(row), tokens, fields == ""); err != nil {
 			return err
 		}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.arena != nil {
-		r.next.Row, r.next.Count = append(r.next.Row, row), append(r.next.Count, uint32(len(tokens)))
-		return r.flushIfDue()
-	}
-	if held := len(r.next.Tokens) / 4; held > 0 && held+len(tokens) > replyTokens {
+	held := len(r.next.Tokens) / 4
+	if held > 0 && held+len(tokens) > replyTokens || r.fields > 0 && r.fields+len(fields) > replyFields {
 		if err := r.flush(); err != nil {
 			return err
 		}
 	}
+	if r.arena != nil {
+		r.putRow(row, len(tokens), fields)
+		return r.flushIfDue()
+	}
 	for len(tokens) > replyTokens {
-		r.put(row, tokens[:replyTokens])
+		r.put(row, tokens[:replyTokens], "")
 		r.next.Cut = true
 		if err := r.flush(); err != nil {
 			return err
 		}
 		tokens = tokens[replyTokens:]
 	}
-	r.put(row, tokens)
+	r.put(row, tokens, fields)
 	return r.flushIfDue()
 }
 
-// write writes a row to the arena. If this process dies here, the sidecar uses the marked rows alone.
-func (r *reply) write(row int, tokens []uint32) error {
+// write writes a row to the arena. If this process dies here, the sidecar uses the marked rows alone. A row with fields
+// gets no mark: it is complete only with the message that has its fields.
+func (r *reply) write(row int, tokens []uint32, mark bool) error {
 	to := r.arena[r.at[row]:r.at[row+1]]
 	n, err := r.points.Write("loader/arena", bytesOf(tokens), func(b []byte) (int, error) {
 		return copy(bytesOf(to), b), nil
@@ -105,7 +109,9 @@ func (r *reply) write(row int, tokens []uint32) error {
 	if err != nil {
 		return err
 	}
-	r.marks.Set(row, to[:n/4])
+	if mark {
+		r.marks.Set(row, to[:n/4])
+	}
 	return nil
 }
 
@@ -140,13 +146,27 @@ func (r *reply) flushIfDue() error {
 	return r.flush()
 }
 
+// putRow adds a row without its tokens to the message; mu is held. The fields of a row that is cut come with its end.
+func (r *reply) putRow(row uint32, tokens int, fields string) {
+	m := r.next
+	m.Row, m.Count = append(m.Row, row), append(m.Count, uint32(tokens))
+	if fields == "" && m.Fields == nil {
+		return
+	}
+	for len(m.Fields) < len(m.Row)-1 {
+		m.Fields = append(m.Fields, "")
+	}
+	m.Fields = append(m.Fields, fields)
+	r.fields += len(fields)
+}
+
 // put adds tokens of a row to the message; mu is held.
-func (r *reply) put(row uint32, tokens []uint32) {
+func (r *reply) put(row uint32, tokens []uint32, fields string) {
 	m := r.next
 	if m.Tokens == nil {
 		m.Tokens = make([]byte, 0, 4*min(r.left, firstTokens))
 	}
-	m.Row, m.Count = append(m.Row, row), append(m.Count, uint32(len(tokens)))
+	r.putRow(row, len(tokens), fields)
 	m.Tokens = append(m.Tokens, bytesOf(tokens)...)
 	r.left -= min(r.left, len(tokens))
 }
@@ -170,7 +190,7 @@ func (r *reply) finish() error {
 // flush sends the message; mu is held.
 func (r *reply) flush() error {
 	m := r.next
-	r.next, r.placed = &proto.FetchReply{}, 0
+	r.next, r.placed, r.fields = &proto.FetchReply{}, 0, 0
 	err := r.send(m)
 	r.sent = r.clock.Now()
 	return err

@@ -257,6 +257,9 @@ func (p payload) Tokens(rank millrace.Rank, microbatch uint32) ([]constructors.T
 
 func (payload) Masked(millrace.Rank, uint32) []bool { return nil }
 
+// Fields implements sidecar.Payload.
+func (payload) Fields(millrace.Rank, uint32) []string { return nil }
+
 func (p payload) Bytes() int64 { return p.m.size }
 
 func (payload) Release() {}

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/bmatcuk/doublestar/v4"
@@ -35,6 +36,7 @@ func (v *validator) checkSources() {
 		checkText(v, path+".text", s)
 		checkChat(v, path, s)
 		checkIDs(v, path, s)
+		checkPassed(v, path+".fields", s)
 		if v.Sound(path+".format", "tokenizer") && s.Format != "" && s.HoldsText() && v.c.Tokenizer == nil {
 			v.wrongKey(
 				path, "source "+tree.Quote(s.Name)+" holds text, and there is no `tokenizer`",
@@ -115,6 +117,23 @@ func checkIDs(v *validator, path string, s *Source) {
 		if _, err := fields.Parse(x[1]); x[1] != "" && err != nil {
 			v.wrong(path+"."+x[0], "`"+x[0]+"` names an empty field: "+tree.Quote(x[1]),
 				"write the names of the fields with single dots between them, as `meta.ids`")
+		}
+	}
+}
+
+// checkPassed checks the fields that go to the trainer.
+func checkPassed(v *validator, path string, s *Source) {
+	if len(s.Fields) > 0 && s.Format != "" && !s.Format.HoldsText() {
+		v.wrong(path, "the records of format "+string(s.Format)+" have no fields", "leave `fields` out")
+		return
+	}
+	for i, name := range s.Fields {
+		at := fmt.Sprintf("%s[%d]", path, i)
+		if _, err := fields.Parse(name); err != nil {
+			v.wrong(at, "`fields` names an empty field: "+tree.Quote(name),
+				"write the names of the fields with single dots between them, as `meta.url`")
+		} else if slices.Contains(s.Fields[:i], name) {
+			v.wrong(at, "`fields` names "+tree.Quote(name)+" twice", "leave one of them out")
 		}
 	}
 }

@@ -203,6 +203,9 @@ func (s *Source) identity(c *Config) string {
 	if s.Missing == SkipMissing {
 		parts = append(parts, "missing=skip")
 	}
+	if len(s.Fields) > 0 {
+		parts = append(parts, "fields="+strings.Join(s.Fields, ","))
+	}
 	parts = append(parts, string(s.OnExhausted))
 	if n := c.Passes(s); n > 0 && c.Epochs() == 0 {
 		parts = append(parts, fmt.Sprintf("max_epochs=%d", n))

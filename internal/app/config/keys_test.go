@@ -187,8 +187,9 @@ var edits = map[string]string{
 	"sources.*.template.path": "sources: {web: {path: web/*.jsonl, messages: m, template: chatml}, code: {path: " +
 		"code/*.parquet}} => sources: {web: {path: web/*.jsonl, messages: m, template: {path: testdata/t.jinja}}, " +
 		"code: {path: code/*.parquet}}",
-	"sources.*.missing": "=> sources: {web: {path: web/*.jsonl, missing: skip}, code: {path: code/*.parquet}}",
-	"sources.*.text":    "=> sources: {web: {path: web/*.jsonl, text: body}, code: {path: code/*.parquet}}",
+	"sources.*.fields[]": "=> sources: {web: {path: web/*.jsonl, fields: [url]}, code: {path: code/*.parquet}}",
+	"sources.*.missing":  "=> sources: {web: {path: web/*.jsonl, missing: skip}, code: {path: code/*.parquet}}",
+	"sources.*.text":     "=> sources: {web: {path: web/*.jsonl, text: body}, code: {path: code/*.parquet}}",
 
 	"split_documents.above": "layout: varlen; split_documents: {} => layout: varlen; split_documents: {above: 4096}",
 

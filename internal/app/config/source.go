@@ -159,6 +159,9 @@ type Source struct {
 	// Missing says where a record goes whose document needs a field that is null or absent. quarantine: it counts
 	// against the quarantine budget. skip: it is left out, and so is a record with an empty field.
 	Missing Missing `yaml:"missing" jsonschema:"default=quarantine,enum=quarantine,enum=skip"`
+	// Fields are the fields of a record that go with its documents to the trainer, as batch.segments[i].fields. They
+	// take 4096 bytes a record at most, as JSON; a record with more is quarantined.
+	Fields []string `yaml:"fields"`
 	// Filter is an expression over the fields of a record, and over the tokens and bytes of its document. A document is
 	// left out if the expression is false. Example: `quality > 0.5 && language == "en"`.
 	Filter string `yaml:"filter"`

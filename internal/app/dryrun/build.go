@@ -19,6 +19,7 @@ import (
 type Batch struct {
 	Segments []millrace.Assignment
 	Tokens   [][]uint32 // of each segment, one more if its document continues
+	Fields   []string   // of each segment: passed-through fields, a JSON object; empty: it has none
 	Tensors  []constructors.Tensor
 	Digest   string // as batch.digest of the trainer's side
 	frame    []byte
@@ -28,7 +29,7 @@ type Batch struct {
 func (w *Walk) Build(ctx context.Context, r millrace.Rank, microbatch uint32) (*Batch, error) {
 	at := w.topology.Coordinates(r)
 	part := w.last.Plan.Part(millrace.Rank(at.DP), microbatch)
-	tokens, err := w.fetch(ctx, part)
+	tokens, fields, err := w.fetch(ctx, part)
 	if err != nil {
 		return nil, err
 	}
@@ -36,7 +37,7 @@ func (w *Walk) Build(ctx context.Context, r millrace.Rank, microbatch uint32) (*
 	if err != nil {
 		return nil, err
 	}
-	b := &Batch{Segments: part, Tokens: tokens}
+	b := &Batch{Segments: part, Tokens: tokens, Fields: fields}
 	var size int64
 	collator = collator.For(uint32(at.CP))
 	b.Tensors, size = collator.Layout(part)
@@ -48,10 +49,11 @@ func (w *Walk) Build(ctx context.Context, r millrace.Rank, microbatch uint32) (*
 	return b, err
 }
 
-// fetch returns the tokens of a part's segments in order.
-func (w *Walk) fetch(ctx context.Context, part []millrace.Assignment) ([][]uint32, error) {
-	out := make([][]uint32, len(part))
-	var bad error
+// fetch returns the tokens and the fields of a part's segments in order.
+func (w *Walk) fetch(ctx context.Context, part []millrace.Assignment) (
+	out [][]uint32, fields []string, bad error,
+) {
+	out, fields = make([][]uint32, len(part)), make([]string, len(part))
 	for source, f := range w.feeds {
 		var asked []int
 		var reqs []feed.Request
@@ -64,16 +66,16 @@ func (w *Walk) fetch(ctx context.Context, part []millrace.Assignment) ([][]uint3
 		if len(reqs) == 0 {
 			continue
 		}
-		err := f.Fetch(ctx, reqs, func(i int, tokens []uint32) error {
-			out[asked[i]] = slices.Clone(tokens)
+		err := f.Fetch(ctx, reqs, func(i int, tokens []uint32, passed string) error {
+			out[asked[i]], fields[asked[i]] = slices.Clone(tokens), passed
 			return nil
 		})
 		if err != nil && len(Faults(err)) == 0 {
-			return nil, err
+			return nil, nil, err
 		}
 		bad = errors.Join(bad, err)
 	}
-	return out, bad
+	return out, fields, bad
 }
 
 // digest hashes the tensors sorted by name, each as name, NUL, dtype, NUL, shape, NUL, bytes.

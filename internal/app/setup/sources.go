@@ -85,6 +85,9 @@ func SourceSpec(c *config.Config, s *config.Source, e *tokenize.Encoding, k *Kep
 	}
 	// Formats of tokens ignore the field. It stays in the fingerprint of their sources, which saved states have.
 	spec.Field.Text = s.Text
+	if s.Format.HoldsText() {
+		spec.Passed = s.Fields
+	}
 	spec.SkipMissing = s.Format.HoldsText() && s.Missing == config.SkipMissing
 	if s.HoldsText() {
 		spec.AddBOS, spec.AddEOS = c.Tokenizer.AddBOS, c.Tokenizer.AddEOS

@@ -29,10 +29,10 @@ type Part struct {
 	Known   bool                           // every length is known: plans may count on the documents
 	Keep    bool                           // keep the tokens; otherwise only lengths are found
 
-	// Serve, if set, gets the held tokens of each slot at once. They are valid until it returns; bad is nil or the
-	// reason why there are none. With Serve, Lengths has the length of the document with which each slot was offered,
-	// or Unknown.
-	Serve   func(slot uint32, tokens []uint32, bad *millrace.Quarantine) error
+	// Serve, if set, gets the held tokens of each slot at once, and its record's passed-through fields. They are valid
+	// until it returns; bad is nil or the reason why there are none. With Serve, Lengths has the length of the document
+	// with which each slot was offered, or Unknown.
+	Serve   func(slot uint32, tokens []uint32, fields string, bad *millrace.Quarantine) error
 	Lengths []uint32
 }
 
@@ -43,6 +43,7 @@ func IsRefused(bits []uint32, slot uint32) bool { return bits != nil && bits[slo
 // Outcome is the result of a part, beside the lengths in its slots.
 type Outcome struct {
 	Tokens  []uint32                       // of the kept documents, at the slots' Off
+	Fields  map[uint32]string              // by slot of a kept document: passed-through fields of its record
 	Rejects map[uint32]millrace.Quarantine // by slot: found before the length was known
 	Faults  map[uint32]millrace.Quarantine // by slot: bad although it was offered with a length
 }
@@ -74,6 +75,7 @@ type Decoder struct {
 	what   func() string
 
 	rec    *sources.Record // being tokenised
+	fields string          // passed-through ones of rec
 	bits   uint32          // of the filters that refuse it
 	judges *sources.Judge  // of the filters of judged
 	judged *sources.Source
@@ -91,6 +93,9 @@ func New(progress func(), fail *failpoint.Set) *Decoder {
 		d.progress()
 		if err == nil {
 			err = d.judge(int(d.total()))
+		}
+		if err == nil && (d.part.Known || d.bits&filter.Own == 0) {
+			d.fields, err = d.judgeOf().Passed(d.rec)
 		}
 		return err
 	}
@@ -126,7 +131,8 @@ func (d *Decoder) Finish() Outcome {
 	if cap(d.tokens) > mostScratch {
 		d.tokens = nil
 	}
-	d.part, d.record, d.rec, d.src = Part{}, sources.Record{}, nil, nil // an idle decoder keeps no document
+	// an idle decoder keeps no document
+	d.part, d.record, d.rec, d.fields, d.src = Part{}, sources.Record{}, nil, "", nil
 	d.check = sources.DocumentCheck{}
 	return out
 }
@@ -182,9 +188,9 @@ func (d *Decoder) place(shard uint32, r *sources.Record, slots []uint32) error {
 		}
 		var err error
 		if bad {
-			err = d.part.Serve(i, nil, &q)
+			err = d.part.Serve(i, nil, "", &q)
 		} else {
-			err = d.part.Serve(i, d.buf[s.Off:s.Off+s.Held(d.piece)], nil)
+			err = d.part.Serve(i, d.buf[s.Off:s.Off+s.Held(d.piece)], d.fields, nil)
 		}
 		if err != nil {
 			return err
@@ -209,7 +215,7 @@ func (d *Decoder) make(shard uint32, r *sources.Record, slots []uint32) error {
 	if !d.part.Keep {
 		d.buf = d.buf[:0]
 	}
-	d.rec = r
+	d.rec, d.fields = r, ""
 	d.before = len(d.buf)
 	before := d.before
 	err := r.Err
@@ -246,8 +252,13 @@ func (d *Decoder) make(shard uint32, r *sources.Record, slots []uint32) error {
 	}
 	if !kept { // no plan asks for a document that the source's own filter refuses
 		d.buf = d.buf[:before]
-	} else {
-		d.gather(slots)
+		return nil
+	}
+	d.gather(slots)
+	if d.fields != "" && d.part.Keep {
+		for _, i := range slots {
+			d.out.Fields = with(d.out.Fields, i, d.fields)
+		}
 	}
 	return nil
 }

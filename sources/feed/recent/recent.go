@@ -35,6 +35,7 @@ type Store struct {
 type Document struct {
 	Place  order.Place
 	Tokens []uint32
+	Fields string // passed-through ones of its record, as JSON
 }
 
 // Holder names the feed of a document. It is a pointer.
@@ -47,7 +48,7 @@ type kept struct {
 	ordinal millrace.Ordinal
 }
 
-func (d *kept) size() int64 { return documentBytes + 4*int64(cap(d.Tokens)) }
+func (d *kept) size() int64 { return documentBytes + 4*int64(cap(d.Tokens)) + int64(len(d.Fields)) }
 
 // documentBytes is the memory of a document beside its tokens.
 const documentBytes = 200

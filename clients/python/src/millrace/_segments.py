@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import struct
-from typing import Any, Iterable, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 
 
-class Segment(NamedTuple):
-    """A run of tokens of one document in one row.
-
-    The segment holds tokens `offset … offset+length` of the document, at columns `start … start+length` of `row`.
-    All numbers count from 0. With the varlen layout `row` is 0 and `start` indexes the 1-D tensors."""
-
+class _Place(NamedTuple):
     source: str  # name of the source in the mixture file
     id: str  # address of the document: `<path below the source's root>#<record>`
     epoch: int  # pass over the source
@@ -23,6 +19,18 @@ class Segment(NamedTuple):
     length: int  # tokens
     row: int
     start: int  # first column
+
+
+class Segment(_Place):
+    """A run of tokens of one document in one row.
+
+    The segment holds tokens `offset … offset+length` of the document, at columns `start … start+length` of `row`.
+    All numbers count from 0. With the varlen layout `row` is 0 and `start` indexes the 1-D tensors.
+
+    `fields` has the values of the record that `fields` of the source names. It is None if the source names none, and
+    for a masked segment. It is no element of the tuple, and segments compare without it."""
+
+    fields: Optional[Dict[str, Any]] = None
 
 
 class Slice(NamedTuple):
@@ -64,7 +72,20 @@ def read_lineage(raw: bytes) -> Tuple[List[Segment], List[Slice]]:
         Segment(table[source], f"{table[shard]}#{record}", epoch, ordinal, offset, length, row, start)
         for source, shard, ordinal, record, epoch, offset, length, row, start, _ in rows
     ]
+    for segment, values in zip(segments, _read_fields(raw, at, count, names)):
+        segment.fields = values
     return segments, [_slice(r[-1]) for r in rows]
+
+
+def _read_fields(raw: bytes, at: int, count: int, names: int) -> Iterator[Optional[Dict[str, Any]]]:
+    """Read the fields behind the names, whose table begins at `at`. A lineage without fields ends with the names."""
+    end = at + 8 * names
+    if names:
+        offset, length = struct.unpack_from("<II", raw, end - 8)
+        end = offset + length
+    if len(raw) > end:
+        for offset, length in struct.iter_unpack("<II", raw[end : end + 8 * count]):
+            yield json.loads(raw[offset : offset + length]) if length else None
 
 
 def _slice(packed: int) -> Slice:

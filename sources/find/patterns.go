@@ -84,7 +84,9 @@ func (f *finder) part(dir, part string) ([]match, error) {
 	if err != nil || len(found) > 0 || !strings.ContainsAny(part, "*?[") {
 		return found, err
 	}
-	part = path.Clean(part)
+	if part = path.Clean(part); !strings.ContainsAny(part, "*?[") { // `..` took the wildcards away
+		return f.literal(filepath.Join(dir, part), dir)
+	}
 	if !doublestar.ValidatePattern(part) {
 		return nil, millrace.Errorf(millrace.ErrInvalid, "%q is no pattern: check its `[` and `\\`", part)
 	}

@@ -186,10 +186,10 @@ func (s *setting) play(rng *rand.Rand) (v verdict, path, what, why string) {
 	again, errAgain := s.fenced()
 	var rule fault
 	var panicked *sources.PanicError
-	n := limits.end()
+	n := limits.end() / 2
 	switch {
 	case n > mostAllocated:
-		return broken, path, what, fmt.Sprintf("reading allocated %d MiB", n>>20)
+		return broken, path, what, fmt.Sprintf("a reading allocated %d MiB", n>>20)
 	case errors.As(err, &rule):
 		return broken, path, what, err.Error()
 	case errors.As(err, &panicked):

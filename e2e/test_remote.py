@@ -8,18 +8,21 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
+import threading
 import time
 import urllib.request
 from pathlib import Path
-from typing import Any, Dict, Iterator
+from typing import Any, Callable, Dict, Iterator
 
 import pytest
 
 import contract
 import corpus
 from conftest import Stage
-from harness import Run, command
+from harness import DEADLINE, Run, command, write_mixture
+from test_metrics import documented
 
 TEXTS = ["the quick brown fox jumps over a lazy dog by the river, number %06d of many. " % n * 8 for n in range(6000)]
 
@@ -125,6 +128,49 @@ def test_kill_and_outage(store: Store) -> None:
     assert far.ends == ["end"], far.ends
     assert far.bytes() == local.bytes()
     assert time.monotonic() - began > 3
+
+
+def test_named_wait(store: Store) -> None:
+    """A trainer that waits for a store that is away is told so. Status and metrics have the figures of each source."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    limits = {"loader_memory": "64MiB", "sample_bytes": "1MiB"}
+    setting = store.mixture(remote=True, global_batch_size=64, limits=limits)
+    del setting["stop"]
+    mixture = write_mixture(store.stage.corpus, setting, "wait.yaml")
+    with Run(store.stage.binary, mixture, store.stage.new_dir(), 1, args=["--metrics", address]) as run:
+        trainers = run.start()
+        trainers.collect(until=3)
+        collecting = threading.Thread(target=lambda: trainers.collect())
+        collecting.start()
+
+        def status() -> Dict[str, Any]:
+            return dict(json.loads(command(store.stage.binary, "status", str(run.directory), "--json")))
+
+        def wait(until: Callable[[Dict[str, Any]], bool]) -> Dict[str, Any]:
+            end = time.monotonic() + DEADLINE
+            while not until(told := status()):
+                assert time.monotonic() < end, told
+                time.sleep(0.2)
+            return told
+
+        def waits(told: Dict[str, Any]) -> bool:
+            ranks = (told["delivery"] or {}).get("ranks", [])
+            return any((r.get("waiting") or {}).get("kind") == "storage" for r in ranks)
+
+        store.faults("down=1h")
+        told = wait(waits)
+        text = told["delivery"]["ranks"][0]["waiting"]["text"]
+        assert "waits for the storage of" in text, text
+        storage = next(s["storage"] for s in told["sources"].values() if s["storage"]["waited_seconds"] > 0)
+        assert storage["fetched_bytes"] > 0 and storage["used_bytes"] > 0 and storage["retries"] > 0, storage
+        scraped = urllib.request.urlopen(f"http://{address}/metrics").read().decode()
+        for name in (n for n in documented() if n.startswith("millrace_store_")):
+            assert f'{name}{{role="loader-0",source="lines"}}' in scraped, name
+        store.faults("down=0s")
+        wait(lambda now: now["step"] > told["step"] and not waits(now))
+        run.stop()
+        collecting.join()
 
 
 def test_replaced(store: Store) -> None:

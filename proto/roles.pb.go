@@ -997,8 +997,8 @@ func (x *CurrentRequest) GetSource() string {
 	return ""
 }
 
-// Activity is the work of a role, or its wait. kind is one of read, decode, tokenise, plan, fetch, build, ranks,
-// frames; empty: the role is idle, or it is not known. text is for people.
+// Activity is the work of a role, or its wait. kind is one of read, storage, decode, tokenise, plan, fetch, build,
+// ranks, frames; empty: the role is idle, or it is not known. text is for people.
 type Activity struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
@@ -1177,6 +1177,7 @@ type SourceFigures struct {
 	Bytes         int64                  `protobuf:"varint,4,opt,name=bytes,proto3" json:"bytes,omitempty"`    // read from data files
 	Tokens        int64                  `protobuf:"varint,5,opt,name=tokens,proto3" json:"tokens,omitempty"`  // made of records
 	Current       *Activity              `protobuf:"bytes,6,opt,name=current,proto3" json:"current,omitempty"` // absent: nothing was done lately
+	Fetches       *Fetches               `protobuf:"bytes,7,opt,name=fetches,proto3" json:"fetches,omitempty"` // absent: its files are local
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1253,6 +1254,106 @@ func (x *SourceFigures) GetCurrent() *Activity {
 	return nil
 }
 
+func (x *SourceFigures) GetFetches() *Fetches {
+	if x != nil {
+		return x.Fetches
+	}
+	return nil
+}
+
+// Fetches are the counters of a source in an object store, since the process started.
+type Fetches struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Fetched       int64                  `protobuf:"varint,1,opt,name=fetched,proto3" json:"fetched,omitempty"`   // bytes that came from the store
+	Used          int64                  `protobuf:"varint,2,opt,name=used,proto3" json:"used,omitempty"`         // bytes that readers took, from the store or from the cache of files
+	Requests      int64                  `protobuf:"varint,3,opt,name=requests,proto3" json:"requests,omitempty"` // of ranges, with retries and hedges
+	Retries       int64                  `protobuf:"varint,4,opt,name=retries,proto3" json:"retries,omitempty"`
+	Hedges        int64                  `protobuf:"varint,5,opt,name=hedges,proto3" json:"hedges,omitempty"` // second requests beside slow ones
+	Hits          int64                  `protobuf:"varint,6,opt,name=hits,proto3" json:"hits,omitempty"`     // blocks read from the cache of files
+	Misses        int64                  `protobuf:"varint,7,opt,name=misses,proto3" json:"misses,omitempty"` // blocks that the cache of files lacked
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Fetches) Reset() {
+	*x = Fetches{}
+	mi := &file_roles_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Fetches) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Fetches) ProtoMessage() {}
+
+func (x *Fetches) ProtoReflect() protoreflect.Message {
+	mi := &file_roles_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Fetches.ProtoReflect.Descriptor instead.
+func (*Fetches) Descriptor() ([]byte, []int) {
+	return file_roles_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *Fetches) GetFetched() int64 {
+	if x != nil {
+		return x.Fetched
+	}
+	return 0
+}
+
+func (x *Fetches) GetUsed() int64 {
+	if x != nil {
+		return x.Used
+	}
+	return 0
+}
+
+func (x *Fetches) GetRequests() int64 {
+	if x != nil {
+		return x.Requests
+	}
+	return 0
+}
+
+func (x *Fetches) GetRetries() int64 {
+	if x != nil {
+		return x.Retries
+	}
+	return 0
+}
+
+func (x *Fetches) GetHedges() int64 {
+	if x != nil {
+		return x.Hedges
+	}
+	return 0
+}
+
+func (x *Fetches) GetHits() int64 {
+	if x != nil {
+		return x.Hits
+	}
+	return 0
+}
+
+func (x *Fetches) GetMisses() int64 {
+	if x != nil {
+		return x.Misses
+	}
+	return 0
+}
+
 // RankFigures are a rank's, since the rank's trainer connected first.
 type RankFigures struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1271,7 +1372,7 @@ type RankFigures struct {
 
 func (x *RankFigures) Reset() {
 	*x = RankFigures{}
-	mi := &file_roles_proto_msgTypes[14]
+	mi := &file_roles_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1283,7 +1384,7 @@ func (x *RankFigures) String() string {
 func (*RankFigures) ProtoMessage() {}
 
 func (x *RankFigures) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[14]
+	mi := &file_roles_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1296,7 +1397,7 @@ func (x *RankFigures) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankFigures.ProtoReflect.Descriptor instead.
 func (*RankFigures) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{14}
+	return file_roles_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *RankFigures) GetRank() uint32 {
@@ -1377,7 +1478,7 @@ type RoleFigures struct {
 
 func (x *RoleFigures) Reset() {
 	*x = RoleFigures{}
-	mi := &file_roles_proto_msgTypes[15]
+	mi := &file_roles_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1389,7 +1490,7 @@ func (x *RoleFigures) String() string {
 func (*RoleFigures) ProtoMessage() {}
 
 func (x *RoleFigures) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[15]
+	mi := &file_roles_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1402,7 +1503,7 @@ func (x *RoleFigures) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoleFigures.ProtoReflect.Descriptor instead.
 func (*RoleFigures) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{15}
+	return file_roles_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *RoleFigures) GetRole() string {
@@ -1464,7 +1565,7 @@ type Delivery struct {
 
 func (x *Delivery) Reset() {
 	*x = Delivery{}
-	mi := &file_roles_proto_msgTypes[16]
+	mi := &file_roles_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1476,7 +1577,7 @@ func (x *Delivery) String() string {
 func (*Delivery) ProtoMessage() {}
 
 func (x *Delivery) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[16]
+	mi := &file_roles_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1489,7 +1590,7 @@ func (x *Delivery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delivery.ProtoReflect.Descriptor instead.
 func (*Delivery) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{16}
+	return file_roles_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Delivery) GetRoles() []*RoleFigures {
@@ -1559,7 +1660,7 @@ type Fatal struct {
 
 func (x *Fatal) Reset() {
 	*x = Fatal{}
-	mi := &file_roles_proto_msgTypes[17]
+	mi := &file_roles_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1571,7 +1672,7 @@ func (x *Fatal) String() string {
 func (*Fatal) ProtoMessage() {}
 
 func (x *Fatal) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[17]
+	mi := &file_roles_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1584,7 +1685,7 @@ func (x *Fatal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fatal.ProtoReflect.Descriptor instead.
 func (*Fatal) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{17}
+	return file_roles_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Fatal) GetSource() string {
@@ -1619,7 +1720,7 @@ type LoaderOrder struct {
 
 func (x *LoaderOrder) Reset() {
 	*x = LoaderOrder{}
-	mi := &file_roles_proto_msgTypes[18]
+	mi := &file_roles_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1631,7 +1732,7 @@ func (x *LoaderOrder) String() string {
 func (*LoaderOrder) ProtoMessage() {}
 
 func (x *LoaderOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[18]
+	mi := &file_roles_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1644,7 +1745,7 @@ func (x *LoaderOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoaderOrder.ProtoReflect.Descriptor instead.
 func (*LoaderOrder) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{18}
+	return file_roles_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *LoaderOrder) GetFence() *Fence {
@@ -1766,7 +1867,7 @@ type OpenSource struct {
 
 func (x *OpenSource) Reset() {
 	*x = OpenSource{}
-	mi := &file_roles_proto_msgTypes[19]
+	mi := &file_roles_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1778,7 +1879,7 @@ func (x *OpenSource) String() string {
 func (*OpenSource) ProtoMessage() {}
 
 func (x *OpenSource) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[19]
+	mi := &file_roles_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1791,7 +1892,7 @@ func (x *OpenSource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenSource.ProtoReflect.Descriptor instead.
 func (*OpenSource) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{19}
+	return file_roles_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *OpenSource) GetSource() string {
@@ -1826,7 +1927,7 @@ type ReadFrom struct {
 
 func (x *ReadFrom) Reset() {
 	*x = ReadFrom{}
-	mi := &file_roles_proto_msgTypes[20]
+	mi := &file_roles_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1838,7 +1939,7 @@ func (x *ReadFrom) String() string {
 func (*ReadFrom) ProtoMessage() {}
 
 func (x *ReadFrom) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[20]
+	mi := &file_roles_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1851,7 +1952,7 @@ func (x *ReadFrom) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFrom.ProtoReflect.Descriptor instead.
 func (*ReadFrom) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{20}
+	return file_roles_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ReadFrom) GetSource() string {
@@ -1925,7 +2026,7 @@ type Promote struct {
 
 func (x *Promote) Reset() {
 	*x = Promote{}
-	mi := &file_roles_proto_msgTypes[21]
+	mi := &file_roles_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1937,7 +2038,7 @@ func (x *Promote) String() string {
 func (*Promote) ProtoMessage() {}
 
 func (x *Promote) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[21]
+	mi := &file_roles_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1950,7 +2051,7 @@ func (x *Promote) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Promote.ProtoReflect.Descriptor instead.
 func (*Promote) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{21}
+	return file_roles_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Promote) GetSource() string {
@@ -2000,7 +2101,7 @@ type Drop struct {
 
 func (x *Drop) Reset() {
 	*x = Drop{}
-	mi := &file_roles_proto_msgTypes[22]
+	mi := &file_roles_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2012,7 +2113,7 @@ func (x *Drop) String() string {
 func (*Drop) ProtoMessage() {}
 
 func (x *Drop) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[22]
+	mi := &file_roles_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2025,7 +2126,7 @@ func (x *Drop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drop.ProtoReflect.Descriptor instead.
 func (*Drop) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{22}
+	return file_roles_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Drop) GetSource() string {
@@ -2064,7 +2165,7 @@ type Reading struct {
 
 func (x *Reading) Reset() {
 	*x = Reading{}
-	mi := &file_roles_proto_msgTypes[23]
+	mi := &file_roles_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2076,7 +2177,7 @@ func (x *Reading) String() string {
 func (*Reading) ProtoMessage() {}
 
 func (x *Reading) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[23]
+	mi := &file_roles_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2089,7 +2190,7 @@ func (x *Reading) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reading.ProtoReflect.Descriptor instead.
 func (*Reading) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{23}
+	return file_roles_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Reading) GetSource() []string {
@@ -2130,7 +2231,7 @@ type Bye struct {
 
 func (x *Bye) Reset() {
 	*x = Bye{}
-	mi := &file_roles_proto_msgTypes[24]
+	mi := &file_roles_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2142,7 +2243,7 @@ func (x *Bye) String() string {
 func (*Bye) ProtoMessage() {}
 
 func (x *Bye) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[24]
+	mi := &file_roles_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2155,7 +2256,7 @@ func (x *Bye) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Bye.ProtoReflect.Descriptor instead.
 func (*Bye) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{24}
+	return file_roles_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Bye) GetReason() string {
@@ -2180,7 +2281,7 @@ type FetchRequest struct {
 
 func (x *FetchRequest) Reset() {
 	*x = FetchRequest{}
-	mi := &file_roles_proto_msgTypes[25]
+	mi := &file_roles_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2192,7 +2293,7 @@ func (x *FetchRequest) String() string {
 func (*FetchRequest) ProtoMessage() {}
 
 func (x *FetchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[25]
+	mi := &file_roles_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2205,7 +2306,7 @@ func (x *FetchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchRequest.ProtoReflect.Descriptor instead.
 func (*FetchRequest) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{25}
+	return file_roles_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *FetchRequest) GetFence() *Fence {
@@ -2274,7 +2375,7 @@ type FetchPart struct {
 
 func (x *FetchPart) Reset() {
 	*x = FetchPart{}
-	mi := &file_roles_proto_msgTypes[26]
+	mi := &file_roles_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2286,7 +2387,7 @@ func (x *FetchPart) String() string {
 func (*FetchPart) ProtoMessage() {}
 
 func (x *FetchPart) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[26]
+	mi := &file_roles_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2299,7 +2400,7 @@ func (x *FetchPart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchPart.ProtoReflect.Descriptor instead.
 func (*FetchPart) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{26}
+	return file_roles_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *FetchPart) GetSource() string {
@@ -2370,7 +2471,7 @@ type FetchReply struct {
 
 func (x *FetchReply) Reset() {
 	*x = FetchReply{}
-	mi := &file_roles_proto_msgTypes[27]
+	mi := &file_roles_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2382,7 +2483,7 @@ func (x *FetchReply) String() string {
 func (*FetchReply) ProtoMessage() {}
 
 func (x *FetchReply) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[27]
+	mi := &file_roles_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2395,7 +2496,7 @@ func (x *FetchReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchReply.ProtoReflect.Descriptor instead.
 func (*FetchReply) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{27}
+	return file_roles_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *FetchReply) GetRow() []uint32 {
@@ -2474,7 +2575,7 @@ type PlacedRows struct {
 
 func (x *PlacedRows) Reset() {
 	*x = PlacedRows{}
-	mi := &file_roles_proto_msgTypes[28]
+	mi := &file_roles_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2486,7 +2587,7 @@ func (x *PlacedRows) String() string {
 func (*PlacedRows) ProtoMessage() {}
 
 func (x *PlacedRows) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[28]
+	mi := &file_roles_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2499,7 +2600,7 @@ func (x *PlacedRows) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlacedRows.ProtoReflect.Descriptor instead.
 func (*PlacedRows) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{28}
+	return file_roles_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *PlacedRows) GetPath() string {
@@ -2585,7 +2686,7 @@ type PartFailed struct {
 
 func (x *PartFailed) Reset() {
 	*x = PartFailed{}
-	mi := &file_roles_proto_msgTypes[29]
+	mi := &file_roles_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2597,7 +2698,7 @@ func (x *PartFailed) String() string {
 func (*PartFailed) ProtoMessage() {}
 
 func (x *PartFailed) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[29]
+	mi := &file_roles_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2610,7 +2711,7 @@ func (x *PartFailed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartFailed.ProtoReflect.Descriptor instead.
 func (*PartFailed) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{29}
+	return file_roles_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *PartFailed) GetPart() uint32 {
@@ -2665,7 +2766,7 @@ type SidecarEvent struct {
 
 func (x *SidecarEvent) Reset() {
 	*x = SidecarEvent{}
-	mi := &file_roles_proto_msgTypes[30]
+	mi := &file_roles_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2677,7 +2778,7 @@ func (x *SidecarEvent) String() string {
 func (*SidecarEvent) ProtoMessage() {}
 
 func (x *SidecarEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[30]
+	mi := &file_roles_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2690,7 +2791,7 @@ func (x *SidecarEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SidecarEvent.ProtoReflect.Descriptor instead.
 func (*SidecarEvent) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{30}
+	return file_roles_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *SidecarEvent) GetFence() *Fence {
@@ -2901,7 +3002,7 @@ type GpuFigures struct {
 
 func (x *GpuFigures) Reset() {
 	*x = GpuFigures{}
-	mi := &file_roles_proto_msgTypes[31]
+	mi := &file_roles_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2913,7 +3014,7 @@ func (x *GpuFigures) String() string {
 func (*GpuFigures) ProtoMessage() {}
 
 func (x *GpuFigures) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[31]
+	mi := &file_roles_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2926,7 +3027,7 @@ func (x *GpuFigures) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GpuFigures.ProtoReflect.Descriptor instead.
 func (*GpuFigures) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{31}
+	return file_roles_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *GpuFigures) GetGpus() []*Gpu {
@@ -2962,7 +3063,7 @@ type Gpu struct {
 
 func (x *Gpu) Reset() {
 	*x = Gpu{}
-	mi := &file_roles_proto_msgTypes[32]
+	mi := &file_roles_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2974,7 +3075,7 @@ func (x *Gpu) String() string {
 func (*Gpu) ProtoMessage() {}
 
 func (x *Gpu) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[32]
+	mi := &file_roles_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2987,7 +3088,7 @@ func (x *Gpu) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gpu.ProtoReflect.Descriptor instead.
 func (*Gpu) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{32}
+	return file_roles_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Gpu) GetRank() uint32 {
@@ -3124,7 +3225,7 @@ type SidecarHello struct {
 
 func (x *SidecarHello) Reset() {
 	*x = SidecarHello{}
-	mi := &file_roles_proto_msgTypes[33]
+	mi := &file_roles_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3136,7 +3237,7 @@ func (x *SidecarHello) String() string {
 func (*SidecarHello) ProtoMessage() {}
 
 func (x *SidecarHello) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[33]
+	mi := &file_roles_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3149,7 +3250,7 @@ func (x *SidecarHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SidecarHello.ProtoReflect.Descriptor instead.
 func (*SidecarHello) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{33}
+	return file_roles_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *SidecarHello) GetName() string {
@@ -3199,7 +3300,7 @@ type RankPosition struct {
 
 func (x *RankPosition) Reset() {
 	*x = RankPosition{}
-	mi := &file_roles_proto_msgTypes[34]
+	mi := &file_roles_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3211,7 +3312,7 @@ func (x *RankPosition) String() string {
 func (*RankPosition) ProtoMessage() {}
 
 func (x *RankPosition) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[34]
+	mi := &file_roles_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3224,7 +3325,7 @@ func (x *RankPosition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankPosition.ProtoReflect.Descriptor instead.
 func (*RankPosition) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{34}
+	return file_roles_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *RankPosition) GetRank() uint32 {
@@ -3272,7 +3373,7 @@ type Join struct {
 
 func (x *Join) Reset() {
 	*x = Join{}
-	mi := &file_roles_proto_msgTypes[35]
+	mi := &file_roles_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3284,7 +3385,7 @@ func (x *Join) String() string {
 func (*Join) ProtoMessage() {}
 
 func (x *Join) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[35]
+	mi := &file_roles_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3297,7 +3398,7 @@ func (x *Join) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Join.ProtoReflect.Descriptor instead.
 func (*Join) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{35}
+	return file_roles_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Join) GetRank() uint32 {
@@ -3370,7 +3471,7 @@ type Switched struct {
 
 func (x *Switched) Reset() {
 	*x = Switched{}
-	mi := &file_roles_proto_msgTypes[36]
+	mi := &file_roles_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3382,7 +3483,7 @@ func (x *Switched) String() string {
 func (*Switched) ProtoMessage() {}
 
 func (x *Switched) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[36]
+	mi := &file_roles_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3395,7 +3496,7 @@ func (x *Switched) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Switched.ProtoReflect.Descriptor instead.
 func (*Switched) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{36}
+	return file_roles_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Switched) GetSource() string {
@@ -3448,7 +3549,7 @@ type Bad struct {
 
 func (x *Bad) Reset() {
 	*x = Bad{}
-	mi := &file_roles_proto_msgTypes[37]
+	mi := &file_roles_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3460,7 +3561,7 @@ func (x *Bad) String() string {
 func (*Bad) ProtoMessage() {}
 
 func (x *Bad) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[37]
+	mi := &file_roles_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3473,7 +3574,7 @@ func (x *Bad) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Bad.ProtoReflect.Descriptor instead.
 func (*Bad) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{37}
+	return file_roles_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Bad) GetStep() uint64 {
@@ -3530,7 +3631,7 @@ type Commit struct {
 
 func (x *Commit) Reset() {
 	*x = Commit{}
-	mi := &file_roles_proto_msgTypes[38]
+	mi := &file_roles_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3542,7 +3643,7 @@ func (x *Commit) String() string {
 func (*Commit) ProtoMessage() {}
 
 func (x *Commit) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[38]
+	mi := &file_roles_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3555,7 +3656,7 @@ func (x *Commit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Commit.ProtoReflect.Descriptor instead.
 func (*Commit) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{38}
+	return file_roles_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Commit) GetRank() uint32 {
@@ -3589,7 +3690,7 @@ type Left struct {
 
 func (x *Left) Reset() {
 	*x = Left{}
-	mi := &file_roles_proto_msgTypes[39]
+	mi := &file_roles_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3601,7 +3702,7 @@ func (x *Left) String() string {
 func (*Left) ProtoMessage() {}
 
 func (x *Left) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[39]
+	mi := &file_roles_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3614,7 +3715,7 @@ func (x *Left) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Left.ProtoReflect.Descriptor instead.
 func (*Left) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{39}
+	return file_roles_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Left) GetRank() uint32 {
@@ -3639,7 +3740,7 @@ type Reported struct {
 
 func (x *Reported) Reset() {
 	*x = Reported{}
-	mi := &file_roles_proto_msgTypes[40]
+	mi := &file_roles_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3651,7 +3752,7 @@ func (x *Reported) String() string {
 func (*Reported) ProtoMessage() {}
 
 func (x *Reported) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[40]
+	mi := &file_roles_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3664,7 +3765,7 @@ func (x *Reported) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reported.ProtoReflect.Descriptor instead.
 func (*Reported) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{40}
+	return file_roles_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Reported) GetRank() uint32 {
@@ -3720,7 +3821,7 @@ type SourceLoss struct {
 
 func (x *SourceLoss) Reset() {
 	*x = SourceLoss{}
-	mi := &file_roles_proto_msgTypes[41]
+	mi := &file_roles_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3732,7 +3833,7 @@ func (x *SourceLoss) String() string {
 func (*SourceLoss) ProtoMessage() {}
 
 func (x *SourceLoss) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[41]
+	mi := &file_roles_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3745,7 +3846,7 @@ func (x *SourceLoss) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceLoss.ProtoReflect.Descriptor instead.
 func (*SourceLoss) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{41}
+	return file_roles_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *SourceLoss) GetSource() string {
@@ -3780,7 +3881,7 @@ type Present struct {
 
 func (x *Present) Reset() {
 	*x = Present{}
-	mi := &file_roles_proto_msgTypes[42]
+	mi := &file_roles_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3792,7 +3893,7 @@ func (x *Present) String() string {
 func (*Present) ProtoMessage() {}
 
 func (x *Present) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[42]
+	mi := &file_roles_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3805,7 +3906,7 @@ func (x *Present) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Present.ProtoReflect.Descriptor instead.
 func (*Present) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{42}
+	return file_roles_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Present) GetCall() uint64 {
@@ -3847,7 +3948,7 @@ type SidecarOrder struct {
 
 func (x *SidecarOrder) Reset() {
 	*x = SidecarOrder{}
-	mi := &file_roles_proto_msgTypes[43]
+	mi := &file_roles_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3859,7 +3960,7 @@ func (x *SidecarOrder) String() string {
 func (*SidecarOrder) ProtoMessage() {}
 
 func (x *SidecarOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[43]
+	mi := &file_roles_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3872,7 +3973,7 @@ func (x *SidecarOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SidecarOrder.ProtoReflect.Descriptor instead.
 func (*SidecarOrder) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{43}
+	return file_roles_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *SidecarOrder) GetFence() *Fence {
@@ -4100,7 +4201,7 @@ type Committed struct {
 
 func (x *Committed) Reset() {
 	*x = Committed{}
-	mi := &file_roles_proto_msgTypes[44]
+	mi := &file_roles_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4112,7 +4213,7 @@ func (x *Committed) String() string {
 func (*Committed) ProtoMessage() {}
 
 func (x *Committed) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[44]
+	mi := &file_roles_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4125,7 +4226,7 @@ func (x *Committed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Committed.ProtoReflect.Descriptor instead.
 func (*Committed) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{44}
+	return file_roles_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Committed) GetRank() uint32 {
@@ -4160,7 +4261,7 @@ type Welcome struct {
 
 func (x *Welcome) Reset() {
 	*x = Welcome{}
-	mi := &file_roles_proto_msgTypes[45]
+	mi := &file_roles_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4172,7 +4273,7 @@ func (x *Welcome) String() string {
 func (*Welcome) ProtoMessage() {}
 
 func (x *Welcome) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[45]
+	mi := &file_roles_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4185,7 +4286,7 @@ func (x *Welcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Welcome.ProtoReflect.Descriptor instead.
 func (*Welcome) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{45}
+	return file_roles_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Welcome) GetManifests() []*Manifest {
@@ -4212,7 +4313,7 @@ type Alerts struct {
 
 func (x *Alerts) Reset() {
 	*x = Alerts{}
-	mi := &file_roles_proto_msgTypes[46]
+	mi := &file_roles_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4224,7 +4325,7 @@ func (x *Alerts) String() string {
 func (*Alerts) ProtoMessage() {}
 
 func (x *Alerts) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[46]
+	mi := &file_roles_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4237,7 +4338,7 @@ func (x *Alerts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Alerts.ProtoReflect.Descriptor instead.
 func (*Alerts) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{46}
+	return file_roles_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Alerts) GetAlerts() []*Alert {
@@ -4259,7 +4360,7 @@ type Alert struct {
 
 func (x *Alert) Reset() {
 	*x = Alert{}
-	mi := &file_roles_proto_msgTypes[47]
+	mi := &file_roles_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4271,7 +4372,7 @@ func (x *Alert) String() string {
 func (*Alert) ProtoMessage() {}
 
 func (x *Alert) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[47]
+	mi := &file_roles_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4284,7 +4385,7 @@ func (x *Alert) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Alert.ProtoReflect.Descriptor instead.
 func (*Alert) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{47}
+	return file_roles_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Alert) GetKind() string {
@@ -4323,7 +4424,7 @@ type Begin struct {
 
 func (x *Begin) Reset() {
 	*x = Begin{}
-	mi := &file_roles_proto_msgTypes[48]
+	mi := &file_roles_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4335,7 +4436,7 @@ func (x *Begin) String() string {
 func (*Begin) ProtoMessage() {}
 
 func (x *Begin) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[48]
+	mi := &file_roles_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4348,7 +4449,7 @@ func (x *Begin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Begin.ProtoReflect.Descriptor instead.
 func (*Begin) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{48}
+	return file_roles_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Begin) GetRank() uint32 {
@@ -4411,7 +4512,7 @@ type Refusal struct {
 
 func (x *Refusal) Reset() {
 	*x = Refusal{}
-	mi := &file_roles_proto_msgTypes[49]
+	mi := &file_roles_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4423,7 +4524,7 @@ func (x *Refusal) String() string {
 func (*Refusal) ProtoMessage() {}
 
 func (x *Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[49]
+	mi := &file_roles_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4436,7 +4537,7 @@ func (x *Refusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
 func (*Refusal) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{49}
+	return file_roles_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Refusal) GetRank() uint32 {
@@ -4473,7 +4574,7 @@ type Loaders struct {
 
 func (x *Loaders) Reset() {
 	*x = Loaders{}
-	mi := &file_roles_proto_msgTypes[50]
+	mi := &file_roles_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4485,7 +4586,7 @@ func (x *Loaders) String() string {
 func (*Loaders) ProtoMessage() {}
 
 func (x *Loaders) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[50]
+	mi := &file_roles_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4498,7 +4599,7 @@ func (x *Loaders) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Loaders.ProtoReflect.Descriptor instead.
 func (*Loaders) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{50}
+	return file_roles_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Loaders) GetStripes() []*LoaderStripe {
@@ -4533,7 +4634,7 @@ type LoaderStripe struct {
 
 func (x *LoaderStripe) Reset() {
 	*x = LoaderStripe{}
-	mi := &file_roles_proto_msgTypes[51]
+	mi := &file_roles_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4545,7 +4646,7 @@ func (x *LoaderStripe) String() string {
 func (*LoaderStripe) ProtoMessage() {}
 
 func (x *LoaderStripe) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[51]
+	mi := &file_roles_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4558,7 +4659,7 @@ func (x *LoaderStripe) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoaderStripe.ProtoReflect.Descriptor instead.
 func (*LoaderStripe) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{51}
+	return file_roles_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *LoaderStripe) GetSource() string {
@@ -4629,7 +4730,7 @@ type Standby struct {
 
 func (x *Standby) Reset() {
 	*x = Standby{}
-	mi := &file_roles_proto_msgTypes[52]
+	mi := &file_roles_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4641,7 +4742,7 @@ func (x *Standby) String() string {
 func (*Standby) ProtoMessage() {}
 
 func (x *Standby) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[52]
+	mi := &file_roles_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4654,7 +4755,7 @@ func (x *Standby) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Standby.ProtoReflect.Descriptor instead.
 func (*Standby) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{52}
+	return file_roles_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Standby) GetTerm() uint64 {
@@ -4695,7 +4796,7 @@ type RollCall struct {
 
 func (x *RollCall) Reset() {
 	*x = RollCall{}
-	mi := &file_roles_proto_msgTypes[53]
+	mi := &file_roles_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4707,7 +4808,7 @@ func (x *RollCall) String() string {
 func (*RollCall) ProtoMessage() {}
 
 func (x *RollCall) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[53]
+	mi := &file_roles_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4720,7 +4821,7 @@ func (x *RollCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RollCall.ProtoReflect.Descriptor instead.
 func (*RollCall) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{53}
+	return file_roles_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *RollCall) GetCall() uint64 {
@@ -4741,7 +4842,7 @@ type Waiting struct {
 
 func (x *Waiting) Reset() {
 	*x = Waiting{}
-	mi := &file_roles_proto_msgTypes[54]
+	mi := &file_roles_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4753,7 +4854,7 @@ func (x *Waiting) String() string {
 func (*Waiting) ProtoMessage() {}
 
 func (x *Waiting) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[54]
+	mi := &file_roles_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4766,7 +4867,7 @@ func (x *Waiting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiting.ProtoReflect.Descriptor instead.
 func (*Waiting) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{54}
+	return file_roles_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Waiting) GetText() string {
@@ -4806,7 +4907,7 @@ type MixRequest struct {
 
 func (x *MixRequest) Reset() {
 	*x = MixRequest{}
-	mi := &file_roles_proto_msgTypes[55]
+	mi := &file_roles_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4818,7 +4919,7 @@ func (x *MixRequest) String() string {
 func (*MixRequest) ProtoMessage() {}
 
 func (x *MixRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[55]
+	mi := &file_roles_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4831,7 +4932,7 @@ func (x *MixRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MixRequest.ProtoReflect.Descriptor instead.
 func (*MixRequest) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{55}
+	return file_roles_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *MixRequest) GetHasFrom() bool {
@@ -4983,7 +5084,7 @@ type SetWeights struct {
 
 func (x *SetWeights) Reset() {
 	*x = SetWeights{}
-	mi := &file_roles_proto_msgTypes[56]
+	mi := &file_roles_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4995,7 +5096,7 @@ func (x *SetWeights) String() string {
 func (*SetWeights) ProtoMessage() {}
 
 func (x *SetWeights) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[56]
+	mi := &file_roles_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5008,7 +5109,7 @@ func (x *SetWeights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetWeights.ProtoReflect.Descriptor instead.
 func (*SetWeights) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{56}
+	return file_roles_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *SetWeights) GetWeights() []*SourceWeight {
@@ -5042,7 +5143,7 @@ type SourceWeight struct {
 
 func (x *SourceWeight) Reset() {
 	*x = SourceWeight{}
-	mi := &file_roles_proto_msgTypes[57]
+	mi := &file_roles_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5054,7 +5155,7 @@ func (x *SourceWeight) String() string {
 func (*SourceWeight) ProtoMessage() {}
 
 func (x *SourceWeight) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[57]
+	mi := &file_roles_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5067,7 +5168,7 @@ func (x *SourceWeight) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceWeight.ProtoReflect.Descriptor instead.
 func (*SourceWeight) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{57}
+	return file_roles_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *SourceWeight) GetSource() string {
@@ -5093,7 +5194,7 @@ type SetSchedule struct {
 
 func (x *SetSchedule) Reset() {
 	*x = SetSchedule{}
-	mi := &file_roles_proto_msgTypes[58]
+	mi := &file_roles_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5105,7 +5206,7 @@ func (x *SetSchedule) String() string {
 func (*SetSchedule) ProtoMessage() {}
 
 func (x *SetSchedule) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[58]
+	mi := &file_roles_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5118,7 +5219,7 @@ func (x *SetSchedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetSchedule.ProtoReflect.Descriptor instead.
 func (*SetSchedule) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{58}
+	return file_roles_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *SetSchedule) GetMilestones() []*WeightsAt {
@@ -5141,7 +5242,7 @@ type WeightsAt struct {
 
 func (x *WeightsAt) Reset() {
 	*x = WeightsAt{}
-	mi := &file_roles_proto_msgTypes[59]
+	mi := &file_roles_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5153,7 +5254,7 @@ func (x *WeightsAt) String() string {
 func (*WeightsAt) ProtoMessage() {}
 
 func (x *WeightsAt) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[59]
+	mi := &file_roles_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5166,7 +5267,7 @@ func (x *WeightsAt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WeightsAt.ProtoReflect.Descriptor instead.
 func (*WeightsAt) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{59}
+	return file_roles_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *WeightsAt) GetFrom() uint64 {
@@ -5214,7 +5315,7 @@ type AddSource struct {
 
 func (x *AddSource) Reset() {
 	*x = AddSource{}
-	mi := &file_roles_proto_msgTypes[60]
+	mi := &file_roles_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5226,7 +5327,7 @@ func (x *AddSource) String() string {
 func (*AddSource) ProtoMessage() {}
 
 func (x *AddSource) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[60]
+	mi := &file_roles_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5239,7 +5340,7 @@ func (x *AddSource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddSource.ProtoReflect.Descriptor instead.
 func (*AddSource) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{60}
+	return file_roles_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *AddSource) GetSource() string {
@@ -5265,7 +5366,7 @@ type MixReply struct {
 
 func (x *MixReply) Reset() {
 	*x = MixReply{}
-	mi := &file_roles_proto_msgTypes[61]
+	mi := &file_roles_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5277,7 +5378,7 @@ func (x *MixReply) String() string {
 func (*MixReply) ProtoMessage() {}
 
 func (x *MixReply) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[61]
+	mi := &file_roles_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5290,7 +5391,7 @@ func (x *MixReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MixReply.ProtoReflect.Descriptor instead.
 func (*MixReply) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{61}
+	return file_roles_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *MixReply) GetChange() *MixChange {
@@ -5315,7 +5416,7 @@ type MixChange struct {
 
 func (x *MixChange) Reset() {
 	*x = MixChange{}
-	mi := &file_roles_proto_msgTypes[62]
+	mi := &file_roles_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5327,7 +5428,7 @@ func (x *MixChange) String() string {
 func (*MixChange) ProtoMessage() {}
 
 func (x *MixChange) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[62]
+	mi := &file_roles_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5340,7 +5441,7 @@ func (x *MixChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MixChange.ProtoReflect.Descriptor instead.
 func (*MixChange) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{62}
+	return file_roles_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *MixChange) GetAtStep() uint64 {
@@ -5400,7 +5501,7 @@ type MixtureStatus struct {
 
 func (x *MixtureStatus) Reset() {
 	*x = MixtureStatus{}
-	mi := &file_roles_proto_msgTypes[63]
+	mi := &file_roles_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5412,7 +5513,7 @@ func (x *MixtureStatus) String() string {
 func (*MixtureStatus) ProtoMessage() {}
 
 func (x *MixtureStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[63]
+	mi := &file_roles_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5425,7 +5526,7 @@ func (x *MixtureStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MixtureStatus.ProtoReflect.Descriptor instead.
 func (*MixtureStatus) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{63}
+	return file_roles_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *MixtureStatus) GetWeights() []*SourceWeight {
@@ -5484,7 +5585,7 @@ type Calibration struct {
 
 func (x *Calibration) Reset() {
 	*x = Calibration{}
-	mi := &file_roles_proto_msgTypes[64]
+	mi := &file_roles_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5496,7 +5597,7 @@ func (x *Calibration) String() string {
 func (*Calibration) ProtoMessage() {}
 
 func (x *Calibration) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[64]
+	mi := &file_roles_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5509,7 +5610,7 @@ func (x *Calibration) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Calibration.ProtoReflect.Descriptor instead.
 func (*Calibration) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{64}
+	return file_roles_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Calibration) GetReports() uint64 {
@@ -5548,7 +5649,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_roles_proto_msgTypes[65]
+	mi := &file_roles_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5560,7 +5661,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[65]
+	mi := &file_roles_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5573,7 +5674,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{65}
+	return file_roles_proto_rawDescGZIP(), []int{66}
 }
 
 type StatusReply struct {
@@ -5604,7 +5705,7 @@ type StatusReply struct {
 
 func (x *StatusReply) Reset() {
 	*x = StatusReply{}
-	mi := &file_roles_proto_msgTypes[66]
+	mi := &file_roles_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5616,7 +5717,7 @@ func (x *StatusReply) String() string {
 func (*StatusReply) ProtoMessage() {}
 
 func (x *StatusReply) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[66]
+	mi := &file_roles_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5629,7 +5730,7 @@ func (x *StatusReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusReply.ProtoReflect.Descriptor instead.
 func (*StatusReply) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{66}
+	return file_roles_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *StatusReply) GetFence() *Fence {
@@ -5792,7 +5893,7 @@ type SourceStatus struct {
 
 func (x *SourceStatus) Reset() {
 	*x = SourceStatus{}
-	mi := &file_roles_proto_msgTypes[67]
+	mi := &file_roles_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5804,7 +5905,7 @@ func (x *SourceStatus) String() string {
 func (*SourceStatus) ProtoMessage() {}
 
 func (x *SourceStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[67]
+	mi := &file_roles_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5817,7 +5918,7 @@ func (x *SourceStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceStatus.ProtoReflect.Descriptor instead.
 func (*SourceStatus) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{67}
+	return file_roles_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *SourceStatus) GetTokens() uint64 {
@@ -5919,7 +6020,7 @@ type RoleStatus struct {
 
 func (x *RoleStatus) Reset() {
 	*x = RoleStatus{}
-	mi := &file_roles_proto_msgTypes[68]
+	mi := &file_roles_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5931,7 +6032,7 @@ func (x *RoleStatus) String() string {
 func (*RoleStatus) ProtoMessage() {}
 
 func (x *RoleStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[68]
+	mi := &file_roles_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5944,7 +6045,7 @@ func (x *RoleStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoleStatus.ProtoReflect.Descriptor instead.
 func (*RoleStatus) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{68}
+	return file_roles_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *RoleStatus) GetRole() string {
@@ -6002,7 +6103,7 @@ type LedgerRequest struct {
 
 func (x *LedgerRequest) Reset() {
 	*x = LedgerRequest{}
-	mi := &file_roles_proto_msgTypes[69]
+	mi := &file_roles_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6014,7 +6115,7 @@ func (x *LedgerRequest) String() string {
 func (*LedgerRequest) ProtoMessage() {}
 
 func (x *LedgerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[69]
+	mi := &file_roles_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6027,7 +6128,7 @@ func (x *LedgerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LedgerRequest.ProtoReflect.Descriptor instead.
 func (*LedgerRequest) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{69}
+	return file_roles_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *LedgerRequest) GetByStep() bool {
@@ -6079,7 +6180,7 @@ type LedgerReply struct {
 
 func (x *LedgerReply) Reset() {
 	*x = LedgerReply{}
-	mi := &file_roles_proto_msgTypes[70]
+	mi := &file_roles_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6091,7 +6192,7 @@ func (x *LedgerReply) String() string {
 func (*LedgerReply) ProtoMessage() {}
 
 func (x *LedgerReply) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[70]
+	mi := &file_roles_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6104,7 +6205,7 @@ func (x *LedgerReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LedgerReply.ProtoReflect.Descriptor instead.
 func (*LedgerReply) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{70}
+	return file_roles_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *LedgerReply) GetAttempt() uint32 {
@@ -6285,14 +6386,23 @@ const file_roles_proto_rawDesc = "" +
 	"\asources\x18\x03 \x03(\v2\x1a.millrace.v1.SourceFiguresR\asources\x12.\n" +
 	"\x05ranks\x18\x04 \x03(\v2\x18.millrace.v1.RankFiguresR\x05ranks\x12\x12\n" +
 	"\x04role\x18\x05 \x01(\tR\x04role\x12\x10\n" +
-	"\x03pid\x18\x06 \x01(\x03R\x03pid\"\xb4\x01\n" +
+	"\x03pid\x18\x06 \x01(\x03R\x03pid\"\xe4\x01\n" +
 	"\rSourceFigures\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x12\n" +
 	"\x04kind\x18\x02 \x03(\tR\x04kind\x12\x18\n" +
 	"\aseconds\x18\x03 \x03(\x01R\aseconds\x12\x14\n" +
 	"\x05bytes\x18\x04 \x01(\x03R\x05bytes\x12\x16\n" +
 	"\x06tokens\x18\x05 \x01(\x03R\x06tokens\x12/\n" +
-	"\acurrent\x18\x06 \x01(\v2\x15.millrace.v1.ActivityR\acurrent\"\x8b\x02\n" +
+	"\acurrent\x18\x06 \x01(\v2\x15.millrace.v1.ActivityR\acurrent\x12.\n" +
+	"\afetches\x18\a \x01(\v2\x14.millrace.v1.FetchesR\afetches\"\xb1\x01\n" +
+	"\aFetches\x12\x18\n" +
+	"\afetched\x18\x01 \x01(\x03R\afetched\x12\x12\n" +
+	"\x04used\x18\x02 \x01(\x03R\x04used\x12\x1a\n" +
+	"\brequests\x18\x03 \x01(\x03R\brequests\x12\x18\n" +
+	"\aretries\x18\x04 \x01(\x03R\aretries\x12\x16\n" +
+	"\x06hedges\x18\x05 \x01(\x03R\x06hedges\x12\x12\n" +
+	"\x04hits\x18\x06 \x01(\x03R\x04hits\x12\x16\n" +
+	"\x06misses\x18\a \x01(\x03R\x06misses\"\x8b\x02\n" +
 	"\vRankFigures\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\rR\x04rank\x12\x16\n" +
 	"\x06waited\x18\x02 \x01(\x01R\x06waited\x12\x14\n" +
@@ -6726,7 +6836,7 @@ func file_roles_proto_rawDescGZIP() []byte {
 	return file_roles_proto_rawDescData
 }
 
-var file_roles_proto_msgTypes = make([]protoimpl.MessageInfo, 72)
+var file_roles_proto_msgTypes = make([]protoimpl.MessageInfo, 73)
 var file_roles_proto_goTypes = []any{
 	(*LoaderEvent)(nil),    // 0: millrace.v1.LoaderEvent
 	(*Offered)(nil),        // 1: millrace.v1.Offered
@@ -6742,84 +6852,85 @@ var file_roles_proto_goTypes = []any{
 	(*Activity)(nil),       // 11: millrace.v1.Activity
 	(*Figures)(nil),        // 12: millrace.v1.Figures
 	(*SourceFigures)(nil),  // 13: millrace.v1.SourceFigures
-	(*RankFigures)(nil),    // 14: millrace.v1.RankFigures
-	(*RoleFigures)(nil),    // 15: millrace.v1.RoleFigures
-	(*Delivery)(nil),       // 16: millrace.v1.Delivery
-	(*Fatal)(nil),          // 17: millrace.v1.Fatal
-	(*LoaderOrder)(nil),    // 18: millrace.v1.LoaderOrder
-	(*OpenSource)(nil),     // 19: millrace.v1.OpenSource
-	(*ReadFrom)(nil),       // 20: millrace.v1.ReadFrom
-	(*Promote)(nil),        // 21: millrace.v1.Promote
-	(*Drop)(nil),           // 22: millrace.v1.Drop
-	(*Reading)(nil),        // 23: millrace.v1.Reading
-	(*Bye)(nil),            // 24: millrace.v1.Bye
-	(*FetchRequest)(nil),   // 25: millrace.v1.FetchRequest
-	(*FetchPart)(nil),      // 26: millrace.v1.FetchPart
-	(*FetchReply)(nil),     // 27: millrace.v1.FetchReply
-	(*PlacedRows)(nil),     // 28: millrace.v1.PlacedRows
-	(*PartFailed)(nil),     // 29: millrace.v1.PartFailed
-	(*SidecarEvent)(nil),   // 30: millrace.v1.SidecarEvent
-	(*GpuFigures)(nil),     // 31: millrace.v1.GpuFigures
-	(*Gpu)(nil),            // 32: millrace.v1.Gpu
-	(*SidecarHello)(nil),   // 33: millrace.v1.SidecarHello
-	(*RankPosition)(nil),   // 34: millrace.v1.RankPosition
-	(*Join)(nil),           // 35: millrace.v1.Join
-	(*Switched)(nil),       // 36: millrace.v1.Switched
-	(*Bad)(nil),            // 37: millrace.v1.Bad
-	(*Commit)(nil),         // 38: millrace.v1.Commit
-	(*Left)(nil),           // 39: millrace.v1.Left
-	(*Reported)(nil),       // 40: millrace.v1.Reported
-	(*SourceLoss)(nil),     // 41: millrace.v1.SourceLoss
-	(*Present)(nil),        // 42: millrace.v1.Present
-	(*SidecarOrder)(nil),   // 43: millrace.v1.SidecarOrder
-	(*Committed)(nil),      // 44: millrace.v1.Committed
-	(*Welcome)(nil),        // 45: millrace.v1.Welcome
-	(*Alerts)(nil),         // 46: millrace.v1.Alerts
-	(*Alert)(nil),          // 47: millrace.v1.Alert
-	(*Begin)(nil),          // 48: millrace.v1.Begin
-	(*Refusal)(nil),        // 49: millrace.v1.Refusal
-	(*Loaders)(nil),        // 50: millrace.v1.Loaders
-	(*LoaderStripe)(nil),   // 51: millrace.v1.LoaderStripe
-	(*Standby)(nil),        // 52: millrace.v1.Standby
-	(*RollCall)(nil),       // 53: millrace.v1.RollCall
-	(*Waiting)(nil),        // 54: millrace.v1.Waiting
-	(*MixRequest)(nil),     // 55: millrace.v1.MixRequest
-	(*SetWeights)(nil),     // 56: millrace.v1.SetWeights
-	(*SourceWeight)(nil),   // 57: millrace.v1.SourceWeight
-	(*SetSchedule)(nil),    // 58: millrace.v1.SetSchedule
-	(*WeightsAt)(nil),      // 59: millrace.v1.WeightsAt
-	(*AddSource)(nil),      // 60: millrace.v1.AddSource
-	(*MixReply)(nil),       // 61: millrace.v1.MixReply
-	(*MixChange)(nil),      // 62: millrace.v1.MixChange
-	(*MixtureStatus)(nil),  // 63: millrace.v1.MixtureStatus
-	(*Calibration)(nil),    // 64: millrace.v1.Calibration
-	(*StatusRequest)(nil),  // 65: millrace.v1.StatusRequest
-	(*StatusReply)(nil),    // 66: millrace.v1.StatusReply
-	(*SourceStatus)(nil),   // 67: millrace.v1.SourceStatus
-	(*RoleStatus)(nil),     // 68: millrace.v1.RoleStatus
-	(*LedgerRequest)(nil),  // 69: millrace.v1.LedgerRequest
-	(*LedgerReply)(nil),    // 70: millrace.v1.LedgerReply
-	nil,                    // 71: millrace.v1.StatusReply.SourcesEntry
-	(*Fence)(nil),          // 72: millrace.v1.Fence
-	(*Manifest)(nil),       // 73: millrace.v1.Manifest
-	(*Quarantine)(nil),     // 74: millrace.v1.Quarantine
-	(*SeekPoint)(nil),      // 75: millrace.v1.SeekPoint
-	(*Saved)(nil),          // 76: millrace.v1.Saved
-	(*Plan)(nil),           // 77: millrace.v1.Plan
-	(*Ended)(nil),          // 78: millrace.v1.Ended
-	(*Masked)(nil),         // 79: millrace.v1.Masked
-	(*Mask)(nil),           // 80: millrace.v1.Mask
-	(*Skipped)(nil),        // 81: millrace.v1.Skipped
-	(*Costed)(nil),         // 82: millrace.v1.Costed
-	(*Assignments)(nil),    // 83: millrace.v1.Assignments
-	(*OrdinalRange)(nil),   // 84: millrace.v1.OrdinalRange
+	(*Fetches)(nil),        // 14: millrace.v1.Fetches
+	(*RankFigures)(nil),    // 15: millrace.v1.RankFigures
+	(*RoleFigures)(nil),    // 16: millrace.v1.RoleFigures
+	(*Delivery)(nil),       // 17: millrace.v1.Delivery
+	(*Fatal)(nil),          // 18: millrace.v1.Fatal
+	(*LoaderOrder)(nil),    // 19: millrace.v1.LoaderOrder
+	(*OpenSource)(nil),     // 20: millrace.v1.OpenSource
+	(*ReadFrom)(nil),       // 21: millrace.v1.ReadFrom
+	(*Promote)(nil),        // 22: millrace.v1.Promote
+	(*Drop)(nil),           // 23: millrace.v1.Drop
+	(*Reading)(nil),        // 24: millrace.v1.Reading
+	(*Bye)(nil),            // 25: millrace.v1.Bye
+	(*FetchRequest)(nil),   // 26: millrace.v1.FetchRequest
+	(*FetchPart)(nil),      // 27: millrace.v1.FetchPart
+	(*FetchReply)(nil),     // 28: millrace.v1.FetchReply
+	(*PlacedRows)(nil),     // 29: millrace.v1.PlacedRows
+	(*PartFailed)(nil),     // 30: millrace.v1.PartFailed
+	(*SidecarEvent)(nil),   // 31: millrace.v1.SidecarEvent
+	(*GpuFigures)(nil),     // 32: millrace.v1.GpuFigures
+	(*Gpu)(nil),            // 33: millrace.v1.Gpu
+	(*SidecarHello)(nil),   // 34: millrace.v1.SidecarHello
+	(*RankPosition)(nil),   // 35: millrace.v1.RankPosition
+	(*Join)(nil),           // 36: millrace.v1.Join
+	(*Switched)(nil),       // 37: millrace.v1.Switched
+	(*Bad)(nil),            // 38: millrace.v1.Bad
+	(*Commit)(nil),         // 39: millrace.v1.Commit
+	(*Left)(nil),           // 40: millrace.v1.Left
+	(*Reported)(nil),       // 41: millrace.v1.Reported
+	(*SourceLoss)(nil),     // 42: millrace.v1.SourceLoss
+	(*Present)(nil),        // 43: millrace.v1.Present
+	(*SidecarOrder)(nil),   // 44: millrace.v1.SidecarOrder
+	(*Committed)(nil),      // 45: millrace.v1.Committed
+	(*Welcome)(nil),        // 46: millrace.v1.Welcome
+	(*Alerts)(nil),         // 47: millrace.v1.Alerts
+	(*Alert)(nil),          // 48: millrace.v1.Alert
+	(*Begin)(nil),          // 49: millrace.v1.Begin
+	(*Refusal)(nil),        // 50: millrace.v1.Refusal
+	(*Loaders)(nil),        // 51: millrace.v1.Loaders
+	(*LoaderStripe)(nil),   // 52: millrace.v1.LoaderStripe
+	(*Standby)(nil),        // 53: millrace.v1.Standby
+	(*RollCall)(nil),       // 54: millrace.v1.RollCall
+	(*Waiting)(nil),        // 55: millrace.v1.Waiting
+	(*MixRequest)(nil),     // 56: millrace.v1.MixRequest
+	(*SetWeights)(nil),     // 57: millrace.v1.SetWeights
+	(*SourceWeight)(nil),   // 58: millrace.v1.SourceWeight
+	(*SetSchedule)(nil),    // 59: millrace.v1.SetSchedule
+	(*WeightsAt)(nil),      // 60: millrace.v1.WeightsAt
+	(*AddSource)(nil),      // 61: millrace.v1.AddSource
+	(*MixReply)(nil),       // 62: millrace.v1.MixReply
+	(*MixChange)(nil),      // 63: millrace.v1.MixChange
+	(*MixtureStatus)(nil),  // 64: millrace.v1.MixtureStatus
+	(*Calibration)(nil),    // 65: millrace.v1.Calibration
+	(*StatusRequest)(nil),  // 66: millrace.v1.StatusRequest
+	(*StatusReply)(nil),    // 67: millrace.v1.StatusReply
+	(*SourceStatus)(nil),   // 68: millrace.v1.SourceStatus
+	(*RoleStatus)(nil),     // 69: millrace.v1.RoleStatus
+	(*LedgerRequest)(nil),  // 70: millrace.v1.LedgerRequest
+	(*LedgerReply)(nil),    // 71: millrace.v1.LedgerReply
+	nil,                    // 72: millrace.v1.StatusReply.SourcesEntry
+	(*Fence)(nil),          // 73: millrace.v1.Fence
+	(*Manifest)(nil),       // 74: millrace.v1.Manifest
+	(*Quarantine)(nil),     // 75: millrace.v1.Quarantine
+	(*SeekPoint)(nil),      // 76: millrace.v1.SeekPoint
+	(*Saved)(nil),          // 77: millrace.v1.Saved
+	(*Plan)(nil),           // 78: millrace.v1.Plan
+	(*Ended)(nil),          // 79: millrace.v1.Ended
+	(*Masked)(nil),         // 80: millrace.v1.Masked
+	(*Mask)(nil),           // 81: millrace.v1.Mask
+	(*Skipped)(nil),        // 82: millrace.v1.Skipped
+	(*Costed)(nil),         // 83: millrace.v1.Costed
+	(*Assignments)(nil),    // 84: millrace.v1.Assignments
+	(*OrdinalRange)(nil),   // 85: millrace.v1.OrdinalRange
 }
 var file_roles_proto_depIdxs = []int32{
-	72,  // 0: millrace.v1.LoaderEvent.fence:type_name -> millrace.v1.Fence
+	73,  // 0: millrace.v1.LoaderEvent.fence:type_name -> millrace.v1.Fence
 	2,   // 1: millrace.v1.LoaderEvent.hello:type_name -> millrace.v1.LoaderHello
 	4,   // 2: millrace.v1.LoaderEvent.opening:type_name -> millrace.v1.Opening
-	73,  // 3: millrace.v1.LoaderEvent.manifest:type_name -> millrace.v1.Manifest
-	17,  // 4: millrace.v1.LoaderEvent.fatal:type_name -> millrace.v1.Fatal
+	74,  // 3: millrace.v1.LoaderEvent.manifest:type_name -> millrace.v1.Manifest
+	18,  // 4: millrace.v1.LoaderEvent.fatal:type_name -> millrace.v1.Fatal
 	6,   // 5: millrace.v1.LoaderEvent.leaving:type_name -> millrace.v1.Leaving
 	7,   // 6: millrace.v1.LoaderEvent.trouble:type_name -> millrace.v1.Trouble
 	8,   // 7: millrace.v1.LoaderEvent.ready:type_name -> millrace.v1.Ready
@@ -6828,115 +6939,116 @@ var file_roles_proto_depIdxs = []int32{
 	12,  // 10: millrace.v1.LoaderEvent.figures:type_name -> millrace.v1.Figures
 	5,   // 11: millrace.v1.Offered.stripes:type_name -> millrace.v1.Offers
 	3,   // 12: millrace.v1.LoaderHello.version:type_name -> millrace.v1.Version
-	74,  // 13: millrace.v1.Offers.rejects:type_name -> millrace.v1.Quarantine
-	75,  // 14: millrace.v1.Offers.seek_points:type_name -> millrace.v1.SeekPoint
+	75,  // 13: millrace.v1.Offers.rejects:type_name -> millrace.v1.Quarantine
+	76,  // 14: millrace.v1.Offers.seek_points:type_name -> millrace.v1.SeekPoint
 	13,  // 15: millrace.v1.Figures.sources:type_name -> millrace.v1.SourceFigures
-	14,  // 16: millrace.v1.Figures.ranks:type_name -> millrace.v1.RankFigures
+	15,  // 16: millrace.v1.Figures.ranks:type_name -> millrace.v1.RankFigures
 	11,  // 17: millrace.v1.SourceFigures.current:type_name -> millrace.v1.Activity
-	11,  // 18: millrace.v1.RankFigures.waiting:type_name -> millrace.v1.Activity
-	13,  // 19: millrace.v1.RoleFigures.sources:type_name -> millrace.v1.SourceFigures
-	15,  // 20: millrace.v1.Delivery.roles:type_name -> millrace.v1.RoleFigures
-	14,  // 21: millrace.v1.Delivery.ranks:type_name -> millrace.v1.RankFigures
-	11,  // 22: millrace.v1.Delivery.slowest:type_name -> millrace.v1.Activity
-	72,  // 23: millrace.v1.LoaderOrder.fence:type_name -> millrace.v1.Fence
-	19,  // 24: millrace.v1.LoaderOrder.open:type_name -> millrace.v1.OpenSource
-	20,  // 25: millrace.v1.LoaderOrder.read:type_name -> millrace.v1.ReadFrom
-	24,  // 26: millrace.v1.LoaderOrder.bye:type_name -> millrace.v1.Bye
-	21,  // 27: millrace.v1.LoaderOrder.promote:type_name -> millrace.v1.Promote
-	22,  // 28: millrace.v1.LoaderOrder.drop:type_name -> millrace.v1.Drop
-	23,  // 29: millrace.v1.LoaderOrder.reading:type_name -> millrace.v1.Reading
-	75,  // 30: millrace.v1.ReadFrom.seek_point:type_name -> millrace.v1.SeekPoint
-	75,  // 31: millrace.v1.Reading.seek_point:type_name -> millrace.v1.SeekPoint
-	72,  // 32: millrace.v1.FetchRequest.fence:type_name -> millrace.v1.Fence
-	26,  // 33: millrace.v1.FetchRequest.part:type_name -> millrace.v1.FetchPart
-	29,  // 34: millrace.v1.FetchReply.failed:type_name -> millrace.v1.PartFailed
-	28,  // 35: millrace.v1.FetchReply.placed:type_name -> millrace.v1.PlacedRows
-	74,  // 36: millrace.v1.PartFailed.samples:type_name -> millrace.v1.Quarantine
-	72,  // 37: millrace.v1.SidecarEvent.fence:type_name -> millrace.v1.Fence
-	33,  // 38: millrace.v1.SidecarEvent.hello:type_name -> millrace.v1.SidecarHello
-	35,  // 39: millrace.v1.SidecarEvent.join:type_name -> millrace.v1.Join
-	38,  // 40: millrace.v1.SidecarEvent.commit:type_name -> millrace.v1.Commit
-	76,  // 41: millrace.v1.SidecarEvent.saved:type_name -> millrace.v1.Saved
-	39,  // 42: millrace.v1.SidecarEvent.left:type_name -> millrace.v1.Left
-	17,  // 43: millrace.v1.SidecarEvent.fatal:type_name -> millrace.v1.Fatal
-	36,  // 44: millrace.v1.SidecarEvent.switched:type_name -> millrace.v1.Switched
-	37,  // 45: millrace.v1.SidecarEvent.bad:type_name -> millrace.v1.Bad
-	42,  // 46: millrace.v1.SidecarEvent.present:type_name -> millrace.v1.Present
-	40,  // 47: millrace.v1.SidecarEvent.reported:type_name -> millrace.v1.Reported
-	31,  // 48: millrace.v1.SidecarEvent.gpus:type_name -> millrace.v1.GpuFigures
-	12,  // 49: millrace.v1.SidecarEvent.figures:type_name -> millrace.v1.Figures
-	32,  // 50: millrace.v1.GpuFigures.gpus:type_name -> millrace.v1.Gpu
-	34,  // 51: millrace.v1.SidecarHello.ranks:type_name -> millrace.v1.RankPosition
-	3,   // 52: millrace.v1.SidecarHello.version:type_name -> millrace.v1.Version
-	74,  // 53: millrace.v1.Bad.sample:type_name -> millrace.v1.Quarantine
-	41,  // 54: millrace.v1.Reported.losses:type_name -> millrace.v1.SourceLoss
-	72,  // 55: millrace.v1.SidecarOrder.fence:type_name -> millrace.v1.Fence
-	45,  // 56: millrace.v1.SidecarOrder.welcome:type_name -> millrace.v1.Welcome
-	48,  // 57: millrace.v1.SidecarOrder.begin:type_name -> millrace.v1.Begin
-	49,  // 58: millrace.v1.SidecarOrder.refusal:type_name -> millrace.v1.Refusal
-	77,  // 59: millrace.v1.SidecarOrder.plan:type_name -> millrace.v1.Plan
-	78,  // 60: millrace.v1.SidecarOrder.ended:type_name -> millrace.v1.Ended
-	17,  // 61: millrace.v1.SidecarOrder.failed:type_name -> millrace.v1.Fatal
-	50,  // 62: millrace.v1.SidecarOrder.loaders:type_name -> millrace.v1.Loaders
-	54,  // 63: millrace.v1.SidecarOrder.waiting:type_name -> millrace.v1.Waiting
-	24,  // 64: millrace.v1.SidecarOrder.bye:type_name -> millrace.v1.Bye
-	44,  // 65: millrace.v1.SidecarOrder.committed:type_name -> millrace.v1.Committed
-	79,  // 66: millrace.v1.SidecarOrder.masked:type_name -> millrace.v1.Masked
-	46,  // 67: millrace.v1.SidecarOrder.alerts:type_name -> millrace.v1.Alerts
-	53,  // 68: millrace.v1.SidecarOrder.roll_call:type_name -> millrace.v1.RollCall
-	73,  // 69: millrace.v1.Welcome.manifests:type_name -> millrace.v1.Manifest
-	80,  // 70: millrace.v1.Welcome.masks:type_name -> millrace.v1.Mask
-	47,  // 71: millrace.v1.Alerts.alerts:type_name -> millrace.v1.Alert
-	51,  // 72: millrace.v1.Loaders.stripes:type_name -> millrace.v1.LoaderStripe
-	52,  // 73: millrace.v1.LoaderStripe.standby:type_name -> millrace.v1.Standby
-	11,  // 74: millrace.v1.Waiting.cause:type_name -> millrace.v1.Activity
-	56,  // 75: millrace.v1.MixRequest.set:type_name -> millrace.v1.SetWeights
-	58,  // 76: millrace.v1.MixRequest.schedule:type_name -> millrace.v1.SetSchedule
-	81,  // 77: millrace.v1.MixRequest.skip:type_name -> millrace.v1.Skipped
-	60,  // 78: millrace.v1.MixRequest.add:type_name -> millrace.v1.AddSource
-	82,  // 79: millrace.v1.MixRequest.costs:type_name -> millrace.v1.Costed
-	57,  // 80: millrace.v1.SetWeights.weights:type_name -> millrace.v1.SourceWeight
-	59,  // 81: millrace.v1.SetSchedule.milestones:type_name -> millrace.v1.WeightsAt
-	57,  // 82: millrace.v1.WeightsAt.weights:type_name -> millrace.v1.SourceWeight
-	62,  // 83: millrace.v1.MixReply.change:type_name -> millrace.v1.MixChange
-	57,  // 84: millrace.v1.MixtureStatus.weights:type_name -> millrace.v1.SourceWeight
-	62,  // 85: millrace.v1.MixtureStatus.changes:type_name -> millrace.v1.MixChange
-	82,  // 86: millrace.v1.MixtureStatus.costs:type_name -> millrace.v1.Costed
-	64,  // 87: millrace.v1.MixtureStatus.calibration:type_name -> millrace.v1.Calibration
-	82,  // 88: millrace.v1.Calibration.best:type_name -> millrace.v1.Costed
-	72,  // 89: millrace.v1.StatusReply.fence:type_name -> millrace.v1.Fence
-	71,  // 90: millrace.v1.StatusReply.sources:type_name -> millrace.v1.StatusReply.SourcesEntry
-	74,  // 91: millrace.v1.StatusReply.recent:type_name -> millrace.v1.Quarantine
-	68,  // 92: millrace.v1.StatusReply.roles:type_name -> millrace.v1.RoleStatus
-	47,  // 93: millrace.v1.StatusReply.alerts:type_name -> millrace.v1.Alert
-	51,  // 94: millrace.v1.StatusReply.stripes:type_name -> millrace.v1.LoaderStripe
-	63,  // 95: millrace.v1.StatusReply.mixture:type_name -> millrace.v1.MixtureStatus
-	32,  // 96: millrace.v1.StatusReply.gpus:type_name -> millrace.v1.Gpu
-	16,  // 97: millrace.v1.StatusReply.delivery:type_name -> millrace.v1.Delivery
-	9,   // 98: millrace.v1.RoleStatus.cache:type_name -> millrace.v1.CacheFigures
-	83,  // 99: millrace.v1.LedgerReply.segments:type_name -> millrace.v1.Assignments
-	84,  // 100: millrace.v1.LedgerReply.ranges:type_name -> millrace.v1.OrdinalRange
-	62,  // 101: millrace.v1.LedgerReply.changes:type_name -> millrace.v1.MixChange
-	67,  // 102: millrace.v1.StatusReply.SourcesEntry.value:type_name -> millrace.v1.SourceStatus
-	0,   // 103: millrace.v1.Orchestrator.Load:input_type -> millrace.v1.LoaderEvent
-	30,  // 104: millrace.v1.Orchestrator.Serve:input_type -> millrace.v1.SidecarEvent
-	65,  // 105: millrace.v1.Orchestrator.Status:input_type -> millrace.v1.StatusRequest
-	69,  // 106: millrace.v1.Orchestrator.Ledger:input_type -> millrace.v1.LedgerRequest
-	55,  // 107: millrace.v1.Orchestrator.Mix:input_type -> millrace.v1.MixRequest
-	25,  // 108: millrace.v1.Loader.Fetch:input_type -> millrace.v1.FetchRequest
-	10,  // 109: millrace.v1.Loader.Current:input_type -> millrace.v1.CurrentRequest
-	18,  // 110: millrace.v1.Orchestrator.Load:output_type -> millrace.v1.LoaderOrder
-	43,  // 111: millrace.v1.Orchestrator.Serve:output_type -> millrace.v1.SidecarOrder
-	66,  // 112: millrace.v1.Orchestrator.Status:output_type -> millrace.v1.StatusReply
-	70,  // 113: millrace.v1.Orchestrator.Ledger:output_type -> millrace.v1.LedgerReply
-	61,  // 114: millrace.v1.Orchestrator.Mix:output_type -> millrace.v1.MixReply
-	27,  // 115: millrace.v1.Loader.Fetch:output_type -> millrace.v1.FetchReply
-	11,  // 116: millrace.v1.Loader.Current:output_type -> millrace.v1.Activity
-	110, // [110:117] is the sub-list for method output_type
-	103, // [103:110] is the sub-list for method input_type
-	103, // [103:103] is the sub-list for extension type_name
-	103, // [103:103] is the sub-list for extension extendee
-	0,   // [0:103] is the sub-list for field type_name
+	14,  // 18: millrace.v1.SourceFigures.fetches:type_name -> millrace.v1.Fetches
+	11,  // 19: millrace.v1.RankFigures.waiting:type_name -> millrace.v1.Activity
+	13,  // 20: millrace.v1.RoleFigures.sources:type_name -> millrace.v1.SourceFigures
+	16,  // 21: millrace.v1.Delivery.roles:type_name -> millrace.v1.RoleFigures
+	15,  // 22: millrace.v1.Delivery.ranks:type_name -> millrace.v1.RankFigures
+	11,  // 23: millrace.v1.Delivery.slowest:type_name -> millrace.v1.Activity
+	73,  // 24: millrace.v1.LoaderOrder.fence:type_name -> millrace.v1.Fence
+	20,  // 25: millrace.v1.LoaderOrder.open:type_name -> millrace.v1.OpenSource
+	21,  // 26: millrace.v1.LoaderOrder.read:type_name -> millrace.v1.ReadFrom
+	25,  // 27: millrace.v1.LoaderOrder.bye:type_name -> millrace.v1.Bye
+	22,  // 28: millrace.v1.LoaderOrder.promote:type_name -> millrace.v1.Promote
+	23,  // 29: millrace.v1.LoaderOrder.drop:type_name -> millrace.v1.Drop
+	24,  // 30: millrace.v1.LoaderOrder.reading:type_name -> millrace.v1.Reading
+	76,  // 31: millrace.v1.ReadFrom.seek_point:type_name -> millrace.v1.SeekPoint
+	76,  // 32: millrace.v1.Reading.seek_point:type_name -> millrace.v1.SeekPoint
+	73,  // 33: millrace.v1.FetchRequest.fence:type_name -> millrace.v1.Fence
+	27,  // 34: millrace.v1.FetchRequest.part:type_name -> millrace.v1.FetchPart
+	30,  // 35: millrace.v1.FetchReply.failed:type_name -> millrace.v1.PartFailed
+	29,  // 36: millrace.v1.FetchReply.placed:type_name -> millrace.v1.PlacedRows
+	75,  // 37: millrace.v1.PartFailed.samples:type_name -> millrace.v1.Quarantine
+	73,  // 38: millrace.v1.SidecarEvent.fence:type_name -> millrace.v1.Fence
+	34,  // 39: millrace.v1.SidecarEvent.hello:type_name -> millrace.v1.SidecarHello
+	36,  // 40: millrace.v1.SidecarEvent.join:type_name -> millrace.v1.Join
+	39,  // 41: millrace.v1.SidecarEvent.commit:type_name -> millrace.v1.Commit
+	77,  // 42: millrace.v1.SidecarEvent.saved:type_name -> millrace.v1.Saved
+	40,  // 43: millrace.v1.SidecarEvent.left:type_name -> millrace.v1.Left
+	18,  // 44: millrace.v1.SidecarEvent.fatal:type_name -> millrace.v1.Fatal
+	37,  // 45: millrace.v1.SidecarEvent.switched:type_name -> millrace.v1.Switched
+	38,  // 46: millrace.v1.SidecarEvent.bad:type_name -> millrace.v1.Bad
+	43,  // 47: millrace.v1.SidecarEvent.present:type_name -> millrace.v1.Present
+	41,  // 48: millrace.v1.SidecarEvent.reported:type_name -> millrace.v1.Reported
+	32,  // 49: millrace.v1.SidecarEvent.gpus:type_name -> millrace.v1.GpuFigures
+	12,  // 50: millrace.v1.SidecarEvent.figures:type_name -> millrace.v1.Figures
+	33,  // 51: millrace.v1.GpuFigures.gpus:type_name -> millrace.v1.Gpu
+	35,  // 52: millrace.v1.SidecarHello.ranks:type_name -> millrace.v1.RankPosition
+	3,   // 53: millrace.v1.SidecarHello.version:type_name -> millrace.v1.Version
+	75,  // 54: millrace.v1.Bad.sample:type_name -> millrace.v1.Quarantine
+	42,  // 55: millrace.v1.Reported.losses:type_name -> millrace.v1.SourceLoss
+	73,  // 56: millrace.v1.SidecarOrder.fence:type_name -> millrace.v1.Fence
+	46,  // 57: millrace.v1.SidecarOrder.welcome:type_name -> millrace.v1.Welcome
+	49,  // 58: millrace.v1.SidecarOrder.begin:type_name -> millrace.v1.Begin
+	50,  // 59: millrace.v1.SidecarOrder.refusal:type_name -> millrace.v1.Refusal
+	78,  // 60: millrace.v1.SidecarOrder.plan:type_name -> millrace.v1.Plan
+	79,  // 61: millrace.v1.SidecarOrder.ended:type_name -> millrace.v1.Ended
+	18,  // 62: millrace.v1.SidecarOrder.failed:type_name -> millrace.v1.Fatal
+	51,  // 63: millrace.v1.SidecarOrder.loaders:type_name -> millrace.v1.Loaders
+	55,  // 64: millrace.v1.SidecarOrder.waiting:type_name -> millrace.v1.Waiting
+	25,  // 65: millrace.v1.SidecarOrder.bye:type_name -> millrace.v1.Bye
+	45,  // 66: millrace.v1.SidecarOrder.committed:type_name -> millrace.v1.Committed
+	80,  // 67: millrace.v1.SidecarOrder.masked:type_name -> millrace.v1.Masked
+	47,  // 68: millrace.v1.SidecarOrder.alerts:type_name -> millrace.v1.Alerts
+	54,  // 69: millrace.v1.SidecarOrder.roll_call:type_name -> millrace.v1.RollCall
+	74,  // 70: millrace.v1.Welcome.manifests:type_name -> millrace.v1.Manifest
+	81,  // 71: millrace.v1.Welcome.masks:type_name -> millrace.v1.Mask
+	48,  // 72: millrace.v1.Alerts.alerts:type_name -> millrace.v1.Alert
+	52,  // 73: millrace.v1.Loaders.stripes:type_name -> millrace.v1.LoaderStripe
+	53,  // 74: millrace.v1.LoaderStripe.standby:type_name -> millrace.v1.Standby
+	11,  // 75: millrace.v1.Waiting.cause:type_name -> millrace.v1.Activity
+	57,  // 76: millrace.v1.MixRequest.set:type_name -> millrace.v1.SetWeights
+	59,  // 77: millrace.v1.MixRequest.schedule:type_name -> millrace.v1.SetSchedule
+	82,  // 78: millrace.v1.MixRequest.skip:type_name -> millrace.v1.Skipped
+	61,  // 79: millrace.v1.MixRequest.add:type_name -> millrace.v1.AddSource
+	83,  // 80: millrace.v1.MixRequest.costs:type_name -> millrace.v1.Costed
+	58,  // 81: millrace.v1.SetWeights.weights:type_name -> millrace.v1.SourceWeight
+	60,  // 82: millrace.v1.SetSchedule.milestones:type_name -> millrace.v1.WeightsAt
+	58,  // 83: millrace.v1.WeightsAt.weights:type_name -> millrace.v1.SourceWeight
+	63,  // 84: millrace.v1.MixReply.change:type_name -> millrace.v1.MixChange
+	58,  // 85: millrace.v1.MixtureStatus.weights:type_name -> millrace.v1.SourceWeight
+	63,  // 86: millrace.v1.MixtureStatus.changes:type_name -> millrace.v1.MixChange
+	83,  // 87: millrace.v1.MixtureStatus.costs:type_name -> millrace.v1.Costed
+	65,  // 88: millrace.v1.MixtureStatus.calibration:type_name -> millrace.v1.Calibration
+	83,  // 89: millrace.v1.Calibration.best:type_name -> millrace.v1.Costed
+	73,  // 90: millrace.v1.StatusReply.fence:type_name -> millrace.v1.Fence
+	72,  // 91: millrace.v1.StatusReply.sources:type_name -> millrace.v1.StatusReply.SourcesEntry
+	75,  // 92: millrace.v1.StatusReply.recent:type_name -> millrace.v1.Quarantine
+	69,  // 93: millrace.v1.StatusReply.roles:type_name -> millrace.v1.RoleStatus
+	48,  // 94: millrace.v1.StatusReply.alerts:type_name -> millrace.v1.Alert
+	52,  // 95: millrace.v1.StatusReply.stripes:type_name -> millrace.v1.LoaderStripe
+	64,  // 96: millrace.v1.StatusReply.mixture:type_name -> millrace.v1.MixtureStatus
+	33,  // 97: millrace.v1.StatusReply.gpus:type_name -> millrace.v1.Gpu
+	17,  // 98: millrace.v1.StatusReply.delivery:type_name -> millrace.v1.Delivery
+	9,   // 99: millrace.v1.RoleStatus.cache:type_name -> millrace.v1.CacheFigures
+	84,  // 100: millrace.v1.LedgerReply.segments:type_name -> millrace.v1.Assignments
+	85,  // 101: millrace.v1.LedgerReply.ranges:type_name -> millrace.v1.OrdinalRange
+	63,  // 102: millrace.v1.LedgerReply.changes:type_name -> millrace.v1.MixChange
+	68,  // 103: millrace.v1.StatusReply.SourcesEntry.value:type_name -> millrace.v1.SourceStatus
+	0,   // 104: millrace.v1.Orchestrator.Load:input_type -> millrace.v1.LoaderEvent
+	31,  // 105: millrace.v1.Orchestrator.Serve:input_type -> millrace.v1.SidecarEvent
+	66,  // 106: millrace.v1.Orchestrator.Status:input_type -> millrace.v1.StatusRequest
+	70,  // 107: millrace.v1.Orchestrator.Ledger:input_type -> millrace.v1.LedgerRequest
+	56,  // 108: millrace.v1.Orchestrator.Mix:input_type -> millrace.v1.MixRequest
+	26,  // 109: millrace.v1.Loader.Fetch:input_type -> millrace.v1.FetchRequest
+	10,  // 110: millrace.v1.Loader.Current:input_type -> millrace.v1.CurrentRequest
+	19,  // 111: millrace.v1.Orchestrator.Load:output_type -> millrace.v1.LoaderOrder
+	44,  // 112: millrace.v1.Orchestrator.Serve:output_type -> millrace.v1.SidecarOrder
+	67,  // 113: millrace.v1.Orchestrator.Status:output_type -> millrace.v1.StatusReply
+	71,  // 114: millrace.v1.Orchestrator.Ledger:output_type -> millrace.v1.LedgerReply
+	62,  // 115: millrace.v1.Orchestrator.Mix:output_type -> millrace.v1.MixReply
+	28,  // 116: millrace.v1.Loader.Fetch:output_type -> millrace.v1.FetchReply
+	11,  // 117: millrace.v1.Loader.Current:output_type -> millrace.v1.Activity
+	111, // [111:118] is the sub-list for method output_type
+	104, // [104:111] is the sub-list for method input_type
+	104, // [104:104] is the sub-list for extension type_name
+	104, // [104:104] is the sub-list for extension extendee
+	0,   // [0:104] is the sub-list for field type_name
 }
 
 func init() { file_roles_proto_init() }
@@ -6957,7 +7069,7 @@ func file_roles_proto_init() {
 		(*LoaderEvent_Cache)(nil),
 		(*LoaderEvent_Figures)(nil),
 	}
-	file_roles_proto_msgTypes[18].OneofWrappers = []any{
+	file_roles_proto_msgTypes[19].OneofWrappers = []any{
 		(*LoaderOrder_Open)(nil),
 		(*LoaderOrder_Read)(nil),
 		(*LoaderOrder_Bye)(nil),
@@ -6965,7 +7077,7 @@ func file_roles_proto_init() {
 		(*LoaderOrder_Drop)(nil),
 		(*LoaderOrder_Reading)(nil),
 	}
-	file_roles_proto_msgTypes[30].OneofWrappers = []any{
+	file_roles_proto_msgTypes[31].OneofWrappers = []any{
 		(*SidecarEvent_Hello)(nil),
 		(*SidecarEvent_Join)(nil),
 		(*SidecarEvent_Commit)(nil),
@@ -6979,7 +7091,7 @@ func file_roles_proto_init() {
 		(*SidecarEvent_Gpus)(nil),
 		(*SidecarEvent_Figures)(nil),
 	}
-	file_roles_proto_msgTypes[43].OneofWrappers = []any{
+	file_roles_proto_msgTypes[44].OneofWrappers = []any{
 		(*SidecarOrder_Welcome)(nil),
 		(*SidecarOrder_Begin)(nil),
 		(*SidecarOrder_Refusal)(nil),
@@ -6994,7 +7106,7 @@ func file_roles_proto_init() {
 		(*SidecarOrder_Alerts)(nil),
 		(*SidecarOrder_RollCall)(nil),
 	}
-	file_roles_proto_msgTypes[55].OneofWrappers = []any{
+	file_roles_proto_msgTypes[56].OneofWrappers = []any{
 		(*MixRequest_Set)(nil),
 		(*MixRequest_Schedule)(nil),
 		(*MixRequest_Skip)(nil),
@@ -7009,7 +7121,7 @@ func file_roles_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_roles_proto_rawDesc), len(file_roles_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   72,
+			NumMessages:   73,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

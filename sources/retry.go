@@ -168,12 +168,16 @@ func (f *retryFile) ReadAt(p []byte, off int64) (n int, err error) {
 	var changed error
 	err = f.patience.try(context.Background(), "reading "+f.name, passing, func() error {
 		n, changed = 0, nil
-		return f.use(func(file OpenFile) (err error) {
+		err := f.use(func(file OpenFile) (err error) {
 			n, err = file.ReadAt(p, off)
 			// The check comes after the read: bytes that were read before a change are served, later ones are not.
 			changed = f.guard.Check(&f.opened, file)
 			return err
 		})
+		if err != nil && changed == nil && passing(err) {
+			reading.Turn(activity.Storage)
+		}
+		return err
 	})
 	if changed != nil {
 		n, err = 0, changed

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"millrace"
+	"millrace/internal/activity"
 )
 
 // hiccup fails its first reads.
@@ -61,6 +62,35 @@ func TestTroubleIsToldAndItsEnd(t *testing.T) {
 				t.Errorf("%d reads fail: told %q", fails, told)
 			}
 		}
+	}
+}
+
+// TestAWaitForStorageIsNamed: a read that fails and is tried again is a wait for storage of its shard, from the first
+// failure on.
+func TestAWaitForStorageIsNamed(t *testing.T) {
+	now := time.Unix(1, 0)
+	meter := activity.New(func() time.Time { now = now.Add(time.Second); return now })
+	var seen []activity.Kind
+	p := patient(true, func(string) {})
+	p.tried = func() { seen = append(seen, meter.Current("web").Kind) }
+	f := &retryFile{held: fixedFile{&hiccup{left: 3}}, name: "a.jsonl", shard: "a.jsonl", patience: p,
+		activity: meter.Source("web")}
+	if _, err := f.ReadAt(make([]byte, 1), 0); err != nil {
+		t.Fatal(err)
+	}
+	if len(seen) != 4 || seen[3] != activity.Storage {
+		t.Errorf("the activities are %v", seen)
+	}
+	cause := activity.Cause{Kind: activity.Storage, Source: "web", Shard: "a.jsonl", Role: "loader-0"}
+	if got := cause.Describe(); got != "loader-0 waits for the storage of a.jsonl of source web" {
+		t.Error(got)
+	}
+	if _, err := f.ReadAt(make([]byte, 1), 0); err != nil {
+		t.Fatal(err)
+	}
+	spent := meter.Source("web").Figures().Times
+	if spent[activity.Storage] == 0 || spent[activity.Read] == 0 {
+		t.Errorf("the times are %v", spent)
 	}
 }
 

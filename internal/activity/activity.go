@@ -13,9 +13,10 @@ import (
 // Kind is one of the activities between a data file and a batch.
 type Kind string
 
-// The kinds of activity. The first three are a loader's, Plan is the orchestrator's, the others are the sidecar's.
+// The kinds of activity. The first four are a loader's, Plan is the orchestrator's, the others are the sidecar's.
 const (
 	Read     Kind = "read"     // bytes of a data file
+	Storage  Kind = "storage"  // waiting for a store or a disk that does not answer
 	Decode   Kind = "decode"   // bytes to records
 	Tokenise Kind = "tokenise" // text to tokens
 	Plan     Kind = "plan"     // offers to a sealed step
@@ -26,30 +27,34 @@ const (
 )
 
 // Kinds returns all kinds, in the order of a sample's way.
-func Kinds() []Kind { return []Kind{Read, Decode, Tokenise, Plan, Fetch, Build, Ranks, Frames} }
+func Kinds() []Kind {
+	return []Kind{Read, Storage, Decode, Tokenise, Plan, Fetch, Build, Ranks, Frames}
+}
 
 // kinds is the number of kinds.
-const kinds = 8
+const kinds = 9
 
 // index returns the kind's place in Kinds.
 func (k Kind) index() int {
 	switch k {
 	case Read:
 		return 0
-	case Decode:
+	case Storage:
 		return 1
-	case Tokenise:
+	case Decode:
 		return 2
-	case Plan:
+	case Tokenise:
 		return 3
-	case Fetch:
+	case Plan:
 		return 4
-	case Build:
+	case Fetch:
 		return 5
-	case Ranks:
+	case Build:
 		return 6
+	case Ranks:
+		return 7
 	}
-	return 7
+	return 8
 }
 
 // Verb returns the kind as the verb of a sentence about a role.
@@ -59,6 +64,8 @@ func (k Kind) Verb() string {
 		return string(k) + "s"
 	case Fetch:
 		return "fetches"
+	case Storage:
+		return "waits for the storage of"
 	}
 	return "waits for"
 }
@@ -128,7 +135,7 @@ func (m *Meter) Current(source string) Current {
 // Wall returns the time since the meter was made.
 func (m *Meter) Wall() time.Duration { return m.now().Sub(m.began) }
 
-// Times has the time of each kind. Decode is without the reads that it waited for.
+// Times has the time of each kind. Decode is without the reads and the storage that it waited for.
 type Times map[Kind]time.Duration
 
 // Figures are the counters of one source. They only grow.
@@ -136,18 +143,31 @@ type Figures struct {
 	Times  Times // with the activities that are under way
 	Bytes  int64 // read from data files
 	Tokens int64 // made of records
+	Fetches
+}
+
+// Fetches are the counters of a source in an object store, since the process started. All are 0 for local files.
+type Fetches struct {
+	Fetched  int64 // bytes that came from the store
+	Used     int64 // bytes that readers took, from the store or from the cache of files
+	Requests int64 // of ranges, with retries and hedges
+	Retries  int64
+	Hedges   int64 // second requests beside slow ones
+	Hits     int64 // blocks read from the cache of files
+	Misses   int64 // blocks that the cache of files lacked
 }
 
 // Total sums figures up, to see whether they have changed.
 type Total struct {
 	Time          time.Duration
 	Bytes, Tokens int64
-	Idle          bool
+	Fetches
+	Idle bool
 }
 
 // Total returns the sum of the figures. Idle is not set.
 func (f Figures) Total() Total {
-	t := Total{Bytes: f.Bytes, Tokens: f.Tokens}
+	t := Total{Bytes: f.Bytes, Tokens: f.Tokens, Fetches: f.Fetches}
 	for _, spent := range f.Times {
 		t.Time += spent
 	}
@@ -183,7 +203,8 @@ type Source struct {
 	spent   [kinds]time.Duration // by index, of ended activities
 	bytes   int64
 	tokens  int64
-	shards  [3]lastShard
+	fetches func() Fetches // nil: none
+	shards  [4]lastShard
 	marks   [2]mark // the older first
 }
 
@@ -274,14 +295,29 @@ func (a *Activity) End(bytes, tokens int64) {
 	s.spare = append(s.spare, a)
 }
 
+// Watch takes the counters of the source's store from a function. It must not call the source.
+func (s *Source) Watch(fetches func() Fetches) {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fetches = fetches
+}
+
 // Figures returns the counters.
 func (s *Source) Figures() Figures {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return Figures{Times: s.times(s.now()), Bytes: s.bytes, Tokens: s.tokens}
+	out := Figures{Times: s.times(s.now()), Bytes: s.bytes, Tokens: s.tokens}
+	if s.fetches != nil {
+		out.Fetches = s.fetches()
+	}
+	return out
 }
 
-// times returns the time of each kind at a time; mu is held. Reads happen within decoding, on the same goroutine.
+// times returns the time of each kind at a time; mu is held. Reads, and waits for
+// storage, happen within decoding, on the same goroutine.
 func (s *Source) times(now time.Time) Times {
 	out := Times{}
 	for i, kind := range Kinds() {
@@ -293,7 +329,7 @@ func (s *Source) times(now time.Time) Times {
 		out[a.kind] += now.Sub(a.since)
 	}
 	if decode, ok := out[Decode]; ok {
-		out[Decode] = max(decode-out[Read], 0)
+		out[Decode] = max(decode-out[Read]-out[Storage], 0)
 	}
 	return out
 }

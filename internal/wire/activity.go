@@ -42,6 +42,10 @@ func FiguresToProto(m *activity.Meter, role string, pid int64, told map[string]a
 		told[s.Name()] = now
 		e := &proto.SourceFigures{Source: s.Name(), Bytes: f.Bytes, Tokens: f.Tokens,
 			Current: CurrentToProto(current, role, pid)}
+		if f.Fetches != (activity.Fetches{}) {
+			e.Fetches = &proto.Fetches{Fetched: f.Fetched, Used: f.Used, Requests: f.Requests, Retries: f.Retries,
+				Hedges: f.Hedges, Hits: f.Hits, Misses: f.Misses}
+		}
 		for _, kind := range activity.Kinds() {
 			if spent := f.Times[kind]; spent > 0 {
 				e.Kind, e.Seconds = append(e.Kind, string(kind)), append(e.Seconds, spent.Seconds())

@@ -14,6 +14,7 @@ type Collector struct {
 	fill, imbalance                                      *prometheus.Desc
 	seconds, bytes, tokens                               *prometheus.Desc
 	cpu, wall, processors                                *prometheus.Desc
+	store                                                []storeMetric
 }
 
 // NewCollector returns a collector whose descriptions d makes.
@@ -45,6 +46,7 @@ func NewCollector(d func(name, help string, labels ...string) *prometheus.Desc) 
 		),
 		bytes:      d("read_bytes_total", "Bytes that a role read from data files.", "role", "source"),
 		tokens:     d("made_tokens_total", "Tokens that a role made of records.", "role", "source"),
+		store:      storeMetrics(d),
 		cpu:        d("role_cpu_seconds_total", "Processor time of a role.", "role"),
 		wall:       d("role_seconds_total", "Time since a role's process started.", "role"),
 		processors: d("role_processors", "Mean number of processors that a role kept busy in the last minute.", "role"),
@@ -56,6 +58,9 @@ func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{c.waited, c.waits, c.longest, c.connected, c.buffered, c.waiting, c.fill,
 		c.imbalance, c.seconds, c.bytes, c.tokens, c.cpu, c.wall, c.processors} {
 		ch <- d
+	}
+	for _, m := range c.store {
+		ch <- m.desc
 	}
 }
 
@@ -95,6 +100,35 @@ func (c *Collector) Collect(d *pb.Delivery, gauge, counter func(*prometheus.Desc
 			if s.Tokens > 0 {
 				counter(c.tokens, float64(s.Tokens), r.Role, s.Source)
 			}
+			for _, m := range c.store {
+				if s.Fetches != nil {
+					counter(m.desc, float64(m.of(s.Fetches)), r.Role, s.Source)
+				}
+			}
 		}
 	}
+}
+
+// storeMetric is a counter of a source in an object store.
+type storeMetric struct {
+	desc *prometheus.Desc
+	of   func(*pb.Fetches) int64
+}
+
+func storeMetrics(d func(name, help string, labels ...string) *prometheus.Desc) (out []storeMetric) {
+	for _, m := range []struct {
+		name, help string
+		of         func(*pb.Fetches) int64
+	}{
+		{"fetched_bytes", "Bytes that came from the source's store.", (*pb.Fetches).GetFetched},
+		{"used_bytes", "Bytes that readers took, from the store or from the cache of files.", (*pb.Fetches).GetUsed},
+		{"requests", "Requests of ranges, with retries and hedges.", (*pb.Fetches).GetRequests},
+		{"retries", "Requests that were tried again.", (*pb.Fetches).GetRetries},
+		{"hedges", "Second requests beside slow ones.", (*pb.Fetches).GetHedges},
+		{"cache_hits", "Blocks that a role read from the cache of files.", (*pb.Fetches).GetHits},
+		{"cache_misses", "Blocks that the cache of files lacked.", (*pb.Fetches).GetMisses},
+	} {
+		out = append(out, storeMetric{d("store_"+m.name+"_total", m.help, "role", "source"), m.of})
+	}
+	return out
 }

@@ -61,7 +61,7 @@ func TestLatePage(t *testing.T) {
 		}
 		return false
 	})
-	f := open(t, NewHost(Options{}).Files(Storage{}), url)
+	f := open(t, NewHost(Options{}).Files("web", Storage{}), url)
 	n, err := io.CopyBuffer(io.Discard, sources.NewReader(f, 0, f.Size()), make([]byte, 256<<10))
 	if err != nil || n != f.Size() {
 		t.Errorf("%d bytes, %v", n, err)
@@ -82,14 +82,14 @@ func TestLoad(t *testing.T) {
 		return n%20 == 0
 	})
 	h := NewHost(Options{})
-	f := open(t, h.Files(Storage{}), url)
+	f := open(t, h.Files("web", Storage{}), url)
 	p := make([]byte, 64<<10)
 	for off := int64(0); off < f.Size(); off += 3 * int64(len(p)) { // too far apart for read-ahead
 		if err := sources.ReadFull(f, p, off); err != nil {
 			t.Fatal(err)
 		}
 	}
-	x := h.Figures()
+	x := figures(h)
 	if good := x.Requests - x.Retries - x.Hedges; x.Retries < 10 || x.Requests*10 > good*11 {
 		t.Errorf("%+v: %d requests for %d ranges", x, x.Requests, good)
 	}

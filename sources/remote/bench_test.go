@@ -67,13 +67,13 @@ func BenchmarkInOrder(b *testing.B) {
 			b.SetBytes(size)
 			h := NewHost(Options{Cache: c.cache})
 			for b.Loop() {
-				f := open(b, h.Files(Storage{Endpoint: s.url, Region: "us-east-1"}), c.path)
+				f := open(b, h.Files("web", Storage{Endpoint: s.url, Region: "us-east-1"}), c.path)
 				if err := c.read(f); err != nil {
 					b.Fatal(err)
 				}
 				f.Close()
 			}
-			x := h.Figures()
+			x := figures(h)
 			b.ReportMetric(float64(x.Requests)/float64(max(x.Requests-x.Retries-x.Hedges, 1)), "load")
 		})
 	}

@@ -29,22 +29,22 @@ func back(try int, asked time.Duration) time.Duration {
 }
 
 // retry repeats an act while its failure may pass.
-func (h *Host) retry(ctx context.Context, tries int, act func(ctx context.Context) error) error {
+func (f *Files) retry(ctx context.Context, tries int, act func(ctx context.Context) error) error {
 	for try := 1; ; try++ {
 		err := act(ctx)
-		var f *failure
+		var failed *failure
 		if err == nil {
-			h.retries.earn()
+			f.host.retries.earn()
 			return nil
 		}
-		if !errors.As(err, &f) || f.cause != outage || try >= tries {
+		if !errors.As(err, &failed) || failed.cause != outage || try >= tries {
 			return err
 		}
-		h.retries.take(ctx)
-		if !pause(ctx, back(try, f.after)) {
+		f.host.retries.take(ctx)
+		if !pause(ctx, back(try, failed.after)) {
 			return err
 		}
-		h.counts.retries.Add(1)
+		f.counts.retries.Add(1)
 	}
 }
 
@@ -101,12 +101,12 @@ func (q *quota) take(ctx context.Context) {
 }
 
 // fetch fills p with the bytes of an object from off on. Bytes that came before a failure are not asked for again.
-func (h *Host) fetch(ctx context.Context, s store, of object, p []byte, off int64) error {
+func (f *Files) fetch(ctx context.Context, s store, of object, p []byte, off int64) error {
 	done := 0
 	for {
 		before := done
-		err := h.retry(ctx, readTries, func(ctx context.Context) error {
-			n, err := h.hedged(ctx, s, of, p[done:], off+int64(done))
+		err := f.retry(ctx, readTries, func(ctx context.Context) error {
+			n, err := f.hedged(ctx, s, of, p[done:], off+int64(done))
 			done += n
 			if done == len(p) {
 				return nil
@@ -121,11 +121,11 @@ func (h *Host) fetch(ctx context.Context, s store, of object, p []byte, off int6
 
 // hedged is one try of a range. If it takes longer than 95 of 100 requests of its size, a second one runs beside it,
 // and the first answer is used. n bytes at the beginning of p are good, also with an error.
-func (h *Host) hedged(ctx context.Context, s store, of object, p []byte, off int64) (n int, err error) {
-	pace := &h.pace[classOf(len(p))]
+func (f *Files) hedged(ctx context.Context, s store, of object, p []byte, off int64) (n int, err error) {
+	pace := &f.host.pace[classOf(len(p))]
 	wait, known := pace.slow()
 	if !known {
-		return h.attempt(ctx, s, of, p, off)
+		return f.attempt(ctx, s, of, p, off)
 	}
 	type result struct {
 		n   int
@@ -135,7 +135,7 @@ func (h *Host) hedged(ctx context.Context, s store, of object, p []byte, off int
 	defer cancel()
 	first, second := make(chan result, 1), make(chan result, 1)
 	go func() {
-		n, err := h.attempt(ctx, s, of, p, off)
+		n, err := f.attempt(ctx, s, of, p, off)
 		first <- result{n, err}
 	}()
 	timer := time.NewTimer(wait)
@@ -145,13 +145,13 @@ func (h *Host) hedged(ctx context.Context, s store, of object, p []byte, off int
 		return r.n, r.err
 	case <-timer.C:
 	}
-	if !h.counts.mayHedge() {
+	if !f.counts.mayHedge() {
 		r := <-first
 		return r.n, r.err
 	}
 	other := make([]byte, len(p))
 	go func() {
-		n, err := h.attempt(ctx, s, of, other, off)
+		n, err := f.attempt(ctx, s, of, other, off)
 		second <- result{n, err}
 	}()
 	select {
@@ -173,17 +173,17 @@ func (h *Host) hedged(ctx context.Context, s store, of object, p []byte, off int
 }
 
 // attempt is one request of a range.
-func (h *Host) attempt(ctx context.Context, s store, of object, p []byte, off int64) (n int, err error) {
+func (f *Files) attempt(ctx context.Context, s store, of object, p []byte, off int64) (n int, err error) {
 	select {
-	case h.slots <- struct{}{}:
-		defer func() { <-h.slots }()
+	case f.host.slots <- struct{}{}:
+		defer func() { <-f.host.slots }()
 	case <-ctx.Done():
 		return 0, ofTransport(ctx.Err())
 	}
-	h.counts.requests.Add(1)
+	f.counts.requests.Add(1)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	watch := time.AfterFunc(h.idle, cancel) // a body that stands still
+	watch := time.AfterFunc(f.host.idle, cancel) // a body that stands still
 	defer watch.Stop()
 	began := time.Now()
 	body, err := s.read(ctx, of, off, int64(len(p)))
@@ -194,7 +194,7 @@ func (h *Host) attempt(ctx context.Context, s store, of object, p []byte, off in
 	for n < len(p) {
 		got, err := body.Read(p[n:])
 		n += got
-		h.counts.fetched.Add(uint64(got))
+		f.counts.fetched.Add(int64(got))
 		if n == len(p) {
 			break
 		}
@@ -207,8 +207,8 @@ func (h *Host) attempt(ctx context.Context, s store, of object, p []byte, off in
 		if err != nil {
 			return n, ofTransport(err)
 		}
-		watch.Reset(h.idle)
+		watch.Reset(f.host.idle)
 	}
-	h.pace[classOf(len(p))].note(time.Since(began))
+	f.host.pace[classOf(len(p))].note(time.Since(began))
 	return n, nil
 }

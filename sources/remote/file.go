@@ -20,6 +20,7 @@ const partBytes = 4 << 20
 
 // file is one version of an object. It is safe for concurrent use.
 type file struct {
+	files *Files
 	host  *Host
 	store store
 	url   string
@@ -36,8 +37,8 @@ type file struct {
 
 var _ sources.OpenFile = (*file)(nil)
 
-func newFile(h *Host, s store, url string, of object) *file {
-	f := &file{host: h, store: s, url: url, of: of, pages: map[int64]*page{}}
+func newFile(files *Files, s store, url string, of object) *file {
+	f := &file{files: files, host: files.host, store: s, url: url, of: of, pages: map[int64]*page{}}
 	key := binary.LittleEndian.AppendUint64([]byte(url+"\x00"+of.version+"\x00"), uint64(of.size))
 	f.key = xxh3.Hash128(binary.LittleEndian.AppendUint64(key, uint64(of.modified.UnixNano()))).Bytes()
 	for i := range f.streams {
@@ -82,7 +83,7 @@ func (f *file) ReadAt(p []byte, off int64) (n int, err error) {
 	if err := f.fill(p, off); err != nil {
 		return 0, describe("read", f.url, f.store, err)
 	}
-	f.host.counts.used.Add(uint64(len(p)))
+	f.files.counts.used.Add(int64(len(p)))
 	if short {
 		return len(p), io.EOF
 	}
@@ -138,20 +139,20 @@ func (f *file) load(ctx context.Context, p []byte, off int64) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for b := lo; b < hi; {
 		if f.host.cache.Read(f.key, b, f.block(all, lo, b)) {
-			f.host.counts.hits.Add(1)
+			f.files.counts.hits.Add(1)
 			b++
 			continue
 		}
 		first := b
 		for b < hi && (b-first)*cache.BlockBytes < partBytes &&
 			(b == first || !f.host.cache.Read(f.key, b, f.block(all, lo, b))) {
-			f.host.counts.misses.Add(1)
+			f.files.counts.misses.Add(1)
 			b++
 		}
 		end := b
 		group.Go(func() error { return f.loadBlocks(ctx, all, lo, first, end) })
 		if b < hi && (b-first)*cache.BlockBytes < partBytes { // it was read while the run was searched for its end
-			f.host.counts.hits.Add(1)
+			f.files.counts.hits.Add(1)
 			b++
 		}
 	}
@@ -167,7 +168,7 @@ func (f *file) block(all []byte, lo, b int64) []byte {
 // loadBlocks reads the blocks first … end from the store and keeps them.
 func (f *file) loadBlocks(ctx context.Context, all []byte, lo, first, end int64) error {
 	p := all[(first-lo)*cache.BlockBytes : min((end-lo)*cache.BlockBytes, int64(len(all)))]
-	if err := f.host.fetch(ctx, f.store, f.of, p, first*cache.BlockBytes); err != nil {
+	if err := f.files.fetch(ctx, f.store, f.of, p, first*cache.BlockBytes); err != nil {
 		return err
 	}
 	for b := first; b < end; b++ {
@@ -179,12 +180,12 @@ func (f *file) loadBlocks(ctx context.Context, all []byte, lo, first, end int64)
 // loadParts reads a range from the store.
 func (f *file) loadParts(ctx context.Context, p []byte, off int64) error {
 	if len(p) <= partBytes {
-		return f.host.fetch(ctx, f.store, f.of, p, off)
+		return f.files.fetch(ctx, f.store, f.of, p, off)
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	for at := 0; at < len(p); at += partBytes {
 		part := p[at:min(at+partBytes, len(p))]
-		group.Go(func() error { return f.host.fetch(ctx, f.store, f.of, part, off+int64(at)) })
+		group.Go(func() error { return f.files.fetch(ctx, f.store, f.of, part, off+int64(at)) })
 	}
 	return group.Wait()
 }

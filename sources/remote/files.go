@@ -18,6 +18,7 @@ import (
 // Files are the files of stores. Paths are URLs; paths without a scheme are files of the operating system.
 type Files struct {
 	host    *Host
+	counts  *counts
 	storage Storage
 }
 
@@ -89,7 +90,7 @@ func (f *Files) stat(url string) (store, object, error) {
 		tries, patience = 1, 2*time.Second
 	}
 	var o object
-	err = f.host.retry(context.Background(), tries, func(ctx context.Context) (err error) {
+	err = f.retry(context.Background(), tries, func(ctx context.Context) (err error) {
 		ctx, cancel := context.WithTimeout(ctx, patience)
 		defer cancel()
 		o, err = s.stat(ctx, l.key)
@@ -142,7 +143,7 @@ func (f *Files) Open(path string) (sources.OpenFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newFile(f.host, s, path, o), nil
+	return newFile(f, s, path, o), nil
 }
 
 // Walk implements find.Tree.
@@ -152,7 +153,7 @@ func (f *Files) Walk(prefix string, fn func(url string) error) error {
 		return err
 	}
 	var found []object
-	err = f.host.retry(context.Background(), lookTries, func(ctx context.Context) error {
+	err = f.retry(context.Background(), lookTries, func(ctx context.Context) error {
 		found = found[:0]
 		return s.list(ctx, l.key, func(o object) error {
 			if !strings.HasSuffix(o.key, "/") { // a marker of a directory

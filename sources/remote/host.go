@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"millrace/internal/activity"
 	"millrace/sources/cache"
 )
 
@@ -14,9 +15,9 @@ const mostRequests = 64
 
 // Options are the means of a process.
 type Options struct {
-	Ahead int64         // bytes of memory for read-ahead, over all files; default 64 MiB
-	Cache *cache.Blocks // of file ranges on a local disk; nil: none
-
+	Ahead int64           // bytes of memory for read-ahead, over all files; default 64 MiB
+	Cache *cache.Blocks   // of file ranges on a local disk; nil: none
+	Meter *activity.Meter // shows the figures of each source; nil: nothing does
 }
 
 // Host has the means of a process for reading stores. It is safe for concurrent use.
@@ -26,11 +27,12 @@ type Host struct {
 	room    *room         // of read-ahead
 	retries quota
 	pace    [sizeClasses]pace
-	counts  counts
+	meter   *activity.Meter
 
 	idle time.Duration // the longest silence of a body; a test makes it shorter
 
 	mu     sync.Mutex
+	counts map[string]*counts // by source
 	stores map[storeKey]store
 	seen   map[seenKey]sight
 }
@@ -46,8 +48,8 @@ func NewHost(o Options) *Host {
 		o.Ahead = 64 << 20
 	}
 	return &Host{cache: o.Cache, slots: make(chan struct{}, mostRequests), room: &room{free: o.Ahead / pageBytes},
-		idle: stalled, stores: map[storeKey]store{}, seen: map[seenKey]sight{},
-		retries: quota{left: quotaMost}}
+		idle: stalled, meter: o.Meter, counts: map[string]*counts{}, stores: map[storeKey]store{},
+		seen: map[seenKey]sight{}, retries: quota{left: quotaMost}}
 }
 
 // Close closes the cache.
@@ -58,8 +60,19 @@ func (h *Host) Close() error {
 	return h.cache.Close()
 }
 
-// Files returns the files of the stores at a place. Paths without a scheme are those of the operating system.
-func (h *Host) Files(s Storage) *Files { return &Files{host: h, storage: s} }
+// Files returns the files of a source in the stores at a place. Paths without a scheme are those of the operating
+// system.
+func (h *Host) Files(source string, s Storage) *Files {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	c := h.counts[source]
+	if c == nil {
+		c = &counts{}
+		h.counts[source] = c
+		h.meter.Source(source).Watch(c.fetches)
+	}
+	return &Files{host: h, counts: c, storage: s}
+}
 
 // storeOf returns the client of a bucket. It is made once.
 func (h *Host) storeOf(l location, s Storage) (store, error) {

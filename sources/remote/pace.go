@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"millrace/internal/activity"
 )
 
 // sizeClasses is the number of classes of requests by their size: the time of a request depends on it.
@@ -56,9 +58,9 @@ func (p *pace) slow() (time.Duration, bool) {
 	return p.limit, p.limit > 0
 }
 
-// counts are the counters of a host.
+// counts are the counters of a source.
 type counts struct {
-	requests, retries, hedges, fetched, used, hits, misses atomic.Uint64
+	requests, retries, hedges, fetched, used, hits, misses atomic.Int64
 }
 
 // hedgePart is the least number of requests for each hedge.
@@ -70,20 +72,8 @@ func (c *counts) mayHedge() bool {
 	return (n+1)*hedgePart <= c.requests.Load() && c.hedges.CompareAndSwap(n, n+1)
 }
 
-// Figures are the figures of a process, since its start.
-type Figures struct {
-	Requests uint64 // of ranges, with retries and hedges
-	Retries  uint64
-	Hedges   uint64 // second requests beside slow ones
-	Fetched  uint64 // bytes that came from stores
-	Used     uint64 // bytes that readers took, from stores or from the cache
-	Hits     uint64 // blocks read from the cache of file ranges
-	Misses   uint64 // blocks that the cache lacked
-}
-
-// Figures returns the figures of now.
-func (h *Host) Figures() Figures {
-	c := &h.counts
-	return Figures{c.requests.Load(), c.retries.Load(), c.hedges.Load(), c.fetched.Load(), c.used.Load(), c.hits.Load(),
-		c.misses.Load()}
+// fetches returns the counters of now.
+func (c *counts) fetches() activity.Fetches {
+	return activity.Fetches{Fetched: c.fetched.Load(), Used: c.used.Load(), Requests: c.requests.Load(),
+		Retries: c.retries.Load(), Hedges: c.hedges.Load(), Hits: c.hits.Load(), Misses: c.misses.Load()}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/johannesboyne/gofakes3/backend/s3mem"
 
 	"millrace"
+	"millrace/internal/activity"
 	"millrace/sources"
 	"millrace/sources/cache"
 	"millrace/sources/find"
@@ -84,8 +85,11 @@ func (s *server) put(t testing.TB, key string, content []byte) {
 func (s *server) files(t *testing.T) (*Host, *Files) {
 	t.Helper()
 	h := NewHost(Options{})
-	return h, h.Files(Storage{Endpoint: s.url, Region: "us-east-1"})
+	return h, h.Files("web", Storage{Endpoint: s.url, Region: "us-east-1"})
 }
+
+// figures returns the figures of the source of these tests.
+func figures(h *Host) activity.Fetches { return h.counts["web"].fetches() }
 
 func content(n int) []byte {
 	out, rng := make([]byte, n), rand.New(rand.NewPCG(1, 2))
@@ -251,7 +255,7 @@ func TestFaults(t *testing.T) {
 				t.Error("the fault did not happen")
 			}
 			// net/http itself repeats a request whose reused connection was reset before an answer.
-			if h.Figures().Retries == 0 && name != "reset" {
+			if figures(h).Retries == 0 && name != "reset" {
 				t.Error("no request was tried again")
 			}
 		})
@@ -270,14 +274,14 @@ func TestCached(t *testing.T) {
 			t.Fatal(err)
 		}
 		h := NewHost(Options{Cache: blocks})
-		f := open(t, h.Files(Storage{Endpoint: s.url, Region: "us-east-1"}), "s3://data/a.bin")
+		f := open(t, h.Files("web", Storage{Endpoint: s.url, Region: "us-east-1"}), "s3://data/a.bin")
 		for _, off := range []int64{2_500_000, 100, 1 << 20, 3 << 20, 5} {
 			p := make([]byte, min(400<<10, f.Size()-off))
 			if err := sources.ReadFull(f, p, off); err != nil || !bytes.Equal(p, want[off:off+int64(len(p))]) {
 				t.Fatalf("run %d, byte %d: %v, or other bytes", run, off, err)
 			}
 		}
-		if n := h.Figures().Requests; run == 0 && n == 0 || run == 1 && n > 0 {
+		if n := figures(h).Requests; run == 0 && n == 0 || run == 1 && n > 0 {
 			t.Errorf("run %d: %d requests", run, n)
 		}
 		if err := h.Close(); err != nil {
@@ -291,8 +295,8 @@ func TestCached(t *testing.T) {
 	}
 	h := NewHost(Options{Cache: blocks})
 	defer h.Close()
-	f := open(t, h.Files(Storage{Endpoint: s.url, Region: "us-east-1"}), "s3://data/a.bin")
-	if err := sources.ReadFull(f, make([]byte, 10), 100); err != nil || h.Figures().Requests == 0 {
+	f := open(t, h.Files("web", Storage{Endpoint: s.url, Region: "us-east-1"}), "s3://data/a.bin")
+	if err := sources.ReadFull(f, make([]byte, 10), 100); err != nil || figures(h).Requests == 0 {
 		t.Errorf("blocks of another version were used: %v", err)
 	}
 }

@@ -74,7 +74,7 @@ func TestServices(t *testing.T) {
 		{"gs://bucket/data/a.jsonl", Storage{Endpoint: gcs.URL, Anonymous: true}},
 		{web.URL + "/data/{a,a}.jsonl", Storage{}},
 	} {
-		files := NewHost(Options{}).Files(c.Storage)
+		files := NewHost(Options{}).Files("web", c.Storage)
 		found, err := find.Resolve(files, "/", []string{c.pattern}, "", "jsonl")
 		if err != nil || len(found.Files) != 1 || found.Files[0].Name != "a.jsonl" {
 			t.Errorf("%s: got %v, %v", c.pattern, found, err)
@@ -87,7 +87,7 @@ func TestServices(t *testing.T) {
 		}
 	}
 	for _, url := range []string{"https://user:pass@h/a", "https://h/a?X-Amz-Signature=1", "hf://models/a/b"} {
-		_, err := NewHost(Options{}).Files(Storage{}).Open(url)
+		_, err := NewHost(Options{}).Files("web", Storage{}).Open(url)
 		if err == nil || strings.Contains(err.Error(), "pass@") {
 			t.Errorf("%s: got %v", url, err)
 		}

@@ -99,7 +99,7 @@ func Open(ctx context.Context, c *config.Config, o Options) (*Opened, error) {
 		o.Progress = func(string, int64, int64) {}
 	}
 	host := sources.NewHost(sources.HostOptions{OpenFiles: int(c.Limits.OpenFiles), Logger: o.Logger})
-	stores, err := setup.Stores(c, keptBytes, o.Logger)
+	stores, err := setup.Stores(c, keptBytes, nil, o.Logger)
 	if err != nil {
 		return nil, errors.Join(err, host.Close())
 	}

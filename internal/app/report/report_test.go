@@ -76,6 +76,33 @@ func TestStatusNamesTheShuffle(t *testing.T) {
 	}
 }
 
+// TestStatusAddsUpTheStorage: a source in an object store has a line and figures over all loaders, a local one has
+// none.
+func TestStatusAddsUpTheStorage(t *testing.T) {
+	v := NewStatus(nil, true)
+	role := func(fetched int64) *proto.RoleFigures {
+		return &proto.RoleFigures{Sources: []*proto.SourceFigures{{Source: "code"},
+			{Source: "web", Kind: []string{"read", "storage"}, Seconds: []float64{7, 1.5},
+				Fetches: &proto.Fetches{Fetched: fetched, Used: 1 << 20, Requests: 10, Retries: 2, Hedges: 1, Hits: 3,
+					Misses: 1}}}}
+	}
+	v.Answer(&proto.StatusReply{Sources: map[string]*proto.SourceStatus{"web": {}, "code": {}},
+		Delivery: &proto.Delivery{Roles: []*proto.RoleFigures{role(1 << 20), role(2 << 20)}}})
+	want := Storage{Fetched: 3 << 20, Used: 2 << 20, Requests: 20, Retries: 4, Hedges: 2, Hits: 6, Misses: 2, Waited: 3}
+	if got := v.Sources["web"].Storage; got == nil || *got != want || v.Sources["code"].Storage != nil {
+		t.Errorf("got %+v, want %+v, and none for code", got, want)
+	}
+	var b bytes.Buffer
+	if err := v.Print(&b); err != nil {
+		t.Fatal(err)
+	}
+	line := "storage of web: " + Size(3<<20) + " fetched, " + Size(2<<20) + " used, 20 requests, 4 retries, " +
+		"2 hedges, 75.00% of 8 blocks from the cache, 3 s of waits\n"
+	if !strings.Contains(b.String(), line) || strings.Contains(b.String(), "storage of code") {
+		t.Errorf("no line %q in\n%s", line, &b)
+	}
+}
+
 // TestStatusAddsUpTheCaches: loaders of one host share a store, so its bytes count once.
 func TestStatusAddsUpTheCaches(t *testing.T) {
 	v := NewStatus(nil, true)

@@ -83,6 +83,8 @@ type Source struct {
 	Passed  uint64  `json:"passed_over"` // documents refused by filters, without tokens, or rejected
 	Shuffle string  `json:"shuffle"`     // the order that the files allow; empty while they are not known
 	Why     string  `json:"why"`         // why it is not the order in the mixture file; empty if it is
+
+	Storage *Storage `json:"storage,omitempty"` // missing if the files are local
 }
 
 type Quarantined struct {
@@ -120,6 +122,7 @@ func (v *Status) Answer(r *proto.StatusReply) {
 			Passed:  s.PassedOver,
 			Shuffle: s.Shuffle,
 			Why:     s.Why,
+			Storage: storageOf(name, r.Delivery),
 		}
 	}
 	v.setQuarantined(r.Quarantined, r.Recent)
@@ -243,6 +246,11 @@ func (v *Status) Print(w io.Writer) error {
 	if len(v.Sources) > 0 {
 		if err := Table(w, rows...); err != nil {
 			return err
+		}
+	}
+	for _, name := range Names(v.Sources) {
+		if s := v.Sources[name].Storage; s != nil {
+			s.print(w, name)
 		}
 	}
 	for _, name := range Names(v.Sources) {

@@ -99,7 +99,8 @@ func (p *readers) open(s *stream, leave <-chan struct{}) (run func(context.Conte
 	if err != nil {
 		return nil, err
 	}
-	stores, err := setup.Stores(s.cfg, division.Ahead, p.log)
+	meter := activity.New(time.Now)
+	stores, err := setup.Stores(s.cfg, division.Ahead, meter, p.log)
 	if err != nil { // without it, the stores have every block
 		p.log.Warn("the cache of files is not used", "err", err)
 	}
@@ -127,7 +128,7 @@ func (p *readers) open(s *stream, leave <-chan struct{}) (run func(context.Conte
 		Facts:     p.facts(),
 		OpenFiles: int(s.cfg.Limits.OpenFiles), Cache: tokens, Memory: division.Payload, Parallel: division.Decoders,
 		Arenas: arena.Host{}, Net: seam.UnixNet{}, Clock: seam.System{}, Fail: p.fail, Events: s.events, Log: p.log,
-		Meter: activity.New(time.Now),
+		Meter: meter,
 		Ready: p.ready, Term: p.terms(s), Role: roleOf(s),
 	})
 	return func(ctx context.Context) error {

@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"path/filepath"
 
+	"millrace/internal/activity"
 	"millrace/internal/app/config"
 	"millrace/sources"
 	"millrace/sources/cache"
@@ -24,7 +25,7 @@ func Files(s *config.Source, k *Kept) sources.FS {
 	if at := s.Storage; at != nil {
 		storage = remote.Storage{Endpoint: at.Endpoint, Region: at.Region, Anonymous: at.Anonymous}
 	}
-	return host.Files(storage)
+	return host.Files(s.Name, storage)
 }
 
 // readAhead returns the memory of a process for reading remote files ahead, 0 if no source is remote.
@@ -40,10 +41,11 @@ const (
 	mostAhead  = 64 << 20
 )
 
-// Stores returns the means of a process for reading remote files, with the cache of their blocks if there is one.
+// Stores returns the means of a process for reading remote files, with the cache of their blocks if there is one. The
+// meter shows their figures; with nil, nothing does.
 // The error of a directory that cannot be written names its place in the mixture file; it wraps millrace.ErrInvalid.
-func Stores(c *config.Config, ahead int64, log *slog.Logger) (*remote.Host, error) {
-	options := remote.Options{Ahead: ahead}
+func Stores(c *config.Config, ahead int64, meter *activity.Meter, log *slog.Logger) (*remote.Host, error) {
+	options := remote.Options{Ahead: ahead, Meter: meter}
 	var err error
 	if c.KeepsFiles() {
 		options.Cache, err = cache.OpenBlocks(cache.Config{Dir: filepath.Join(c.CachePath(), "files"),

@@ -96,8 +96,8 @@ var rooms = []room{
 	// mixture file → rooms
 	{
 		"internal/app/setup",
-		list(".", "internal/bucket", "mixing", "proto", "sources/...", "constructors", "orchestrator/planner/...",
-			"orchestrator/feedback", "internal/app/config/..."),
+		list(".", "internal/activity", "internal/bucket", "mixing", "proto", "sources/...", "constructors",
+			"orchestrator/planner/...", "orchestrator/feedback", "internal/app/config/..."),
 		all,
 	},
 	{"internal/app/dryrun", list(".", "mixing", "sources/...", "constructors", "orchestrator/planner/...",

@@ -2,7 +2,7 @@
 
     bench/peers.sh [--sections text,tokens,many,files] [--rounds 3] [--seconds 8]
 
-A peer that cannot be imported or fails is named and left out. `text` runs on two cores and on one.
+A peer that cannot be imported or fails is named and left out. `text` runs on two cores and on one (--cores).
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ TOKENS = ("Grain", "nanoGPT's get_batch")
 class Peers:
     """The environment of the peers, and the peers that failed."""
 
-    def __init__(self, python: str, ranks: pathlib.Path, bench: scale.Bench) -> None:
-        self.python, self.ranks, self.bench = python, ranks, bench
+    def __init__(self, a: argparse.Namespace, bench: scale.Bench) -> None:
+        self.python, self.ranks, self.bench, self.cores = a.python, a.vocabulary, bench, a.cores
         self.failed: set[tuple[str, str]] = set()
 
     def run(
@@ -61,7 +61,7 @@ def text(b: scale.Bench, peers: Peers) -> None:
     folder = corpora.texts(b.data / "text-1", 100, 1)
     mix = b.mixture("text", scale.text_sources(b, 1), shuffle="blocks", global_batch_size=256)
     cores = sorted(os.sched_getaffinity(0))[:2]
-    for n in (2, 1):
+    for n in peers.cores:
         cpus = ",".join(map(str, cores[:n]))
 
         def ours(cpus: str = cpus) -> dict[str, float]:
@@ -115,6 +115,7 @@ def main() -> None:
     p.add_argument("--python", required=True, help="of the peers' environment")
     p.add_argument("--vocabulary", type=pathlib.Path, required=True, help="gpt2's ranks, as tokenbench exports them")
     p.add_argument("--rounds", type=int, default=3)
+    p.add_argument("--cores", type=int, nargs="+", default=[2, 1], help="cores of the section text")
     p.add_argument("--warm", type=float, default=4)
     p.add_argument("--seconds", type=float, default=8)
     p.add_argument("--files", type=int, default=1_000_000, help="files of the section files")
@@ -123,7 +124,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="millrace-peers-") as folder:
         bench = scale.Bench(a, pathlib.Path(folder))
         bench.data.mkdir(parents=True, exist_ok=True)
-        peers = Peers(a.python, a.vocabulary, bench)
+        peers = Peers(a, bench)
         for section in filter(None, a.sections.split(",")):
             print(f"\n## {section}: load average {os.getloadavg()[0]:.1f}", flush=True)
             SECTIONS[section](bench, peers)

@@ -77,6 +77,10 @@ type shard struct {
 
 	mu    sync.Mutex
 	table *table // of the index, or of the first scan
+
+	// unpackers has those of earlier readings: to make a decoder takes longer than to unpack a short record. Their
+	// decoders have no goroutines, so the collector may take them.
+	unpackers sync.Pool
 }
 
 // Count implements sources.Shard.
@@ -173,7 +177,7 @@ type reader struct {
 	table  *table
 	fields *example.Reader
 	blocks blocks
-	unpack unpacker
+	unpack *unpacker
 	at     place    // of the chunk; no records before the first
 	chunk  [][]byte // its records
 	broken error    // the reason why it has none
@@ -188,10 +192,21 @@ func (s *shard) reader(ctx context.Context, ahead int64) (*reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &reader{shard: s, table: t, fields: x, blocks: blocks{file: s.file, ahead: ahead}}, nil
+	u, ok := s.unpackers.Get().(*unpacker)
+	if !ok {
+		u = new(unpacker)
+	}
+	return &reader{shard: s, table: t, fields: x, blocks: blocks{file: s.file, ahead: ahead}, unpack: u}, nil
 }
 
-func (r *reader) close() { r.unpack.close() }
+// close keeps the unpacker for the next reader if its memory is small.
+func (r *reader) close() {
+	if u := r.unpack; cap(u.sizes)+cap(u.values) <= mostAtOnce {
+		r.unpackers.Put(u)
+	} else {
+		u.close()
+	}
+}
 
 func (r *reader) one(ctx context.Context, n uint64, fn func(sources.Record) error) error {
 	if err := ctx.Err(); err != nil {
@@ -229,7 +244,7 @@ func (r *reader) load(n uint64) error {
 	r.at, r.chunk, r.broken = place{}, r.chunk[:0], nil
 	c, err := r.blocks.chunk(at.offset)
 	if err == nil {
-		r.chunk, err = c.records(&r.unpack, r.chunk, at.records)
+		r.chunk, err = c.records(r.unpack, r.chunk, at.records)
 	}
 	if errors.Is(err, errTransposed) {
 		return c.refuse(r.file)

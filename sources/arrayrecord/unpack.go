@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/andybalholm/brotli"
 	"github.com/golang/snappy"
@@ -24,8 +25,24 @@ func (u *unpacker) close() {
 	}
 }
 
-// mostWindow is the largest window of zstd that is unpacked.
-const mostWindow = 128 << 20
+const (
+	mostWindow = 128 << 20 // largest window of zstd that is unpacked
+	mostAtOnce = 1 << 20   // bytes for which memory is taken before any of them comes out
+)
+
+// decoder returns the zstd decoder.
+func (u *unpacker) decoder() (*zstd.Decoder, error) {
+	if u.zstd != nil {
+		return u.zstd, nil
+	}
+	var err error
+	u.zstd, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
+		zstd.WithDecoderMaxWindow(mostWindow), zstd.WithDecodeAllCapLimit(true))
+	if err != nil {
+		return nil, fmt.Errorf("make a zstd decoder: %w", err)
+	}
+	return u.zstd, nil
+}
 
 // stream returns the unpacked bytes of a part, and their number.
 func (u *unpacker) stream(packing byte, part []byte) (io.Reader, uint64, error) {
@@ -41,17 +58,14 @@ func (u *unpacker) stream(packing byte, part []byte) (io.Reader, uint64, error) 
 	case 'b':
 		return brotli.NewReader(bytes.NewReader(part)), n, nil
 	case 'z':
-		if u.zstd == nil {
-			var err error
-			if u.zstd, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
-				zstd.WithDecoderMaxWindow(mostWindow)); err != nil {
-				return nil, 0, fmt.Errorf("make a zstd decoder: %w", err)
-			}
+		d, err := u.decoder()
+		if err != nil {
+			return nil, 0, err
 		}
-		if err := u.zstd.Reset(bytes.NewReader(part)); err != nil {
+		if err := d.Reset(bytes.NewReader(part)); err != nil {
 			return nil, 0, damaged("its zstd data cannot be unpacked: %v", err)
 		}
-		return u.zstd, n, nil
+		return d, n, nil
 	case 's':
 		return snappyPart(part, n)
 	}
@@ -72,6 +86,9 @@ func snappyPart(part []byte, n uint64) (io.Reader, uint64, error) {
 
 // all unpacks a part into the memory of dst, which grows with the bytes that come out.
 func (u *unpacker) all(dst *[]byte, packing byte, part []byte, most uint64) ([]byte, error) {
+	if n, size := binary.Uvarint(part); packing == 'z' && size > 0 && n <= min(most, mostAtOnce) {
+		return u.atOnce(dst, part[size:], int(n))
+	}
 	r, n, err := u.stream(packing, part)
 	switch {
 	case err != nil:
@@ -100,4 +117,21 @@ func (u *unpacker) all(dst *[]byte, packing byte, part []byte, most uint64) ([]b
 			return nil, damaged("it cannot be unpacked: %v", err)
 		}
 	}
+}
+
+// atOnce unpacks a part of zstd that has n bytes unpacked.
+func (u *unpacker) atOnce(dst *[]byte, part []byte, n int) ([]byte, error) {
+	d, err := u.decoder()
+	if err != nil {
+		return nil, err
+	}
+	*dst = slices.Grow((*dst)[:0], n)
+	out, err := d.DecodeAll(part, (*dst)[:0:n])
+	switch {
+	case err != nil:
+		return nil, damaged("it cannot be unpacked: %v", err)
+	case len(out) != n:
+		return nil, damaged("it does not unpack to %d bytes", n)
+	}
+	return out, nil
 }

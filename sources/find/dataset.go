@@ -137,11 +137,14 @@ func readIndex(path string) ([]byte, error) {
 		return nil, err
 	}
 	defer file.Close()
-	text, err := io.ReadAll(io.LimitReader(file, mostIndex+1))
-	if len(text) > mostIndex {
+	st, err := file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if st.Size() > mostIndex {
 		return nil, millrace.Errorf(millrace.ErrInvalid, "read %s: it has more than %d bytes", path, mostIndex)
 	}
-	return text, err
+	return io.ReadAll(io.LimitReader(file, mostIndex))
 }
 
 // look returns the path of a shard's file.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import subprocess
 from pathlib import Path
 from typing import Any, Dict, List, Tuple
 
@@ -93,3 +94,21 @@ def test_every_label(binary: Path, tmp_path: Path, ranks: int) -> None:
                 assert counted == [float(label != -100) for label in labels]
                 seen[name] = seen.get(name, 0) + length
     assert seen == {name: len(ids) for name, (ids, _) in want.items()}
+
+
+def test_objects_keep_their_order(binary: Path, tmp_path: Path) -> None:
+    """Templates print the objects of JSON lines with their keys as they lie in the file."""
+    tools = [{"z": {"y": 1, "b": 12345678901234567}, "a": [{"k": None, "c": "x"}]}]
+    record = {"tools": tools, "messages": [{"role": "assistant", "content": "c", "q": {"y": 1, "b": 2}}]}
+    (tmp_path / "c.jsonl").write_text(json.dumps(record) + "\n")
+    (tmp_path / "t.jinja").write_text("{{ tools | tojson }}{{ messages[0] | tojson }}")
+    path = write_mixture(tmp_path, {
+        "version": 1, "tokenizer": {"name": "gpt2"}, "sequence_length": 256, "global_batch_size": 1,
+        "mixture": {"weights": {"c": 1}},
+        "sources": {"c": {"path": "c.jsonl", "messages": "messages", "tools": "tools", "train_on": "all",
+                          "template": {"path": "t.jinja"}}}})
+    done = subprocess.run([binary, "preview", "--step", "0", "--rank", "0", "--json", "--full", path],
+                          capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    text = json.loads(done.stdout)["microbatches"][0]["segments"][0]["text"]
+    assert text == json.dumps(tools) + json.dumps(record["messages"][0])

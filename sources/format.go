@@ -23,6 +23,9 @@ type Field struct {
 	// Needed is the number of the first values of Others, which the source's Maker needs. In place of nil, a format may
 	// give the *MissingError of such a value, which says more.
 	Needed int
+	// AsJSON: in place of a list or an object among these values, a format of JSON gives the value's JSON text, which
+	// has the order of keys.
+	AsJSON bool
 }
 
 // split divides the values of Others into those that a document needs and the others.

@@ -112,6 +112,12 @@ type Maker interface {
 	Document(dst []uint32, r *Record, values []any, tell func()) (tokens []uint32, bytes int64, err error)
 }
 
+// JSONTaker is implemented by makers to which the order of an object's keys may matter.
+type JSONTaker interface {
+	// TakesJSON reports whether a list or an object is to come as its JSON text (Field.AsJSON).
+	TakesJSON() bool
+}
+
 // Encoder turns whole texts into documents: [bos] + encoding + [eos]. It is safe for concurrent use.
 type Encoder struct {
 	tokenizer Tokenizer
@@ -201,6 +207,9 @@ func (s Spec) withOthers() Spec {
 	var made []string
 	if s.Maker != nil {
 		made = s.Maker.Fields()
+		if t, ok := s.Maker.(JSONTaker); ok {
+			s.Field.AsJSON = t.TakesJSON()
+		}
 	}
 	s.Field.Others = slices.Concat(made, s.Filters.Fields(), s.Field.Others, s.Passed)
 	s.Field.Needed = len(made)

@@ -66,9 +66,12 @@ func (m *conversationMaker) Fields() []string {
 	return []string{m.Messages, m.Tools}
 }
 
+// TakesJSON implements sources.JSONTaker: templates print objects with their keys in order.
+func (*conversationMaker) TakesJSON() bool { return true }
+
 // Settings implements sources.Maker.
 func (m *conversationMaker) Settings() string {
-	return fmt.Sprintf("conversation 1 %q", fmt.Sprint(m.Conversation))
+	return fmt.Sprintf("conversation 2 %q", fmt.Sprint(m.Conversation))
 }
 
 // Document implements sources.Maker.

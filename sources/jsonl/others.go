@@ -13,6 +13,7 @@ type parser struct {
 	text   *extractor
 	others []*extractor
 	needed int   // of the first others, the missing ones are named
+	asJSON bool  // lists and objects among these come as JSON
 	row    []any // of the last line
 }
 
@@ -21,7 +22,7 @@ func newParser(f sources.Field) (*parser, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &parser{text: text, needed: f.Needed, row: make([]any, len(f.Others))}
+	out := &parser{text: text, needed: f.Needed, asJSON: f.AsJSON, row: make([]any, len(f.Others))}
 	for _, name := range f.Others {
 		x, err := newExtractor(name)
 		if err != nil {
@@ -54,9 +55,20 @@ func (p *parser) SetContent(r *sources.Record, line []byte) {
 		if v == nil && i < p.needed {
 			v = x.missing(line)
 		}
+		if p.asJSON && i < p.needed && isNested(v) {
+			v = string(x.raw)
+		}
 		p.row[i] = v
 	}
 	r.Others = p.row
+}
+
+func isNested(v any) bool {
+	switch v.(type) {
+	case []any, map[string]any:
+		return true
+	}
+	return false
 }
 
 // any returns the field's value in memory of its own. It returns nil if there is no such field, or null.

@@ -197,3 +197,21 @@ func FuzzValues(f *testing.F) {
 		}
 	})
 }
+
+// TestOrderOfKeys: a maker that asks for it gets lists and objects as JSON, with their keys as they lie.
+func TestOrderOfKeys(t *testing.T) {
+	p, err := newParser(sources.Field{Others: []string{"a", "b", "c"}, Needed: 2, AsJSON: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := sources.Record{}
+	p.SetContent(&r, []byte(`{"c": {"z": 1, "a": 2}, "a": [{"z": 1, "a": 2}], "b": "text"}`))
+	want := []any{`[{"z": 1, "a": 2}]`, "text", map[string]any{"z": 1, "a": 2}}
+	if r.Err != nil || !reflect.DeepEqual(r.Others, want) {
+		t.Errorf("got %#v, %v", r.Others, r.Err)
+	}
+	p.SetContent(&r, []byte(`{"a": [{"z": "\ud800"}], "b": 1}`))
+	if !errors.Is(r.Err, millrace.ErrBadSample) {
+		t.Errorf("half of a surrogate pair: %#v, %v", r.Others, r.Err)
+	}
+}

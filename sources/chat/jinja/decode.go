@@ -5,11 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"math"
 	"strconv"
 )
 
-// DecodeJSON reads a JSON text. Objects keep the order of their keys.
+// DecodeJSON reads a JSON text. Objects keep the order of their keys. The last value of a doubled key counts, at the
+// place of the first, as in Python.
 func DecodeJSON(b []byte) (any, error) {
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.UseNumber()
@@ -33,7 +33,7 @@ func decodeValue(d *json.Decoder, depth int) (any, error) {
 	}
 	switch t := t.(type) {
 	case json.Number:
-		if n, err := strconv.Atoi(t.String()); err == nil && math.Abs(float64(n)) < 1<<53 {
+		if n, err := strconv.Atoi(t.String()); err == nil {
 			return n, nil
 		}
 		return t.Float64()
@@ -51,6 +51,7 @@ func decodeValue(d *json.Decoder, depth int) (any, error) {
 			return out, err
 		}
 		var out Object
+		places := map[string]int{}
 		for d.More() {
 			key, err := d.Token()
 			if err != nil {
@@ -60,7 +61,13 @@ func decodeValue(d *json.Decoder, depth int) (any, error) {
 			if err != nil {
 				return nil, err
 			}
-			out.Keys, out.Values = append(out.Keys, key.(string)), append(out.Values, v)
+			name := key.(string)
+			if at, ok := places[name]; ok {
+				out.Values[at] = v
+				continue
+			}
+			places[name] = len(out.Keys)
+			out.Keys, out.Values = append(out.Keys, name), append(out.Values, v)
 		}
 		_, err := d.Token()
 		return out, err

@@ -2,6 +2,7 @@ package remote
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -120,6 +121,11 @@ func ofTransport(err error) error {
 	var wrapped *url.Error
 	for errors.As(err, &wrapped) {
 		err = wrapped.Err
+	}
+	var untrusted *tls.CertificateVerificationError
+	if errors.As(err, &untrusted) {
+		return &failure{cause: wrong, err: fmt.Errorf("its certificate is not trusted (%v); name the authority that "+
+			"signed its certificate in SSL_CERT_FILE", untrusted.Err)}
 	}
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) { // an EOF would look like the end of the file
 		return &failure{cause: outage, err: errors.New("the connection broke")}

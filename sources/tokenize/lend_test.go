@@ -2,6 +2,7 @@ package tokenize
 
 import (
 	"bytes"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -68,5 +69,60 @@ func TestLostEncoderIsReplaced(t *testing.T) {
 	}()
 	if got, want := e.Append(nil, text, nil), e.NewEncoder().Append(nil, text); !slices.Equal(got, want) {
 		t.Error("the encoder after a panic gave other tokens")
+	}
+}
+
+// TestLongTextsAreShared: several encoders give the ids of one, for texts with many cuts and with few.
+func TestLongTextsAreShared(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(3))
+	lines := bytes.Join(corpus(t, 7*shareBytes/2), []byte("\n\n"))
+	texts := map[string][]byte{
+		"documents":     lines,
+		"one line":      bytes.ReplaceAll(lines, []byte("\n"), []byte(" ")),
+		"one long part": append(append(bytes.Clone(lines), bytes.Repeat([]byte("= "), 5*shareBytes/4)...), lines...),
+		"spaces":        bytes.ReplaceAll(lines, []byte("\n"), []byte(" \n\n")),
+	}
+	for _, name := range testEncodings() {
+		e := load(t, name)
+		e.LimitEncoders(4, 0)
+		enc := e.NewEncoder()
+		for kind, text := range texts {
+			told := 0
+			want := enc.Append([]uint32{1}, text)
+			if got := e.Append([]uint32{1}, text, func() { told++ }); !slices.Equal(got, want) {
+				t.Errorf("%s: several encoders give other ids for %s", name, kind)
+			}
+			if least := len(text)/strideBytes - 1; told < least {
+				t.Errorf("%s: %d calls of tell for %s, want %d", name, told, kind, least)
+			}
+		}
+		if n := len(e.lent.idle); n < 2 || n > 3 || e.lent.borrowed != 0 {
+			t.Errorf("%s: %d encoders were made, %d are still lent; want 2 or 3, and 0", name, n, e.lent.borrowed)
+		}
+	}
+}
+
+// TestAPanicInAShareIsTheCallers: a panic of a borrowed encoder reaches the caller, and all encoders are given back.
+func TestAPanicInAShareIsTheCallers(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
+	e := load(t, "gpt2")
+	e.LimitEncoders(2, 0)
+	text := bytes.Repeat([]byte("A line of words.\n"), 4*shareBytes/17)
+	broken := e.NewEncoder()
+	broken.encoding = nil
+	e.lent.idle = []*Encoder{broken, e.NewEncoder()}
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("the panic did not reach the caller")
+			}
+		}()
+		e.Append(nil, text, nil)
+	}()
+	if e.lent.borrowed != 0 {
+		t.Errorf("%d encoders are still lent", e.lent.borrowed)
+	}
+	if got, want := e.Append(nil, text, nil), e.NewEncoder().Append(nil, text); !slices.Equal(got, want) {
+		t.Error("other ids after the panic")
 	}
 }

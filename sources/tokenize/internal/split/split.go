@@ -6,7 +6,10 @@
 // its start.
 package split
 
-import "math/bits"
+import (
+	"bytes"
+	"math/bits"
+)
 
 // Batch is the most pieces that one call of [Splitter.Pieces] finds.
 const Batch = 256
@@ -43,6 +46,29 @@ func (s *Splitter) next(t []byte, i int) int {
 	default:
 		return s.classes.nextWords(t, i, words{numbers: 3, whole: true})
 	}
+}
+
+// Cut returns the first place from on where the text may be divided without a change of its pieces, or its length: the
+// start of a line that begins with a letter, behind a line that does not end in white space. A newline of every pattern
+// here ends a piece before a letter. It is the whole white space there, so the end of a text divides it as a letter
+// does.
+func (s *Splitter) Cut(t []byte, from int) int {
+	switch s.pattern {
+	case Cl100k, R50k, O200k, Llama3, Qwen2:
+	default:
+		return len(t)
+	}
+	for i := max(from, 2); i < len(t); i++ {
+		n := bytes.IndexByte(t[i-1:], '\n')
+		if n < 0 {
+			break
+		}
+		i += n
+		if i < len(t) && t[i]|0x20 >= 'a' && t[i]|0x20 <= 'z' && t[i-2] > ' ' && t[i-2] < 0x7f {
+			return i
+		}
+	}
+	return len(t)
 }
 
 const (

@@ -52,8 +52,8 @@ while read -r package target; do
 		status=1
 	fi
 	if [[ ${RECORD:-} ]]; then
-		execs=$(grep -o 'execs: [0-9]*' "$out" | tail -1 | tr -dc 0-9)
-		new=$(grep -o 'new interesting: [0-9]*' "$out" | tail -1 | tr -dc 0-9)
+		execs=$(grep -o 'execs: [0-9]*' "$out" | tail -1 | tr -dc 0-9 || true)
+		new=$(grep -o 'new interesting: [0-9]*' "$out" | tail -1 | tr -dc 0-9 || true)
 		cpu=$(awk '{ print $1 + $2 }' "$out.time")
 		record "$package" "$target" "${execs:-0}" "$cpu" "${new:-0}" "$result"
 	fi

@@ -58,6 +58,8 @@ func TestJudge(t *testing.T) {
 		{guards: guards{content: true}, got: other, want: broken},
 		{guards: guards{content: true}, got: worse, want: bad},
 		{guards: guards{count: true}, got: whole[:1], want: broken},
+		{guards: guards{count: true}, got: whole[:1], isCut: true, want: fewer},
+		{guards: guards{count: true, end: true}, got: whole[:1], isCut: true, want: broken},
 		{guards: guards{end: true}, got: whole[:1], isCut: true, want: broken},
 		{guards: guards{end: true}, got: whole[:1], want: fewer},
 		{err: millrace.Errorf(millrace.ErrDamaged, "it is cut"), want: broken},

@@ -28,7 +28,7 @@ type sample struct {
 // guards say what a damaged file of a sample shows without a doubt.
 type guards struct {
 	content bool // checksums cover all content: a record is as it was, or bad
-	count   bool // the number of records is written down: there are never fewer
+	count   bool // the numbers of records are written down: there are never fewer in a file that is not cut
 	end     bool // the end is marked: a cut is an error
 }
 

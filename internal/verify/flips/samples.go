@@ -204,12 +204,13 @@ func (l *loader) records() {
 		return s
 	}
 	for _, name := range []string{"plain", "pax", "gnu", "ustar"} {
-		tar(name, "x.tar", l.unpacked("webdataset/testdata/"+name+".tar.zst"), guards{})
+		tar(name, "x.tar", l.unpacked("webdataset/testdata/"+name+".tar.zst"), guards{end: true})
 	}
 	sealed := guards{content: true, end: true}
 	tar("gzip", "x.tar.gz", l.read("webdataset/testdata/packed.tar.gz"), sealed)
 	tar("zstd", "x.tar.zst", l.read("webdataset/testdata/plain.tar.zst"), sealed)
-	e := tar("energon", "shard_2.tar", l.unpacked("webdataset/testdata/energon/shard_2.tar.zst"), guards{count: true})
+	e := tar("energon", "shard_2.tar", l.unpacked("webdataset/testdata/energon/shard_2.tar.zst"),
+		guards{count: true, end: true})
 	e.files["shard_2.tar.idx"] = l.read("webdataset/testdata/energon/shard_2.tar.idx")
 	for _, name := range []string{"default", "plain", "brotli", "zstd", "snappy", "long"} {
 		s := l.add("arrayrecord/"+name, "x.array_record",

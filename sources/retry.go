@@ -23,8 +23,9 @@ import (
 const (
 	readTries = 6
 	retryWait = 50 * time.Millisecond
-	retryMost = time.Second // the longest wait
-	tellTry   = 5           // after so many tries, some 0.75 s, the trouble is reported
+	retryMost = time.Second   // the longest wait
+	storeMost = 4 * retryMost // the longest wait for a store, whose load many readers add up to
+	tellTry   = 5             // after so many tries, some 0.75 s, the trouble is reported
 )
 
 // Passing reports whether the host caused an error that may end by itself: a missing file, a device that does not
@@ -97,7 +98,11 @@ func (p *patience) try(ctx context.Context, what string, passing func(error) boo
 		if try == readTries && !p.long || !p.pause(ctx, wait) {
 			return err
 		}
-		wait = min(2*wait, max(retryMost, p.wait))
+		most := retryMost
+		if errors.Is(err, ErrUnavailable) {
+			most = storeMost
+		}
+		wait = min(2*wait, max(most, p.wait))
 	}
 }
 

@@ -2,12 +2,14 @@ package remote
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -65,6 +67,34 @@ func TestLatePage(t *testing.T) {
 	n, err := io.CopyBuffer(io.Discard, sources.NewReader(f, 0, f.Size()), make([]byte, 256<<10))
 	if err != nil || n != f.Size() {
 		t.Errorf("%d bytes, %v", n, err)
+	}
+}
+
+// TestStoreThatIsAway: many readers of a store that does not answer do not wait for each other's retries. Each learns
+// that the store is away, and asks it less often than it may.
+func TestStoreThatIsAway(t *testing.T) {
+	const readers = 32
+	isAway := atomic.Bool{}
+	url := zeros(t, 4<<20, func(_ int64, w http.ResponseWriter) bool {
+		if isAway.Load() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		return isAway.Load()
+	})
+	h := NewHost(Options{})
+	f := open(t, h.Files("web", Storage{}), url)
+	isAway.Store(true)
+	var group sync.WaitGroup
+	for n := range int64(readers) {
+		group.Go(func() {
+			if _, err := f.ReadAt(make([]byte, 10), n*100<<10); !errors.Is(err, sources.ErrUnavailable) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+	group.Wait()
+	if x := figures(h); x.Requests >= readers*readTries {
+		t.Errorf("%+v: every reader tried %d times", x, readTries)
 	}
 }
 

@@ -40,8 +40,7 @@ func (f *Files) retry(ctx context.Context, tries int, act func(ctx context.Conte
 		if !errors.As(err, &failed) || failed.cause != outage || try >= tries {
 			return err
 		}
-		f.host.retries.take(ctx)
-		if !pause(ctx, back(try, failed.after)) {
+		if !f.host.retries.take(ctx, tries > readTries) || !pause(ctx, back(try, failed.after)) {
 			return err
 		}
 		f.counts.retries.Add(1)
@@ -78,9 +77,10 @@ func (q *quota) earn() {
 	q.left = min(q.left+quotaEarn, quotaMost)
 }
 
-// take waits for the right to one retry.
-func (q *quota) take(ctx context.Context) {
-	for {
+// take waits for the right to one retry. Without patience it waits once, and returns false if others took the right:
+// the store is away, and the caller waits for it and says so.
+func (q *quota) take(ctx context.Context, patient bool) bool {
+	for try := 1; ; try++ {
 		q.mu.Lock()
 		now := time.Now()
 		if !q.at.IsZero() {
@@ -91,11 +91,11 @@ func (q *quota) take(ctx context.Context) {
 		if missing <= 0 {
 			q.left--
 			q.mu.Unlock()
-			return
+			return true
 		}
 		q.mu.Unlock()
-		if !pause(ctx, time.Duration(missing/quotaRate*float64(time.Second))) {
-			return
+		if try > 1 && !patient || !pause(ctx, time.Duration(missing/quotaRate*float64(time.Second))) {
+			return false
 		}
 	}
 }

@@ -46,18 +46,18 @@ func (e *Encoding) NewEncoder() *Encoder {
 // lacks room, or if text has to be normalised. It does not recognise special tokens: "<|endoftext|>" in the text is
 // text. The text should be valid UTF-8. For other texts the ids also spell the bytes, but the pieces are unspecified.
 func (enc *Encoder) Append(dst []uint32, text []byte) []uint32 {
-	if enc.encoding.spm != nil {
-		return enc.appendSentencePieces(dst, text)
-	}
 	if enc.encoding.added != nil {
 		return enc.appendAround(dst, text)
 	}
-	return enc.appendText(dst, enc.normalise(text))
+	return enc.appendText(dst, enc.normalise(text, true))
 }
 
 // appendText appends the tokens of a text in normal form, in which no added token counts.
 func (enc *Encoder) appendText(dst []uint32, text []byte) []uint32 {
 	e := enc.encoding
+	if e.spm != nil {
+		return enc.appendSentencePieces(dst, text)
+	}
 	for pos := 0; pos < len(text); {
 		n := e.splitter.Pieces(text, pos, &enc.ends)
 		dst = enc.appendPieces(dst, text, pos, enc.ends[:n])
@@ -67,17 +67,22 @@ func (enc *Encoder) appendText(dst []uint32, text []byte) []uint32 {
 	return dst
 }
 
-// normalise returns the text in the normal form of the encoding; it is valid until the next call.
-func (enc *Encoder) normalise(text []byte) []byte {
-	if !enc.encoding.normalises {
-		return text
+// normalise returns the text in the normal form of the encoding; it is valid until the next call. isFirst: a document
+// begins with it.
+func (enc *Encoder) normalise(text []byte, isFirst bool) []byte {
+	normal := enc.normal[:0]
+	if m := enc.encoding.spm; m != nil {
+		normal = m.Normalize(normal, text, isFirst)
+	} else {
+		n := len(text)
+		if enc.encoding.normalises {
+			n = nfc.Span(text)
+		}
+		if n == len(text) {
+			return text
+		}
+		normal = nfc.Append(append(normal, text[:n]...), text[n:])
 	}
-	n := nfc.Span(text)
-	if n == len(text) {
-		return text
-	}
-	normal := append(enc.normal[:0], text[:n]...)
-	normal = nfc.Append(normal, text[n:])
 	if cap(normal) <= normalMax {
 		enc.normal = normal
 	}

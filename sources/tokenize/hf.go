@@ -154,7 +154,13 @@ func (s *Spec) openHF(t *hf.Tokenizer) (*Encoding, error) {
 	if err := s.mark("eos", s.EOS, s.NeedEOS, &d.eos, &d); err != nil {
 		return nil, err
 	}
-	e, err := newEncoding(&d, t.Vocabulary)
+	var e *Encoding
+	var err error
+	if t.Chars != nil {
+		e, err = newModelEncoding(&d, t.Chars)
+	} else {
+		e, err = newEncoding(&d, t.Vocabulary)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -219,9 +225,9 @@ func (enc *Encoder) appendAround(dst []uint32, text []byte) []uint32 {
 	for pos := 0; ; {
 		start, end, id, ok := set.Next(text, pos)
 		if !ok {
-			return enc.appendNormal(dst, enc.normalise(text[pos:]))
+			return enc.appendNormal(dst, enc.normalise(text[pos:], pos == 0))
 		}
-		dst = append(enc.appendNormal(dst, enc.normalise(text[pos:start])), id)
+		dst = append(enc.appendNormal(dst, enc.normalise(text[pos:start], pos == 0)), id)
 		pos = end
 	}
 }

@@ -64,17 +64,22 @@ func (s *Spec) openSentencePiece(m *sentencepiece.Model) (*Encoding, error) {
 	if err := s.mark("eos", s.EOS, s.NeedEOS, &d.eos, &d); err != nil {
 		return nil, err
 	}
+	return newModelEncoding(&d, m)
+}
+
+// newModelEncoding returns the encoding of a model that divides texts itself.
+func newModelEncoding(d *definition, m *sentencepiece.Model) (*Encoding, error) {
 	h, err := newDigest()
 	if err != nil {
 		return nil, err
 	}
 	h.text([]byte("sentencepiece"))
 	m.Describe(h)
-	h.specials(&d)
+	h.specials(d)
 	none := &vocab.Vocabulary{}
 	e := &Encoding{name: d.name, spm: m, vocabulary: none, pieces: newPieceTable(none), size: m.Len(),
 		fingerprint: h.sum(), lent: defaultLender()}
-	e.setSpecials(&d)
+	e.setSpecials(d)
 	return e, nil
 }
 
@@ -115,13 +120,9 @@ type spmScratch struct {
 	unigram unigram.Scratch
 }
 
-// appendSentencePieces appends the ids of a text with a SentencePiece model.
-func (enc *Encoder) appendSentencePieces(dst []uint32, text []byte) []uint32 {
+// appendSentencePieces appends the ids of a normalised text with a model that divides texts itself.
+func (enc *Encoder) appendSentencePieces(dst []uint32, normal []byte) []uint32 {
 	m := enc.encoding.spm
-	normal := m.Normalize(enc.normal[:0], text)
-	if cap(normal) <= normalMax {
-		enc.normal = normal
-	}
 	if !m.IsDivided() {
 		dst = m.AppendWhole(dst, normal, &enc.spm.unigram)
 		enc.merger.stride.went(len(normal))

@@ -1,7 +1,8 @@
 // Package hf reads the tokenizer.json of Hugging Face's tokenizers.
 //
-// It understands byte-level BPE with the pre-tokenizers that the package split follows. It refuses everything else by
-// its name and its place in the file. So ids are never approximated.
+// It understands byte-level BPE with the pre-tokenizers that the package split follows, and BPE of characters that
+// spells the others by bytes. It refuses everything else by its name and its place in the file. So ids are never
+// approximated.
 package hf
 
 import (
@@ -10,13 +11,15 @@ import (
 	"fmt"
 	"io"
 
+	"millrace/sources/tokenize/internal/sentencepiece"
 	"millrace/sources/tokenize/internal/split"
 	"millrace/sources/tokenize/internal/vocab"
 )
 
 // Tokenizer is the content of a tokenizer.json.
 type Tokenizer struct {
-	Vocabulary *vocab.Vocabulary
+	Chars      *sentencepiece.Model // BPE of characters (byte_fallback); nil for byte-level BPE
+	Vocabulary *vocab.Vocabulary    // of byte-level BPE with Pattern and NFC, else empty
 	Pattern    split.Pattern
 	NFC        bool // text is brought into normal form C first
 	Added      []Added
@@ -55,8 +58,16 @@ type part struct {
 	PreTokenizers []*part `json:"pretokenizers"`
 	Processors    []*part `json:"processors"`
 
-	AddPrefixSpace bool  `json:"add_prefix_space"`
+	AddPrefixSpace *bool `json:"add_prefix_space"`
 	UseRegex       *bool `json:"use_regex"` // nil: true
+
+	Prepend string  `json:"prepend"`
+	Content *string `json:"content"`
+
+	Replacement   string  `json:"replacement"`
+	PrependScheme *string `json:"prepend_scheme"`
+	Split         *bool   `json:"split"` // nil: true
+	StrRep        string  `json:"str_rep"`
 
 	Pattern  struct{ Regex, String *string } `json:"pattern"`
 	Behavior string                          `json:"behavior"`
@@ -128,16 +139,23 @@ func Parse(content []byte) (*Tokenizer, error) {
 		return nil, err
 	}
 	t := &Tokenizer{Added: f.Added}
+	if err := t.postProcessor("post_processor", f.PostProcessor); err != nil {
+		return nil, err
+	}
+	m, err := readModel(f.Model)
+	if err != nil {
+		return nil, err
+	}
+	if m.ByteFallback {
+		return t, t.chars(&f, m)
+	}
 	if err := t.normalizer("normalizer", f.Normalizer); err != nil {
 		return nil, err
 	}
 	if err := t.preTokenizer(f.PreTokenizer); err != nil {
 		return nil, err
 	}
-	if err := t.postProcessor("post_processor", f.PostProcessor); err != nil {
-		return nil, err
-	}
-	return t, t.model(f.Model)
+	return t, t.byteLevel(m)
 }
 
 // decode reads one JSON value and refuses keys that into lacks, because they may change ids.

@@ -55,7 +55,7 @@ func byteLevel(path string, p *part, regex bool) error {
 	switch {
 	case p.Type != "ByteLevel":
 		return refuse(path, "it is %q", p.Type)
-	case p.AddPrefixSpace:
+	case p.AddPrefixSpace != nil && *p.AddPrefixSpace:
 		return refuse(path+".add_prefix_space", "it is true")
 	case (p.UseRegex == nil || *p.UseRegex) != regex:
 		return refuse(path+".use_regex", "it is %t", !regex)
@@ -111,47 +111,44 @@ func (t *Tokenizer) postProcessor(path string, p *part) error {
 	return nil
 }
 
-func (t *Tokenizer) model(text json.RawMessage) error {
+// readModel returns a BPE model.
+func readModel(text json.RawMessage) (*model, error) {
+	if len(text) == 0 {
+		return nil, refuse("model", "there is none")
+	}
 	var kind struct {
 		Type string `json:"type"`
 	}
 	if err := json.Unmarshal(text, &kind); err != nil {
-		return fmt.Errorf("model: %w", err)
+		return nil, fmt.Errorf("model: %w", err)
 	}
 	if kind.Type != "BPE" && kind.Type != "" {
-		return refuse("model.type", "it is %q", kind.Type)
+		return nil, refuse("model.type", "it is %q", kind.Type)
 	}
-	var m model
-	if err := decode(text, &m); err != nil {
-		return fmt.Errorf("model: %w", err)
+	m := &model{}
+	if err := decode(text, m); err != nil {
+		return nil, fmt.Errorf("model: %w", err)
 	}
 	switch {
 	case m.Dropout != nil && *m.Dropout != 0:
-		return refuse("model.dropout", "it is %g, so ids are random", *m.Dropout)
+		return nil, refuse("model.dropout", "it is %g, so ids are random", *m.Dropout)
 	case m.Prefix != nil && *m.Prefix != "":
-		return refuse("model.continuing_subword_prefix", "it is %q", *m.Prefix)
+		return nil, refuse("model.continuing_subword_prefix", "it is %q", *m.Prefix)
 	case m.Suffix != nil && *m.Suffix != "":
-		return refuse("model.end_of_word_suffix", "it is %q", *m.Suffix)
-	case m.ByteFallback:
-		return refuse("model.byte_fallback", "it is true")
+		return nil, refuse("model.end_of_word_suffix", "it is %q", *m.Suffix)
 	}
-	tokens, err := m.tokens(t.Added, maps.Keys(m.Vocab))
-	if err != nil { // in order, so that the error is the same each time
-		_, err = m.tokens(t.Added, slices.Values(slices.Sorted(maps.Keys(m.Vocab))))
-	}
+	return m, nil
+}
+
+// byteLevel takes a model whose characters stand for bytes.
+func (t *Tokenizer) byteLevel(m *model) error {
+	tokens, err := m.tokens(t.Added, spellBytes())
 	if err != nil {
 		return err
 	}
-	merges := make([]vocab.Merge, len(m.Merges))
-	for i, pair := range m.Merges {
-		left, okLeft := m.Vocab[pair[0]]
-		right, okRight := m.Vocab[pair[1]]
-		id, ok := m.Vocab[pair[0]+pair[1]]
-		if !ok || !okLeft || !okRight {
-			return fmt.Errorf("model.merges[%d]: %q and %q, or both together, are not in model.vocab",
-				i, pair[0], pair[1])
-		}
-		merges[i] = vocab.Merge{Left: left, Right: right, ID: id}
+	merges, err := m.merges()
+	if err != nil {
+		return err
 	}
 	if t.Vocabulary, err = vocab.FromMerges(tokens, merges, m.IgnoreMerges); err != nil {
 		return fmt.Errorf("model: %w", err)
@@ -159,9 +156,35 @@ func (t *Tokenizer) model(text json.RawMessage) error {
 	return nil
 }
 
-// tokens returns the bytes of each id. An added token that the model also lists is left to the added tokens. keys are
-// those of the vocabulary.
-func (m *model) tokens(added []Added, keys iter.Seq[string]) ([][]byte, error) {
+// merges returns the merges by their ids.
+func (m *model) merges() ([]vocab.Merge, error) {
+	merges := make([]vocab.Merge, len(m.Merges))
+	for i, pair := range m.Merges {
+		left, okLeft := m.Vocab[pair[0]]
+		right, okRight := m.Vocab[pair[1]]
+		id, ok := m.Vocab[pair[0]+pair[1]]
+		if !ok || !okLeft || !okRight {
+			return nil, fmt.Errorf("model.merges[%d]: %q and %q, or both together, are not in model.vocab",
+				i, pair[0], pair[1])
+		}
+		merges[i] = vocab.Merge{Left: left, Right: right, ID: id}
+	}
+	return merges, nil
+}
+
+// speller returns the bytes of a token by its key in the vocabulary.
+type speller func(key string) ([]byte, error)
+
+// tokens returns the bytes of each id. A token of added that the model also lists is left out.
+func (m *model) tokens(added []Added, spell speller) ([][]byte, error) {
+	tokens, err := m.tokensOf(maps.Keys(m.Vocab), added, spell)
+	if err != nil { // in order, so that the error is the same each time
+		return m.tokensOf(slices.Values(slices.Sorted(maps.Keys(m.Vocab))), added, spell)
+	}
+	return tokens, nil
+}
+
+func (m *model) tokensOf(keys iter.Seq[string], added []Added, spell speller) ([][]byte, error) {
 	own := make(map[string]bool, len(added))
 	for _, a := range added {
 		own[a.Content] = true
@@ -178,13 +201,28 @@ func (m *model) tokens(added []Added, keys iter.Seq[string]) ([][]byte, error) {
 	if int(most) > 2*len(m.Vocab)+1<<12 {
 		return nil, fmt.Errorf("model.vocab: the highest id is %d, for %d tokens", most, len(m.Vocab))
 	}
-	bytesOf := alphabet()
 	tokens := make([][]byte, most+1)
 	for key := range keys {
 		id := m.Vocab[key]
 		if own[key] {
 			continue
 		}
+		token, err := spell(key)
+		if err != nil {
+			return nil, err
+		}
+		if len(token) == 0 || tokens[id] != nil {
+			return nil, fmt.Errorf("model.vocab[%q]: the token is empty, or id %d is there twice", key, id)
+		}
+		tokens[id] = token
+	}
+	return tokens, nil
+}
+
+// spellBytes returns the speller of byte-level vocabularies.
+func spellBytes() speller {
+	bytesOf := alphabet()
+	return func(key string) ([]byte, error) {
 		token := make([]byte, 0, len(key))
 		for _, r := range key {
 			b, ok := bytesOf[r]
@@ -194,12 +232,8 @@ func (m *model) tokens(added []Added, keys iter.Seq[string]) ([][]byte, error) {
 			}
 			token = append(token, b)
 		}
-		if len(token) == 0 || tokens[id] != nil {
-			return nil, fmt.Errorf("model.vocab[%q]: the token is empty, or id %d is there twice", key, id)
-		}
-		tokens[id] = token
+		return token, nil
 	}
-	return tokens, nil
 }
 
 // alphabet returns the bytes for which characters stand in byte-level vocabularies: printable ones for themselves, and

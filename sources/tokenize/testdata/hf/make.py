@@ -69,6 +69,27 @@ def train(name, pre, normalizer, added, special, **options):
     write(folder, 0.03)
 
 
+def train_chars(name, normalizer, pre, added):
+    """BPE of characters that spells the others by bytes, as Llama 2 and Gemma have it."""
+    t = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=True, byte_fallback=True))
+    t.normalizer = normalizers.Replace(" ", "\u2581")
+    byte_tokens = [f"<0x{b:02X}>" for b in range(256)]
+    t.train_from_iterator(PARTS[:10] * 3 + [" ".join(PARTS[:6])], trainers.BpeTrainer(
+        vocab_size=420, limit_alphabet=90, special_tokens=["<unk>", "<s>", "</s>"] + byte_tokens,
+        show_progress=False))
+    content = json.loads(t.to_str())
+    content["added_tokens"] = [a for a in content["added_tokens"] if a["id"] < 3]  # bytes are no added tokens
+    t = Tokenizer.from_str(json.dumps(content))
+    t.normalizer = normalizer
+    if pre:
+        t.pre_tokenizer = pre
+    t.add_tokens(added)
+    folder = pathlib.Path(__file__).parent / name
+    folder.mkdir(exist_ok=True)
+    t.save(str(folder / "tokenizer.json"), pretty=False)
+    write(folder, 0.02)
+
+
 if len(sys.argv) > 1:
     for path in sys.argv[1:]:
         write(pathlib.Path(path))
@@ -81,3 +102,10 @@ else:
           [AddedToken("<tool>", normalized=False), AddedToken("<tool>>", normalized=False),
            AddedToken("e\u0301a", normalized=True), AddedToken("quick", normalized=True)],
           ["<s>", "</s>", "<tool>x"], ignore_merges=True)
+    replace = normalizers.Replace(" ", "\u2581")
+    lines = [AddedToken("\n\n", normalized=False), AddedToken("<b>", normalized=False)]
+    split = pre_tokenizers.Split(" ", "merged_with_previous")
+    train_chars("chars", normalizers.Sequence([normalizers.Prepend("\u2581"), replace]), split, lines)
+    for scheme in ["always", "first"]:
+        train_chars("metaspace_" + scheme, None, pre_tokenizers.Metaspace(
+            prepend_scheme=scheme, split=scheme != "first"), lines)

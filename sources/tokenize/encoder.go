@@ -23,8 +23,9 @@ type Encoder struct {
 	ends     split.Ends
 	asked    [batch]shortQuery
 	found    [batch * shortTokens]uint32
-	spm      spmScratch
-	normal   []byte // the last text in normal form, of at most normalMax bytes
+	coder    coder
+	room     [shortMax]uint32 // the tokens of a piece that is learnt
+	normal   []byte           // the last text in normal form, of at most normalMax bytes
 }
 
 // normalMax bounds the memory that an encoder keeps for normalised texts.
@@ -33,7 +34,11 @@ const normalMax = 1 << 20
 // NewEncoder returns an encoder for one goroutine. It starts nothing and holds nothing that needs closing.
 func (e *Encoding) NewEncoder() *Encoder {
 	enc := &Encoder{encoding: e, masks: newKeyMasks()}
-	if e.spm != nil && !e.spm.IsDivided() {
+	enc.coder = byteLevel{enc}
+	if e.model != nil {
+		enc.coder = e.model.newCoder(enc)
+	}
+	if !enc.coder.remembers() {
 		return enc
 	}
 	enc.merger.table = e.merges
@@ -49,15 +54,18 @@ func (enc *Encoder) Append(dst []uint32, text []byte) []uint32 {
 	if enc.encoding.added != nil {
 		return enc.appendAround(dst, text)
 	}
-	return enc.appendText(dst, enc.normalise(text, true))
+	return enc.coder.append(dst, enc.coder.normalise(text), true)
 }
 
-// appendText appends the tokens of a text in normal form, in which no added token counts.
-func (enc *Encoder) appendText(dst []uint32, text []byte) []uint32 {
+// byteLevel encodes by byte-level BPE.
+type byteLevel struct{ *Encoder }
+
+func (byteLevel) remembers() bool { return true }
+
+func (enc byteLevel) merge(dst []uint32, piece []byte) []uint32 { return enc.merger.merge(dst, piece) }
+
+func (enc byteLevel) append(dst []uint32, text []byte, _ bool) []uint32 {
 	e := enc.encoding
-	if e.spm != nil {
-		return enc.appendSentencePieces(dst, text)
-	}
 	for pos := 0; pos < len(text); {
 		n := e.splitter.Pieces(text, pos, &enc.ends)
 		dst = enc.appendPieces(dst, text, pos, enc.ends[:n])
@@ -67,22 +75,16 @@ func (enc *Encoder) appendText(dst []uint32, text []byte) []uint32 {
 	return dst
 }
 
-// normalise returns the text in the normal form of the encoding; it is valid until the next call. isFirst: a document
-// begins with it.
-func (enc *Encoder) normalise(text []byte, isFirst bool) []byte {
-	normal := enc.normal[:0]
-	if m := enc.encoding.spm; m != nil {
-		normal = m.Normalize(normal, text, isFirst)
-	} else {
-		n := len(text)
-		if enc.encoding.normalises {
-			n = nfc.Span(text)
-		}
-		if n == len(text) {
-			return text
-		}
-		normal = nfc.Append(append(normal, text[:n]...), text[n:])
+func (enc byteLevel) normalise(text []byte) []byte {
+	if !enc.encoding.normalises {
+		return text
 	}
+	n := nfc.Span(text)
+	if n == len(text) {
+		return text
+	}
+	normal := append(enc.normal[:0], text[:n]...)
+	normal = nfc.Append(normal, text[n:])
 	if cap(normal) <= normalMax {
 		enc.normal = normal
 	}
@@ -155,15 +157,14 @@ func (enc *Encoder) learn(q *shortQuery, piece []byte) *shortPiece {
 		p.set(id)
 		return p
 	}
-	var room [shortMax]uint32
-	p.set(enc.mergePiece(room[:0], piece)...)
+	p.set(enc.coder.merge(enc.room[:0], piece)...)
 	return p
 }
 
 // appendLong appends the tokens of a piece that is long or has many tokens.
 func (enc *Encoder) appendLong(dst []uint32, piece []byte) []uint32 {
 	if len(piece) > longMax {
-		return enc.mergePiece(dst, piece)
+		return enc.coder.merge(dst, piece)
 	}
 	hash := longHash(piece)
 	if tokens, ok := enc.long.find(piece, hash); ok {
@@ -173,7 +174,7 @@ func (enc *Encoder) appendLong(dst []uint32, piece []byte) []uint32 {
 	if id := enc.encoding.pieces.findLong(piece, hash); id != noToken {
 		dst = append(dst, id)
 	} else {
-		dst = enc.mergePiece(dst, piece)
+		dst = enc.coder.merge(dst, piece)
 	}
 	enc.long.remember(piece, hash, dst[start:])
 	return dst

@@ -12,7 +12,6 @@ import (
 	"maps"
 
 	"millrace/sources/tokenize/internal/hf"
-	"millrace/sources/tokenize/internal/sentencepiece"
 	"millrace/sources/tokenize/internal/split"
 	"millrace/sources/tokenize/internal/vocab"
 )
@@ -30,9 +29,34 @@ type Encoding struct {
 	added       *hf.Divider // nil: no text contains an added token
 	size        int
 	bos, eos    mark
-	spm         *sentencepiece.Model // encodes in place of splitter, pieces and merges; nil: none
+	model       model // encodes in place of splitter, pieces and merges; nil: none
 	fingerprint [16]byte
 	lent        *lender
+}
+
+// model is a kind of model that is not byte-level BPE.
+type model interface {
+	// Kind returns the name of the kind, for people.
+	Kind() string
+	// Len returns the number of ids of the model itself.
+	Len() int
+	// Token appends the text that an id stands for.
+	Token(dst []byte, id uint32) []byte
+	// newCoder returns the coder of an encoder.
+	newCoder(enc *Encoder) coder
+}
+
+// coder encodes texts by one kind of model, with the scratch of one encoder.
+type coder interface {
+	// normalise returns the text in the normal form of the model. It is valid until the next call.
+	normalise(text []byte) []byte
+	// append appends the ids of a text in normal form, in which no added token counts. first: the text is at the
+	// beginning of the document.
+	append(dst []uint32, text []byte, first bool) []uint32
+	// merge appends the ids of a piece that is not remembered.
+	merge(dst []uint32, piece []byte) []uint32
+	// remembers reports whether merge is called for pieces, so that it helps to remember them.
+	remembers() bool
 }
 
 // mark is a token that begins or ends documents.
@@ -47,8 +71,8 @@ func (e *Encoding) Name() string { return e.name }
 
 // Pattern returns the name of the pattern that divides text, or the kind of a model that has none.
 func (e *Encoding) Pattern() string {
-	if e.spm != nil {
-		return e.spm.Kind()
+	if e.model != nil {
+		return e.model.Kind()
 	}
 	return e.splitter.Pattern().String()
 }
@@ -74,8 +98,8 @@ func (e *Encoding) Fingerprint() [16]byte { return e.fingerprint }
 // valid UTF-8.
 func (e *Encoding) Decode(dst []byte, ids []uint32) ([]byte, error) {
 	for i, id := range ids {
-		if e.spm != nil && int64(id) < int64(e.spm.Len()) {
-			dst = e.spm.Token(dst, id)
+		if e.model != nil && int64(id) < int64(e.model.Len()) {
+			dst = e.model.Token(dst, id)
 		} else if int64(id) < int64(e.vocabulary.Len()) && len(e.vocabulary.Token(id)) > 0 {
 			dst = append(dst, e.vocabulary.Token(id)...)
 		} else if special, ok := e.specials[id]; ok {

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"millrace/sources/tokenize/internal/hf"
+	"millrace/sources/tokenize/internal/pipeline"
 	"millrace/sources/tokenize/internal/vocab"
 )
 
@@ -154,17 +155,14 @@ func (s *Spec) openHF(t *hf.Tokenizer) (*Encoding, error) {
 	if err := s.mark("eos", s.EOS, s.NeedEOS, &d.eos, &d); err != nil {
 		return nil, err
 	}
-	var e *Encoding
-	var err error
-	if t.Chars != nil {
-		e, err = newModelEncoding(&d, t.Chars)
-	} else {
-		e, err = newEncoding(&d, t.Vocabulary)
+	if t.Pipeline != nil {
+		return openPipeline(&d, t)
 	}
+	e, err := newEncoding(&d, t.Vocabulary)
 	if err != nil {
 		return nil, err
 	}
-	e.added = hf.NewDivider(t.Added, t.NFC)
+	e.added = hf.NewDivider(t.Added, byteLevel{&Encoder{encoding: e}}.normalise)
 	e.fingerprint, err = fingerprintHF(e.fingerprint, t)
 	return e, err
 }
@@ -187,12 +185,20 @@ func (d *definition) add(t *hf.Tokenizer) error {
 			return wrong("has the id %d of %q", a.ID, first)
 		case a.ID >= vocab.MaxTokens:
 			return wrong("has the id %d, and the highest supported one is %d", a.ID, vocab.MaxTokens-1)
-		case int(a.ID) < t.Vocabulary.Len() && len(t.Vocabulary.Token(a.ID)) > 0:
-			return wrong("has the id of the model's token %q", t.Vocabulary.Token(a.ID))
-		case !a.Special && (a.SingleWord || a.LStrip || a.RStrip):
-			return wrong("has single_word, lstrip or rstrip, which cannot be followed")
+		}
+		if token := t.Token(a.ID); len(token) > 0 && (t.Pipeline == nil || string(token) != a.Content) {
+			return wrong("has the id of the model's token %q", token)
 		}
 		d.specials[a.Content], byID[a.ID] = a.ID, a.Content
+	}
+	if t.Pipeline == nil {
+		return nil
+	}
+	for id, token := range t.Pipeline.Tokens {
+		if added, ok := d.specials[string(token)]; ok && added != uint32(id) {
+			return wrongFile(fmt.Sprintf("tokenizer.json: added_tokens: %q has the id %d, and model.vocab has it as %d",
+				token, added, id), "save the tokenizer again with transformers")
+		}
 	}
 	return nil
 }
@@ -213,7 +219,7 @@ func fingerprintHF(base [16]byte, t *hf.Tokenizer) (sum [16]byte, err error) {
 	}
 	for _, a := range t.Added {
 		b = binary.LittleEndian.AppendUint32(b, a.ID)
-		b = append(b, flag(a.Special)|flag(a.Normalized)<<1)
+		b = append(b, flag(a.Special)|flag(a.Normalized)<<1|a.Sides()<<2)
 	}
 	h.text(b)
 	return h.sum(), nil
@@ -225,22 +231,78 @@ func (enc *Encoder) appendAround(dst []uint32, text []byte) []uint32 {
 	for pos := 0; ; {
 		start, end, id, ok := set.Next(text, pos)
 		if !ok {
-			return enc.appendNormal(dst, enc.normalise(text[pos:], pos == 0))
+			return enc.appendNormal(dst, enc.coder.normalise(text[pos:]), pos == 0)
 		}
-		dst = append(enc.appendNormal(dst, enc.normalise(text[pos:start], pos == 0)), id)
+		dst = append(enc.appendNormal(dst, enc.coder.normalise(text[pos:start]), pos == 0), id)
 		pos = end
 	}
 }
 
 // appendNormal appends the tokens of a text in normal form.
-func (enc *Encoder) appendNormal(dst []uint32, text []byte) []uint32 {
+func (enc *Encoder) appendNormal(dst []uint32, text []byte, first bool) []uint32 {
 	set := &enc.encoding.added.Normal
 	for pos := 0; ; {
 		start, end, id, ok := set.Next(text, pos)
 		if !ok {
-			return enc.appendText(dst, text[pos:])
+			return enc.coder.append(dst, text[pos:], first && pos == 0)
 		}
-		dst = append(enc.appendText(dst, text[pos:start]), id)
+		dst = append(enc.coder.append(dst, text[pos:start], first && pos == 0), id)
 		pos = end
 	}
+}
+
+// openPipeline returns the encoding of a tokenizer.json whose model is not byte-level.
+func openPipeline(d *definition, t *hf.Tokenizer) (*Encoding, error) {
+	h, err := newDigest()
+	if err != nil {
+		return nil, err
+	}
+	h.text([]byte("tokenizer.json: pipeline"))
+	h.text(t.Parts)
+	h.specials(d)
+	var flags []byte
+	for _, a := range t.Added {
+		flags = binary.LittleEndian.AppendUint32(flags, a.ID)
+		flags = append(flags, flag(a.Special)|flag(a.Normalized)<<1|a.Sides()<<2)
+	}
+	h.text(flags)
+	m := general{t.Pipeline}
+	none := &vocab.Vocabulary{}
+	e := &Encoding{name: d.name, model: m, vocabulary: none, pieces: newPieceTable(none), size: m.Len(),
+		fingerprint: h.sum(), lent: defaultLender()}
+	e.setSpecials(d)
+	e.added = hf.NewDivider(t.Added, func(text []byte) []byte { return m.Normalize(text, &pipeline.Scratch{}) })
+	return e, nil
+}
+
+// general is the pipeline of a tokenizer.json.
+type general struct{ *pipeline.Pipeline }
+
+func (m general) newCoder(enc *Encoder) coder { return &generalCoder{Encoder: enc, m: m} }
+
+// generalCoder encodes by the pipeline of a tokenizer.json.
+type generalCoder struct {
+	*Encoder
+	m       general
+	scratch pipeline.Scratch
+}
+
+func (c *generalCoder) remembers() bool { return true }
+
+func (c *generalCoder) normalise(text []byte) []byte { return c.m.Normalize(text, &c.scratch) }
+
+func (c *generalCoder) append(dst []uint32, text []byte, first bool) []uint32 {
+	c.m.Split(text, first, &c.scratch, func(part []byte) {
+		for pos := 0; pos < len(part); {
+			n := c.m.Model.Pieces(part, pos, c.ends[:])
+			dst = c.appendPieces(dst, part, pos, c.ends[:n])
+			c.merger.stride.went(c.ends[n-1] - pos)
+			pos = c.ends[n-1]
+		}
+	})
+	return dst
+}
+
+func (c *generalCoder) merge(dst []uint32, piece []byte) []uint32 {
+	return c.m.Model.Append(dst, piece, &c.scratch)
 }

@@ -43,9 +43,7 @@ func compareHF(t *testing.T, folder string) {
 }
 
 func TestTokenizerJSONGivesIDsOfItsReference(t *testing.T) {
-	for _, name := range []string{
-		"plain", "added", "chars", "metaspace_always", "metaspace_first",
-	} {
+	for _, name := range []string{"plain", "added", "llama", "gemma", "mistral", "unk", "unigram"} {
 		t.Run(name, func(t *testing.T) { compareHF(t, filepath.Join("testdata/hf", name)) })
 	}
 	folder := os.Getenv("MILLRACE_TOKENIZERS")
@@ -99,48 +97,15 @@ func TestTokenizerJSONIsRefusedByName(t *testing.T) {
 	for _, c := range []struct{ old, new, want string }{
 		{`{"type":"NFC"}`, `{"type":"Lowercase"}`, `normalizer: the normalizer is "Lowercase"`},
 		{`"dropout":null`, `"dropout":0.1`, `model.dropout: it is 0.1`},
-		{`"byte_fallback":false`, `"byte_fallback":true`, `model.ignore_merges`},
+		{`"byte_fallback":false`, `"byte_fallback":true`, `model.byte_fallback`},
 		{`"type":"BPE"`, `"type":"Unigram"`, `model.type: it is "Unigram"`},
 		{`"Isolated"`, `"MergedWithNext"`, `pre_tokenizer.pretokenizers[0].behavior`},
 		{`(?i:`, `(?:`, `pre_tokenizer.pretokenizers[0].pattern.Regex`},
 		{`"use_regex":false`, `"use_regex":true`, `pre_tokenizer.pretokenizers[1].use_regex`},
 		{`"fuse_unk"`, `"unheard_of"`, `unheard_of`},
-		{`"lstrip":false,"rstrip":false,"normalized":true`, `"lstrip":true,"rstrip":false,"normalized":true`,
-			`added_tokens[5]`},
 	} {
 		_, err := Open(Spec{Path: writeModel(t, "{}", c.old, c.new)})
 		if err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("with %s: error %v, want %s", c.new, err, c.want)
-		}
-	}
-}
-
-// TestCharactersAreRefusedByName: with a vocabulary of characters, each unknown part of a file is an error.
-func TestCharactersAreRefusedByName(t *testing.T) {
-	content, err := os.ReadFile("testdata/hf/chars/tokenizer.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range []struct{ old, new, want string }{
-		{`{"type":"Prepend"`, `{"type":"Append"`, `normalizer: it is not Prepend of "▁"`},
-		{`{"String":" "},"content"`, `{"String":"x"},"content"`, `normalizer: it is not Prepend`},
-		{`"type":"Split"`, `"type":"Digits"`, `pre_tokenizer: it is "Digits"`},
-		{`"<0x80>"`, `"<0x8>"`, `has 255 of 256 byte pieces`},
-		{`"content":"\n\n","single_word":false,"lstrip":false,"rstrip":false,"normalized":false`,
-			`"content":"\n\n","single_word":false,"lstrip":false,"rstrip":false,"normalized":true`,
-			`added_tokens[3].normalized: it is true`},
-		{`"id":1,"content":"<s>"`, `"id":1,"content":"<ss>"`,
-			`added_tokens[1]: "<ss>" and id 1 do not belong together`},
-	} {
-		if !strings.Contains(string(content), c.old) {
-			t.Fatalf("the file has no %s", c.old)
-		}
-		path := filepath.Join(t.TempDir(), "tokenizer.json")
-		text := strings.Replace(string(content), c.old, c.new, 1)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := Open(Spec{Path: path}); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("with %s: error %v, want %s", c.new, err, c.want)
 		}
 	}

@@ -64,22 +64,17 @@ func (s *Spec) openSentencePiece(m *sentencepiece.Model) (*Encoding, error) {
 	if err := s.mark("eos", s.EOS, s.NeedEOS, &d.eos, &d); err != nil {
 		return nil, err
 	}
-	return newModelEncoding(&d, m)
-}
-
-// newModelEncoding returns the encoding of a model that divides texts itself.
-func newModelEncoding(d *definition, m *sentencepiece.Model) (*Encoding, error) {
 	h, err := newDigest()
 	if err != nil {
 		return nil, err
 	}
 	h.text([]byte("sentencepiece"))
 	m.Describe(h)
-	h.specials(d)
+	h.specials(&d)
 	none := &vocab.Vocabulary{}
-	e := &Encoding{name: d.name, spm: m, vocabulary: none, pieces: newPieceTable(none), size: m.Len(),
+	e := &Encoding{name: d.name, model: spm{m}, vocabulary: none, pieces: newPieceTable(none), size: m.Len(),
 		fingerprint: h.sum(), lent: defaultLender()}
-	e.setSpecials(d)
+	e.setSpecials(&d)
 	return e, nil
 }
 
@@ -114,34 +109,45 @@ func checkControls(specials map[string]uint32, m *sentencepiece.Model) error {
 	return nil
 }
 
-// spmScratch is an encoder's memory for a SentencePiece model.
-type spmScratch struct {
+// spm is a SentencePiece model.
+type spm struct{ *sentencepiece.Model }
+
+func (m spm) newCoder(enc *Encoder) coder { return &spmCoder{Encoder: enc, model: m.Model} }
+
+// spmCoder encodes by a SentencePiece model.
+type spmCoder struct {
+	*Encoder
+	model   *sentencepiece.Model
 	merger  sentencepiece.Merger
 	unigram unigram.Scratch
 }
 
-// appendSentencePieces appends the ids of a normalised text with a model that divides texts itself.
-func (enc *Encoder) appendSentencePieces(dst []uint32, normal []byte) []uint32 {
-	m := enc.encoding.spm
-	if !m.IsDivided() {
-		dst = m.AppendWhole(dst, normal, &enc.spm.unigram)
-		enc.merger.stride.went(len(normal))
+func (c *spmCoder) remembers() bool { return c.model.IsDivided() }
+
+func (c *spmCoder) normalise(text []byte) []byte {
+	normal := c.model.Normalize(c.normal[:0], text)
+	if cap(normal) <= normalMax {
+		c.normal = normal
+	}
+	return normal
+}
+
+func (c *spmCoder) append(dst []uint32, normal []byte, _ bool) []uint32 {
+	if !c.model.IsDivided() {
+		dst = c.model.AppendWhole(dst, normal, &c.unigram)
+		c.Encoder.merger.stride.went(len(normal))
 		return dst
 	}
 	start := len(dst)
 	for pos := 0; pos < len(normal); {
-		n := m.Pieces(normal, pos, enc.ends[:])
-		dst = enc.appendPieces(dst, normal, pos, enc.ends[:n])
-		enc.merger.stride.went(enc.ends[n-1] - pos)
-		pos = enc.ends[n-1]
+		n := c.model.Pieces(normal, pos, c.ends[:])
+		dst = c.appendPieces(dst, normal, pos, c.ends[:n])
+		c.Encoder.merger.stride.went(c.ends[n-1] - pos)
+		pos = c.ends[n-1]
 	}
-	return dst[:start+len(m.Fuse(dst[start:]))]
+	return dst[:start+len(c.model.Fuse(dst[start:]))]
 }
 
-// mergePiece appends the tokens of a piece that is not remembered.
-func (enc *Encoder) mergePiece(dst []uint32, piece []byte) []uint32 {
-	if m := enc.encoding.spm; m != nil {
-		return enc.spm.merger.Append(dst, m, piece)
-	}
-	return enc.merger.merge(dst, piece)
+func (c *spmCoder) merge(dst []uint32, piece []byte) []uint32 {
+	return c.merger.Append(dst, c.model, piece)
 }

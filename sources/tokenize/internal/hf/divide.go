@@ -1,9 +1,11 @@
 package hf
 
 import (
+	"bytes"
 	"slices"
+	"unicode"
+	"unicode/utf8"
 
-	"millrace/sources/tokenize/internal/nfc"
 	"millrace/sources/tokenize/internal/trie"
 )
 
@@ -20,31 +22,31 @@ type Set struct {
 	list  []Added
 }
 
-// NewDivider returns nil if all tokens are special, because then all of the text stays text.
-func NewDivider(list []Added, normalises bool) *Divider {
+// NewDivider returns nil if all tokens are special, because then all of the text stays text. normal returns the normal
+// form of a text, which is valid until the next call.
+func NewDivider(list []Added, normal func(text []byte) []byte) *Divider {
 	if !slices.ContainsFunc(list, func(t Added) bool { return !t.Special }) {
 		return nil
 	}
-	var raw, normal []Added
+	var raw, late []Added
 	for _, t := range list {
 		if t.Normalized {
-			if normalises {
-				t.Content = string(nfc.Append(nil, []byte(t.Content)))
-			}
-			normal = append(normal, t)
+			t.Content = string(normal([]byte(t.Content)))
+			late = append(late, t)
 		} else {
 			raw = append(raw, t)
 		}
 	}
-	return &Divider{newSet(raw), newSet(normal)}
+	return &Divider{newSet(raw), newSet(late)}
 }
 
 func newSet(list []Added) Set {
 	s := Set{list: list}
 	keys := make([][]byte, len(list))
 	for i, t := range list {
-		keys[i] = []byte(t.Content)
-		s.first[t.Content[0]] = true
+		if keys[i] = []byte(t.Content); len(keys[i]) > 0 {
+			s.first[t.Content[0]] = true
+		}
 	}
 	s.trie = trie.New(keys, nil)
 	return s
@@ -53,12 +55,13 @@ func newSet(list []Added) Set {
 // Next returns the first token of text from pos on that is not special: its place and its id. A special token before it
 // hides the tokens that it overlaps, as in tokenizers. ok is false if there is none.
 func (s *Set) Next(text []byte, pos int) (start, end int, id uint32, ok bool) {
+	from := pos
 	for pos < len(text) {
 		if !s.first[text[pos]] {
 			pos++
 			continue
 		}
-		node, found, end := trie.Root, trie.None, 0
+		node, found := trie.Root, trie.None
 		for i, in := pos, true; i < len(text); i++ {
 			if node, in = s.trie.Step(node, text[i]); !in {
 				break
@@ -70,11 +73,36 @@ func (s *Set) Next(text []byte, pos int) (start, end int, id uint32, ok bool) {
 		switch {
 		case found == trie.None:
 			pos++
-		case s.list[found].Special:
+		case s.list[found].Special || s.list[found].SingleWord && inWord(text, pos, end):
 			pos = end
 		default:
-			return pos, end, s.list[found].ID, true
+			start, end = s.list[found].strip(text, from, pos, end)
+			return start, end, s.list[found].ID, true
 		}
 	}
 	return 0, 0, 0, false
+}
+
+// inWord reports whether a character of a word is beside text[start:end].
+func inWord(text []byte, start, end int) bool {
+	before, n := utf8.DecodeLastRune(text[:start])
+	after, m := utf8.DecodeRune(text[end:])
+	return n > 0 && isWord(before) || m > 0 && isWord(after)
+}
+
+// isWord reports whether a character is one of \w in the crate regex: Unicode's UTS 18, annex C.
+func isWord(r rune) bool {
+	return unicode.In(r, unicode.L, unicode.Nl, unicode.Other_Alphabetic, unicode.M, unicode.Nd, unicode.Pc,
+		unicode.Join_Control)
+}
+
+// strip returns the bounds of a token with the white space beside it that belongs to it, from a place on.
+func (a *Added) strip(text []byte, from, start, end int) (int, int) {
+	if a.LStrip {
+		start = max(from, len(bytes.TrimRightFunc(text[:start], unicode.IsSpace)))
+	}
+	if a.RStrip {
+		end = len(text) - len(bytes.TrimLeftFunc(text[end:], unicode.IsSpace))
+	}
+	return start, end
 }

@@ -1,8 +1,7 @@
 // Package hf reads the tokenizer.json of Hugging Face's tokenizers.
 //
-// It understands byte-level BPE with the pre-tokenizers that the package split follows, and BPE of characters that
-// spells the others by bytes. It refuses everything else by its name and its place in the file. So ids are never
-// approximated.
+// It understands byte-level BPE with the pre-tokenizers that the package split follows, and tokenizers that the package
+// pipeline follows. It refuses everything else by its name and its place in the file. So ids are never approximated.
 package hf
 
 import (
@@ -11,19 +10,22 @@ import (
 	"fmt"
 	"io"
 
-	"millrace/sources/tokenize/internal/sentencepiece"
+	"millrace/sources/tokenize/internal/pipeline"
 	"millrace/sources/tokenize/internal/split"
 	"millrace/sources/tokenize/internal/vocab"
 )
 
 // Tokenizer is the content of a tokenizer.json.
 type Tokenizer struct {
-	Chars      *sentencepiece.Model // BPE of characters (byte_fallback); nil for byte-level BPE
-	Vocabulary *vocab.Vocabulary    // of byte-level BPE with Pattern and NFC, else empty
+	Vocabulary *vocab.Vocabulary
 	Pattern    split.Pattern
 	NFC        bool // text is brought into normal form C first
 	Added      []Added
 	BOS, EOS   string // of the post-processor's template; empty: it has none
+
+	// Pipeline, unless nil, encodes in place of Vocabulary, Pattern and NFC. Parts are its description.
+	Pipeline *pipeline.Pipeline
+	Parts    []byte
 }
 
 // Added is an added token.
@@ -35,6 +37,27 @@ type Added struct {
 	RStrip     bool   `json:"rstrip"`
 	Normalized bool   `json:"normalized"` // it matches in the text in normal form
 	Special    bool   `json:"special"`
+}
+
+// Sides returns the conditions of a token that is not special on the text beside it, as bits.
+func (a *Added) Sides() (bits byte) {
+	for i, is := range []bool{a.SingleWord, a.LStrip, a.RStrip} {
+		if is && !a.Special {
+			bits |= 1 << i
+		}
+	}
+	return bits
+}
+
+// Token returns the text of an id of the model; it is empty if there is none.
+func (t *Tokenizer) Token(id uint32) []byte {
+	switch {
+	case t.Pipeline == nil && int(id) < t.Vocabulary.Len():
+		return t.Vocabulary.Token(id)
+	case t.Pipeline != nil && int(id) < t.Pipeline.Len():
+		return t.Pipeline.Tokens[id]
+	}
+	return nil
 }
 
 // file has the keys of a tokenizer.json. Truncation and padding change no id of a whole text, and the decoder none.
@@ -61,14 +84,6 @@ type part struct {
 	AddPrefixSpace *bool `json:"add_prefix_space"`
 	UseRegex       *bool `json:"use_regex"` // nil: true
 
-	Prepend string  `json:"prepend"`
-	Content *string `json:"content"`
-
-	Replacement   string  `json:"replacement"`
-	PrependScheme *string `json:"prepend_scheme"`
-	Split         *bool   `json:"split"` // nil: true
-	StrRep        string  `json:"str_rep"`
-
 	Pattern  struct{ Regex, String *string } `json:"pattern"`
 	Behavior string                          `json:"behavior"`
 	Invert   bool                            `json:"invert"`
@@ -81,7 +96,18 @@ type part struct {
 		Sequence json.RawMessage
 	} `json:"single"`
 
+	Prepend  string `json:"prepend"`
+	Content  string `json:"content"`
+	Left     bool   `json:"strip_left"`
+	Right    bool   `json:"strip_right"`
+	Charsmap []byte `json:"precompiled_charsmap"`
+
+	Replacement   string `json:"replacement"`
+	PrependScheme string `json:"prepend_scheme"`
+	Split         *bool  `json:"split"` // nil: true
+
 	// These change no id of a document.
+	StrRep        json.RawMessage `json:"str_rep"`
 	TrimOffsets   json.RawMessage `json:"trim_offsets"`
 	Pair          json.RawMessage `json:"pair"`
 	SpecialTokens json.RawMessage `json:"special_tokens"`
@@ -142,12 +168,8 @@ func Parse(content []byte) (*Tokenizer, error) {
 	if err := t.postProcessor("post_processor", f.PostProcessor); err != nil {
 		return nil, err
 	}
-	m, err := readModel(f.Model)
-	if err != nil {
-		return nil, err
-	}
-	if m.ByteFallback {
-		return t, t.chars(&f, m)
+	if !f.isByteLevel() {
+		return t, t.pipeline(&f)
 	}
 	if err := t.normalizer("normalizer", f.Normalizer); err != nil {
 		return nil, err
@@ -155,7 +177,7 @@ func Parse(content []byte) (*Tokenizer, error) {
 	if err := t.preTokenizer(f.PreTokenizer); err != nil {
 		return nil, err
 	}
-	return t, t.byteLevel(m)
+	return t, t.model(f.Model)
 }
 
 // decode reads one JSON value and refuses keys that into lacks, because they may change ids.

@@ -111,44 +111,43 @@ func (t *Tokenizer) postProcessor(path string, p *part) error {
 	return nil
 }
 
-// readModel returns a BPE model.
-func readModel(text json.RawMessage) (*model, error) {
-	if len(text) == 0 {
-		return nil, refuse("model", "there is none")
-	}
+func (t *Tokenizer) model(text json.RawMessage) error {
 	var kind struct {
 		Type string `json:"type"`
 	}
 	if err := json.Unmarshal(text, &kind); err != nil {
-		return nil, fmt.Errorf("model: %w", err)
+		return fmt.Errorf("model: %w", err)
 	}
 	if kind.Type != "BPE" && kind.Type != "" {
-		return nil, refuse("model.type", "it is %q", kind.Type)
+		return refuse("model.type", "it is %q", kind.Type)
 	}
-	m := &model{}
-	if err := decode(text, m); err != nil {
-		return nil, fmt.Errorf("model: %w", err)
+	var m model
+	if err := decode(text, &m); err != nil {
+		return fmt.Errorf("model: %w", err)
 	}
-	switch {
-	case m.Dropout != nil && *m.Dropout != 0:
-		return nil, refuse("model.dropout", "it is %g, so ids are random", *m.Dropout)
-	case m.Prefix != nil && *m.Prefix != "":
-		return nil, refuse("model.continuing_subword_prefix", "it is %q", *m.Prefix)
-	case m.Suffix != nil && *m.Suffix != "":
-		return nil, refuse("model.end_of_word_suffix", "it is %q", *m.Suffix)
+	if err := m.lacks(); err != nil {
+		return err
 	}
-	return m, nil
-}
-
-// byteLevel takes a model whose characters stand for bytes.
-func (t *Tokenizer) byteLevel(m *model) error {
-	tokens, err := m.tokens(t.Added, spellBytes())
+	if m.ByteFallback {
+		return refuse("model.byte_fallback", "it is true")
+	}
+	tokens, err := m.tokens(t.Added, maps.Keys(m.Vocab))
+	if err != nil { // in order, so that the error is the same each time
+		_, err = m.tokens(t.Added, slices.Values(slices.Sorted(maps.Keys(m.Vocab))))
+	}
 	if err != nil {
 		return err
 	}
-	merges, err := m.merges()
-	if err != nil {
-		return err
+	merges := make([]vocab.Merge, len(m.Merges))
+	for i, pair := range m.Merges {
+		left, okLeft := m.Vocab[pair[0]]
+		right, okRight := m.Vocab[pair[1]]
+		id, ok := m.Vocab[pair[0]+pair[1]]
+		if !ok || !okLeft || !okRight {
+			return fmt.Errorf("model.merges[%d]: %q and %q, or both together, are not in model.vocab",
+				i, pair[0], pair[1])
+		}
+		merges[i] = vocab.Merge{Left: left, Right: right, ID: id}
 	}
 	if t.Vocabulary, err = vocab.FromMerges(tokens, merges, m.IgnoreMerges); err != nil {
 		return fmt.Errorf("model: %w", err)
@@ -156,35 +155,9 @@ func (t *Tokenizer) byteLevel(m *model) error {
 	return nil
 }
 
-// merges returns the merges by their ids.
-func (m *model) merges() ([]vocab.Merge, error) {
-	merges := make([]vocab.Merge, len(m.Merges))
-	for i, pair := range m.Merges {
-		left, okLeft := m.Vocab[pair[0]]
-		right, okRight := m.Vocab[pair[1]]
-		id, ok := m.Vocab[pair[0]+pair[1]]
-		if !ok || !okLeft || !okRight {
-			return nil, fmt.Errorf("model.merges[%d]: %q and %q, or both together, are not in model.vocab",
-				i, pair[0], pair[1])
-		}
-		merges[i] = vocab.Merge{Left: left, Right: right, ID: id}
-	}
-	return merges, nil
-}
-
-// speller returns the bytes of a token by its key in the vocabulary.
-type speller func(key string) ([]byte, error)
-
-// tokens returns the bytes of each id. A token of added that the model also lists is left out.
-func (m *model) tokens(added []Added, spell speller) ([][]byte, error) {
-	tokens, err := m.tokensOf(maps.Keys(m.Vocab), added, spell)
-	if err != nil { // in order, so that the error is the same each time
-		return m.tokensOf(slices.Values(slices.Sorted(maps.Keys(m.Vocab))), added, spell)
-	}
-	return tokens, nil
-}
-
-func (m *model) tokensOf(keys iter.Seq[string], added []Added, spell speller) ([][]byte, error) {
+// tokens returns the bytes of each id. An added token that the model also lists is left to the added tokens. keys are
+// those of the vocabulary.
+func (m *model) tokens(added []Added, keys iter.Seq[string]) ([][]byte, error) {
 	own := make(map[string]bool, len(added))
 	for _, a := range added {
 		own[a.Content] = true
@@ -201,28 +174,13 @@ func (m *model) tokensOf(keys iter.Seq[string], added []Added, spell speller) ([
 	if int(most) > 2*len(m.Vocab)+1<<12 {
 		return nil, fmt.Errorf("model.vocab: the highest id is %d, for %d tokens", most, len(m.Vocab))
 	}
+	bytesOf := alphabet()
 	tokens := make([][]byte, most+1)
 	for key := range keys {
 		id := m.Vocab[key]
 		if own[key] {
 			continue
 		}
-		token, err := spell(key)
-		if err != nil {
-			return nil, err
-		}
-		if len(token) == 0 || tokens[id] != nil {
-			return nil, fmt.Errorf("model.vocab[%q]: the token is empty, or id %d is there twice", key, id)
-		}
-		tokens[id] = token
-	}
-	return tokens, nil
-}
-
-// spellBytes returns the speller of byte-level vocabularies.
-func spellBytes() speller {
-	bytesOf := alphabet()
-	return func(key string) ([]byte, error) {
 		token := make([]byte, 0, len(key))
 		for _, r := range key {
 			b, ok := bytesOf[r]
@@ -232,8 +190,12 @@ func spellBytes() speller {
 			}
 			token = append(token, b)
 		}
-		return token, nil
+		if len(token) == 0 || tokens[id] != nil {
+			return nil, fmt.Errorf("model.vocab[%q]: the token is empty, or id %d is there twice", key, id)
+		}
+		tokens[id] = token
 	}
+	return tokens, nil
 }
 
 // alphabet returns the bytes for which characters stand in byte-level vocabularies: printable ones for themselves, and

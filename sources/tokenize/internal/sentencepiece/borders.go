@@ -54,10 +54,6 @@ func (m *Model) Pieces(text []byte, pos int, ends []int) int {
 		return 1
 	}
 	b := &m.bpe.borders
-	cut := rune(-1)
-	if m.spaces != nil && m.spaces.Cut {
-		cut, _ = utf8.DecodeRuneInString(space)
-	}
 	n := 0
 	left, size := utf8.DecodeRune(text[pos:])
 	for pos += size; pos < len(text); pos += size {
@@ -75,7 +71,7 @@ func (m *Model) Pieces(text []byte, pos int, ends []int) int {
 			joined = b.bits[at/64]>>(at%64)&1 != 0
 		}
 		left = right
-		if joined && right != cut {
+		if joined {
 			continue
 		}
 		ends[n] = pos

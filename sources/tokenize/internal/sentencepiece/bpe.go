@@ -18,7 +18,6 @@ type bpe struct {
 	seed     maphash.Seed
 	borders  borders
 	reserved map[string]uint32 // pieces that no text contains
-	pairs    *pairs            // the merges of a tokenizer.json, which have ranks of their own; nil: none
 	splits   bool              // there are unused pieces: they are divided again
 }
 
@@ -85,18 +84,6 @@ func (m *Model) find(text []byte) uint32 {
 			return s.id
 		}
 	}
-}
-
-// join returns the id of the piece that two neighbours merge into, and its rank. id is noToken if they do not merge.
-func (m *Model) join(text []byte, left, right *part) (id, rank uint32) {
-	if m.bpe.pairs != nil {
-		s := m.bpe.pairs.at(left.id, right.id)
-		return s.id, s.rank
-	}
-	if id = m.find(text[left.from:right.to]); id != noToken {
-		rank = m.bpe.ranks[id]
-	}
-	return id, rank
 }
 
 // next returns the length of the symbol that begins text: a user-defined one, which never merges, or a character.

@@ -36,12 +36,10 @@ func (m *Model) Fuse(ids []uint32) []uint32 {
 
 // Kind returns the kind of the model.
 func (m *Model) Kind() string {
-	switch {
-	case m.spaces != nil:
-		return "BPE of characters"
-	case m.proto.kind == bpeKind:
+	switch m.proto.kind {
+	case bpeKind:
 		return "SentencePiece BPE"
-	case m.proto.kind == charKind:
+	case charKind:
 		return "SentencePiece characters"
 	}
 	return "SentencePiece Unigram"
@@ -53,10 +51,6 @@ func (m *Model) Describe(w io.Writer) {
 	b := binary.AppendUvarint(nil, p.kind)
 	for _, is := range []bool{p.suffix, p.bytes, p.prefixes, p.shrinks, p.escapes} {
 		b = strconv.AppendBool(b, is)
-	}
-	if m.spaces != nil {
-		b = strconv.AppendBool(append(b, byte(m.spaces.Prefix)), m.spaces.Cut)
-		b = m.bpe.pairs.describe(b)
 	}
 	b = append(binary.AppendUvarint(b, uint64(len(p.charsmap))), p.charsmap...)
 	for _, piece := range p.pieces {

@@ -116,8 +116,8 @@ func (w *Merger) merge(dst []token, m *Model, text []byte, from, to int) []token
 		if left.frozen || right.frozen {
 			continue
 		}
-		id, now := m.join(text, left, right)
-		if id == noToken || now != rank {
+		id := m.find(text[left.from:right.to])
+		if id == noToken || m.bpe.ranks[id] != rank {
 			continue
 		}
 		left.to, left.id, left.next = right.to, id, right.next
@@ -148,12 +148,8 @@ func (w *Merger) start(m *Model, text []byte, from, to int) {
 	}
 	for at := from; at < to; {
 		n, frozen := m.next(text[at:to])
-		id := uint32(noToken)
-		if m.bpe.pairs != nil {
-			id = m.find(text[at : at+n])
-		}
 		w.parts = append(w.parts, part{from: at, to: at + n, prev: len(w.parts) - 1, next: len(w.parts) + 1,
-			id: id, frozen: frozen})
+			id: noToken, frozen: frozen})
 		at += n
 	}
 	if len(w.parts) > 0 {
@@ -170,15 +166,15 @@ func (w *Merger) offer(m *Model, text []byte, i int) {
 	if left.next < 0 || left.frozen || w.parts[left.next].frozen {
 		return
 	}
-	right := &w.parts[left.next]
-	id, rank := m.join(text, left, right)
+	whole := text[left.from:w.parts[left.next].to]
+	id := m.find(whole)
 	if id == noToken || m.proto.kind == charKind {
 		return
 	}
 	if m.proto.pieces[id].kind == unused {
-		w.split[string(text[left.from:right.to])] = left.to - left.from
+		w.split[string(whole)] = left.to - left.from
 	}
-	w.push(uint64(rank)<<32 | uint64(i))
+	w.push(uint64(m.bpe.ranks[id])<<32 | uint64(i))
 }
 
 // write appends the ids of a token. An unused piece is divided as it was merged last.

@@ -26,8 +26,7 @@ type Model struct {
 	unk     uint32
 	bytes   *[256]uint32 // ids of all bytes; nil: characters without a piece are unk
 	unigram *unigram.Model
-	bpe     *bpe    // nil for Unigram
-	spaces  *Spaces // the rules of a tokenizer.json; nil: those of the proto
+	bpe     *bpe // nil for Unigram
 }
 
 // Parse returns the model of a file. It keeps the file's bytes.
@@ -94,13 +93,6 @@ func (m *Model) index() error {
 	}
 	if !hasUnk {
 		return errors.New("it has no unknown piece")
-	}
-	if m.spaces != nil { // Gemma has a token for the character U+0009 and none for its byte, which no text needs
-		for b := range byte(utf8.RuneSelf) {
-			if !reserved[fmt.Sprintf("<0x%02X>", b)] && inText[string(rune(b))] {
-				spelt++
-			}
-		}
 	}
 	if m.proto.bytes {
 		if spelt != len(byteIDs) {

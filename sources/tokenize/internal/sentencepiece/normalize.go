@@ -22,8 +22,8 @@ func (m *Model) findPlain() {
 	}
 }
 
-// Normalize appends the normalised text to dst. It is UTF-8 whatever the text is. isFirst: a document begins with it.
-func (m *Model) Normalize(dst, text []byte, isFirst bool) []byte {
+// Normalize appends the normalised text to dst. It is UTF-8 whatever the text is.
+func (m *Model) Normalize(dst, text []byte) []byte {
 	p := m.proto
 	if p.shrinks {
 		for len(text) > 0 {
@@ -38,7 +38,7 @@ func (m *Model) Normalize(dst, text []byte, isFirst bool) []byte {
 		return dst
 	}
 	start := len(dst)
-	if p.prefixes && !p.suffix || m.spaces.prefixes(text, isFirst) {
+	if p.prefixes && !p.suffix {
 		dst = append(dst, m.space()...)
 	}
 	dst = m.rewriteAll(dst, text)
@@ -51,17 +51,6 @@ func (m *Model) Normalize(dst, text []byte, isFirst bool) []byte {
 		dst = append(dst, m.space()...)
 	}
 	return dst
-}
-
-// prefixes reports whether the sign of a space is written before a text.
-func (s *Spaces) prefixes(text []byte, isFirst bool) bool {
-	switch {
-	case s == nil || s.Prefix == Never || s.Prefix == First && !isFirst:
-		return false
-	case s.Prefix == Always:
-		return true
-	}
-	return text[0] != ' ' && !bytes.HasPrefix(text, []byte(space))
 }
 
 func (m *Model) space() string {

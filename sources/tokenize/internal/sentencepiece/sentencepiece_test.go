@@ -25,7 +25,7 @@ func model(t testing.TB, name string) *Model {
 
 // encode encodes a text, with BPE piece by piece.
 func encode(m *Model, text string) []uint32 {
-	normal := m.Normalize(nil, []byte(text), true)
+	normal := m.Normalize(nil, []byte(text))
 	if !m.IsDivided() {
 		return m.AppendWhole(nil, normal, &unigram.Scratch{})
 	}
@@ -70,7 +70,7 @@ func TestWindowsMergeAsOnePiece(t *testing.T) {
 			text.WriteString(c.Text)
 		}
 		for _, long := range []string{strings.Repeat("a", 50_000), strings.Repeat("ab ", 9_000), text.String()} {
-			piece := m.Normalize(nil, []byte(long), true)
+			piece := m.Normalize(nil, []byte(long))
 			var w Merger
 			got := w.Append(nil, m, piece)
 			var want []uint32

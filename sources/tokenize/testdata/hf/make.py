@@ -38,13 +38,13 @@ def texts(tokens, seed):
         yield "".join(chr(c) for c in points if not 0xD800 <= c < 0xE000)
 
 
-def write(folder, keep=1.0):
+def write(folder, keep=1.0, more=()):
     t = Tokenizer.from_file(str(folder / "tokenizer.json"))
     t.encode_special_tokens = True
     rng = random.Random(1)
     content = json.loads((folder / "tokenizer.json").read_text())
     tokens = [a["content"] for a in content["added_tokens"]][:100]
-    chosen = [x for x in texts(tokens, 7) if keep == 1 or len(x) < 130 and rng.random() < keep]
+    chosen = [x for x in texts(tokens, 7) if keep == 1 or len(x) < 130 and rng.random() < keep] + list(more)
     cases = [{"Text": x, "IDs": t.encode(x, add_special_tokens=False).ids} for x in chosen]
     (folder / "cases.json").write_text(json.dumps(cases, separators=(",", ":")))
     print(folder.name, len(cases), tokenizers.__version__)
@@ -69,25 +69,50 @@ def train(name, pre, normalizer, added, special, **options):
     write(folder, 0.03)
 
 
-def train_chars(name, normalizer, pre, added):
-    """BPE of characters that spells the others by bytes, as Llama 2 and Gemma have it."""
-    t = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=True, byte_fallback=True))
-    t.normalizer = normalizers.Replace(" ", "\u2581")
-    byte_tokens = [f"<0x{b:02X}>" for b in range(256)]
-    t.train_from_iterator(PARTS[:10] * 3 + [" ".join(PARTS[:6])], trainers.BpeTrainer(
-        vocab_size=420, limit_alphabet=90, special_tokens=["<unk>", "<s>", "</s>"] + byte_tokens,
-        show_progress=False))
-    content = json.loads(t.to_str())
-    content["added_tokens"] = [a for a in content["added_tokens"] if a["id"] < 3]  # bytes are no added tokens
-    t = Tokenizer.from_str(json.dumps(content))
-    t.normalizer = normalizer
-    if pre:
-        t.pre_tokenizer = pre
-    t.add_tokens(added)
+ADDED = [AddedToken("<tool>", normalized=False), AddedToken("quick", normalized=True, single_word=True),
+         AddedToken("<l>", normalized=False, lstrip=True), AddedToken("<r>", normalized=False, rstrip=True)]
+SIDES = ["a  <l>  b", "a  <r>  b <r>", "<l><r> <l>", "quick", "quickly quick", " quick ", "a<tool> b", "<tool>", " <r>x",
+         "<tool><l> <r> quick"]
+
+
+def finish(t, name):
+    t.add_special_tokens(["<s>", "</s>"])
+    t.add_tokens(ADDED)
     folder = pathlib.Path(__file__).parent / name
     folder.mkdir(exist_ok=True)
     t.save(str(folder / "tokenizer.json"), pretty=False)
-    write(folder, 0.02)
+    write(folder, 0.03, SIDES)
+
+
+def chars(name, normalizer, pre, fallback):
+    """Train BPE over characters, with the tokens of all bytes or with a fused unk."""
+    t = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=True, byte_fallback=fallback))
+    if normalizer:
+        t.normalizer = normalizer
+    t.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always", split=False)
+    reserved = ["<unk>"] + [f"<0x{b:02X}>" for b in range(256) if fallback]
+    t.train_from_iterator([p for p in PARTS[:3] + PARTS[14:] if p.isascii()] * 3 + [" ".join(PARTS[:9])],
+        trainers.BpeTrainer(vocab_size=600, special_tokens=reserved, show_progress=False))
+    content = json.loads(t.to_str())  # bytes and unk are ordinary tokens of such files
+    content["added_tokens"] = []
+    t = Tokenizer.from_str(json.dumps(content))
+    if pre:
+        t.pre_tokenizer = pre
+    else:
+        content["pre_tokenizer"] = None
+        t = Tokenizer.from_str(json.dumps(content))
+    finish(t, name)
+
+
+def unigram(name, pre):
+    t = Tokenizer(models.Unigram())
+    t.normalizer = normalizers.Sequence([normalizers.Nmt(), normalizers.NFC(), normalizers.Strip()])
+    t.pre_tokenizer = pre
+    t.train_from_iterator(PARTS * 3 + [" ".join(PARTS)], trainers.UnigramTrainer(
+        vocab_size=300, special_tokens=["<unk>"], unk_token="<unk>", show_progress=False))
+    content = json.loads(t.to_str())
+    content["added_tokens"] = []
+    finish(Tokenizer.from_str(json.dumps(content)), name)
 
 
 if len(sys.argv) > 1:
@@ -102,10 +127,9 @@ else:
           [AddedToken("<tool>", normalized=False), AddedToken("<tool>>", normalized=False),
            AddedToken("e\u0301a", normalized=True), AddedToken("quick", normalized=True)],
           ["<s>", "</s>", "<tool>x"], ignore_merges=True)
-    replace = normalizers.Replace(" ", "\u2581")
-    lines = [AddedToken("\n\n", normalized=False), AddedToken("<b>", normalized=False)]
-    split = pre_tokenizers.Split(" ", "merged_with_previous")
-    train_chars("chars", normalizers.Sequence([normalizers.Prepend("\u2581"), replace]), split, lines)
-    for scheme in ["always", "first"]:
-        train_chars("metaspace_" + scheme, None, pre_tokenizers.Metaspace(
-            prepend_scheme=scheme, split=scheme != "first"), lines)
+
+    chars("llama", normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]), None, True)
+    chars("gemma", normalizers.Replace(" ", "▁"), pre_tokenizers.Split(" ", "merged_with_previous"), True)
+    chars("mistral", None, pre_tokenizers.Metaspace(prepend_scheme="first", split=False), True)
+    chars("unk", normalizers.NFC(), pre_tokenizers.Metaspace(prepend_scheme="always"), False)
+    unigram("unigram", pre_tokenizers.Metaspace(prepend_scheme="always"))

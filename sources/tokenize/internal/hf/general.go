@@ -1,0 +1,309 @@
+package hf
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"unicode/utf8"
+
+	"millrace/sources/tokenize/internal/charbpe"
+	"millrace/sources/tokenize/internal/charsmap"
+	"millrace/sources/tokenize/internal/pipeline"
+	"millrace/sources/tokenize/internal/unigram"
+	"millrace/sources/tokenize/internal/vocab"
+)
+
+// isByteLevel reports whether the pre-tokenizer ends with ByteLevel.
+func (f *file) isByteLevel() bool {
+	p := f.PreTokenizer
+	if p != nil && p.Type == "Sequence" && len(p.PreTokenizers) > 0 {
+		p = p.PreTokenizers[len(p.PreTokenizers)-1]
+	}
+	return p != nil && p.Type == "ByteLevel"
+}
+
+// pipeline reads a tokenizer whose model is not byte-level.
+func (t *Tokenizer) pipeline(f *file) error {
+	p := &pipeline.Pipeline{}
+	if err := normalizers(p, "normalizer", f.Normalizer); err != nil {
+		return err
+	}
+	if err := splitter(p, "pre_tokenizer", f.PreTokenizer); err != nil {
+		return err
+	}
+	var kind struct {
+		Type string `json:"type"`
+	}
+	if err := json.Unmarshal(f.Model, &kind); err != nil {
+		return fmt.Errorf("model: %w", err)
+	}
+	var err error
+	switch kind.Type {
+	case "BPE", "":
+		err = charBPE(p, f.Model)
+	case "Unigram":
+		err = unigramModel(p, f.Model)
+	default:
+		err = refuse("model.type", "it is %q", kind.Type)
+	}
+	if err != nil {
+		return err
+	}
+	for _, part := range []any{f.Normalizer, f.PreTokenizer, f.Model} {
+		text, err := json.Marshal(part) // compact
+		if err != nil {
+			return err
+		}
+		t.Parts = append(append(t.Parts, text...), '\n')
+	}
+	t.Pipeline = p
+	return nil
+}
+
+// normalizers adds the normalizers of a part, in their order.
+func normalizers(to *pipeline.Pipeline, path string, p *part) error {
+	if p == nil {
+		return nil
+	}
+	var n pipeline.Normalizer
+	switch p.Type {
+	case "Sequence":
+		for i, inner := range p.Normalizers {
+			if err := normalizers(to, fmt.Sprintf("%s.normalizers[%d]", path, i), inner); err != nil {
+				return err
+			}
+		}
+		return nil
+	case "NFC":
+		n = pipeline.NFC
+	case "Prepend":
+		n = pipeline.Prepend(p.Prepend)
+	case "Replace":
+		if p.Pattern.String == nil || *p.Pattern.String == "" {
+			return refuse(path+".pattern", "it is no text to search for")
+		}
+		to.Spaces = to.Spaces || *p.Pattern.String == " " && p.Content == "\u2581"
+		n = pipeline.Replace(*p.Pattern.String, p.Content)
+	case "Strip":
+		n = pipeline.Strip(p.Left, p.Right)
+	case "Nmt":
+		n = pipeline.Nmt
+	case "Precompiled":
+		rules, err := charsmap.Parse(p.Charsmap)
+		if err != nil {
+			return fmt.Errorf("%s.precompiled_charsmap: %w", path, err)
+		}
+		n = pipeline.Precompiled(rules)
+	default:
+		return refuse(path, "the normalizer is %q", p.Type)
+	}
+	to.Normalizers = append(to.Normalizers, n)
+	return nil
+}
+
+// splitter sets the splitter of a pre-tokenizer.
+func splitter(to *pipeline.Pipeline, path string, p *part) error {
+	if p == nil {
+		return nil
+	}
+	switch p.Type {
+	case "Metaspace":
+		m := pipeline.Metaspace{Divides: p.Split == nil || *p.Split}
+		var n int
+		if m.Replacement, n = utf8.DecodeRuneInString(p.Replacement); n == 0 || n != len(p.Replacement) {
+			return refuse(path+".replacement", "%q is not one character", p.Replacement)
+		}
+		switch {
+		case p.PrependScheme == "first":
+			m.Prepend = pipeline.First
+		case p.PrependScheme == "always", p.PrependScheme == "" && (p.AddPrefixSpace == nil || *p.AddPrefixSpace):
+			m.Prepend = pipeline.Always
+		case p.PrependScheme != "never" && p.PrependScheme != "":
+			return refuse(path+".prepend_scheme", "it is %q", p.PrependScheme)
+		}
+		if p.AddPrefixSpace != nil && p.PrependScheme != "" && *p.AddPrefixSpace == (m.Prepend == pipeline.Never) {
+			return refuse(path+".add_prefix_space", "it contradicts the prepend_scheme %q", p.PrependScheme)
+		}
+		to.Splitter, to.Spaces = m, m.Replacement == '\u2581'
+	case "Split":
+		switch {
+		case p.Pattern.String == nil || *p.Pattern.String == "":
+			return refuse(path+".pattern", "it is no text to search for")
+		case p.Behavior != "MergedWithPrevious" || p.Invert:
+			return refuse(path+".behavior", "it is %q with invert %t", p.Behavior, p.Invert)
+		}
+		to.Splitter = pipeline.SplitAfter(*p.Pattern.String)
+	default:
+		return refuse(path, "it is %q", p.Type)
+	}
+	return nil
+}
+
+// charBPE sets a BPE model of characters.
+func charBPE(to *pipeline.Pipeline, text json.RawMessage) error {
+	var m model
+	if err := decode(text, &m); err != nil {
+		return fmt.Errorf("model: %w", err)
+	}
+	if err := m.lacks(); err != nil {
+		return err
+	}
+	tokens, err := m.texts()
+	if err != nil {
+		return err
+	}
+	c := charbpe.Config{Tokens: tokens, Fuse: m.FuseUnk, Whole: m.IgnoreMerges}
+	if m.ByteFallback {
+		if c.Bytes, err = byteIDs(m.Vocab); err != nil {
+			return err
+		}
+	}
+	if m.UnkToken != nil {
+		var ok bool
+		if c.Unk, ok = m.Vocab[*m.UnkToken]; !ok {
+			return fmt.Errorf("model.unk_token: %q is not in model.vocab", *m.UnkToken)
+		}
+	} else if c.Bytes == nil {
+		return refuse("model.unk_token", "there is none, so characters without a token would be left out")
+	}
+	for i, pair := range m.Merges {
+		left, okLeft := m.Vocab[pair[0]]
+		right, okRight := m.Vocab[pair[1]]
+		id, ok := m.Vocab[pair[0]+pair[1]]
+		if !ok || !okLeft || !okRight {
+			return fmt.Errorf("model.merges[%d]: %q and %q, or both together, are not in model.vocab",
+				i, pair[0], pair[1])
+		}
+		c.Merges = append(c.Merges, charbpe.Merge{Left: left, Right: right, ID: id})
+	}
+	bpe, err := charbpe.New(c)
+	if err != nil {
+		return fmt.Errorf("model: %w", err)
+	}
+	to.Model, to.Tokens, to.Bytes = pipeline.BPE{Model: bpe}, tokens, c.Bytes
+	return nil
+}
+
+// lacks returns an error for the parts of a BPE model that no encoder follows.
+func (m *model) lacks() error {
+	switch {
+	case m.Dropout != nil && *m.Dropout != 0:
+		return refuse("model.dropout", "it is %g, so ids are random", *m.Dropout)
+	case m.Prefix != nil && *m.Prefix != "":
+		return refuse("model.continuing_subword_prefix", "it is %q", *m.Prefix)
+	case m.Suffix != nil && *m.Suffix != "":
+		return refuse("model.end_of_word_suffix", "it is %q", *m.Suffix)
+	}
+	return nil
+}
+
+// texts returns the texts of the ids.
+func (m *model) texts() ([][]byte, error) {
+	most := uint32(0)
+	for _, key := range slices.Sorted(maps.Keys(m.Vocab)) {
+		id := m.Vocab[key]
+		if id >= vocab.MaxTokens || int(id) > 2*len(m.Vocab)+1<<12 {
+			return nil, fmt.Errorf("model.vocab[%q]: the id is %d, for %d tokens", key, id, len(m.Vocab))
+		}
+		most = max(most, id)
+	}
+	tokens := make([][]byte, most+1)
+	for _, key := range slices.Sorted(maps.Keys(m.Vocab)) {
+		id := m.Vocab[key]
+		if key == "" || tokens[id] != nil {
+			return nil, fmt.Errorf("model.vocab[%q]: the token is empty, or id %d is there twice", key, id)
+		}
+		tokens[id] = []byte(key)
+	}
+	return tokens, nil
+}
+
+// byteIDs returns the ids of the tokens that stand for bytes. An ASCII character that is a token needs none.
+func byteIDs(ids map[string]uint32) (*[256]uint32, error) {
+	var list [256]uint32
+	for b := range list {
+		var ok bool
+		name := fmt.Sprintf("<0x%02X>", b)
+		if list[b], ok = ids[name]; !ok && b < utf8.RuneSelf {
+			list[b], ok = ids[string(rune(b))]
+		}
+		if !ok {
+			return nil, refuse("model.byte_fallback", "it is true, and the vocabulary lacks the token %s", name)
+		}
+	}
+	return &list, nil
+}
+
+// unigramFile has the keys of a Unigram model.
+type unigramFile struct {
+	Type         string   `json:"type"`
+	UnkID        *uint32  `json:"unk_id"`
+	Vocab        []scored `json:"vocab"`
+	ByteFallback bool     `json:"byte_fallback"`
+}
+
+// scored is a token with its score.
+type scored struct {
+	text  string
+	score float64
+}
+
+// UnmarshalJSON reads ["text", score].
+func (s *scored) UnmarshalJSON(text []byte) error {
+	var pair []json.RawMessage
+	if err := json.Unmarshal(text, &pair); err != nil {
+		return err
+	}
+	if len(pair) != 2 {
+		return fmt.Errorf("read token: %s is not a text with its score", bytes.TrimSpace(text))
+	}
+	if err := json.Unmarshal(pair[0], &s.text); err != nil {
+		return err
+	}
+	return json.Unmarshal(pair[1], &s.score)
+}
+
+// unkPenalty is the distance of a character without a piece from the least score.
+const unkPenalty = 10
+
+func unigramModel(to *pipeline.Pipeline, text json.RawMessage) error {
+	var m unigramFile
+	if err := decode(text, &m); err != nil {
+		return fmt.Errorf("model: %w", err)
+	}
+	if len(m.Vocab) >= vocab.MaxTokens {
+		return fmt.Errorf("model.vocab: it has %d tokens, and at most %d are supported", len(m.Vocab), vocab.MaxTokens)
+	}
+	c := unigram.Config{Pieces: make([][]byte, len(m.Vocab)), Scores: make([]float64, len(m.Vocab)), Fused: true}
+	least, ids := math.Inf(1), make(map[string]uint32, len(m.Vocab))
+	for i, s := range m.Vocab {
+		if _, twice := ids[s.text]; twice || s.text == "" {
+			return fmt.Errorf("model.vocab[%d]: %q is empty or there twice", i, s.text)
+		}
+		c.Pieces[i], c.Scores[i], ids[s.text] = []byte(s.text), s.score, uint32(i)
+		least = min(least, s.score)
+	}
+	c.UnkScore = least - unkPenalty
+	if m.ByteFallback {
+		var err error
+		if c.Bytes, err = byteIDs(ids); err != nil {
+			return err
+		}
+	}
+	switch {
+	case m.UnkID == nil:
+		return refuse("model.unk_id", "there is none")
+	case int64(*m.UnkID) >= int64(len(m.Vocab)):
+		return fmt.Errorf("model.unk_id: it is %d, for %d tokens", *m.UnkID, len(m.Vocab))
+	}
+	c.Unk, c.HasUnk = *m.UnkID, true
+	u, err := unigram.New(c)
+	if err != nil {
+		return fmt.Errorf("model: %w", err)
+	}
+	to.Model, to.Tokens, to.Bytes = pipeline.Unigram{Model: u}, c.Pieces, c.Bytes
+	return nil
+}

@@ -53,8 +53,18 @@ func (f *sifter) skipHidden(file string) {
 	}
 }
 
-// unpackCure is the cure for data in a packing that is not read.
-const unpackCure = "unpack it, or pack text with gzip, zstd, bzip2 or xz"
+// unpackCure returns the cure for data of a format in a packing that is not read. It names the packings that are read.
+func unpackCure(name string) string {
+	row := formatNamed(name)
+	if row == nil || len(row.packed) == 0 {
+		return "unpack it"
+	}
+	last := len(row.packed) - 1
+	if last == 0 {
+		return "unpack it, or pack it with " + row.packed[0]
+	}
+	return "unpack it, or pack it with " + strings.Join(row.packed[:last], ", ") + " or " + row.packed[last]
+}
 
 // belongs reports whether a file of a directory belongs to the source, and lists it as skipped if it does not. Data of
 // the source's format in a packing that is not read is an error: leaving it out would lose data.
@@ -112,7 +122,7 @@ func (f *sifter) belongsByName(file string) (bool, error) {
 func unreadError(file string, k kind) error {
 	return millrace.Errorf(millrace.ErrInvalid,
 		"read %s: it is %s packed with %s, which is not read; %s, or take it out of the path", file, k.format, k.unread,
-		unpackCure)
+		unpackCure(k.format))
 }
 
 // belongsToDataset reports whether a .bin or .idx names a shard. A .bin with its .idx beside it does. Other programs

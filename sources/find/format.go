@@ -60,7 +60,7 @@ func patternFormat(pattern string) (format string, _ *Unclear) {
 		if k.unread != "" {
 			return "", &Unclear{
 				fmt.Sprintf("is %s packed with %s in `%s`, which is not read", k.format, k.unread, pattern),
-				unpackCure,
+				unpackCure(k.format),
 			}
 		}
 		return k.format, nil

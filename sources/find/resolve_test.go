@@ -113,6 +113,22 @@ func TestResolveRefuses(t *testing.T) {
 	}
 }
 
+// TestThePackingsOfACureAreRead: a format that is read unpacked alone is not to be packed another way.
+func TestThePackingsOfACureAreRead(t *testing.T) {
+	for pattern, cure := range map[string]string{
+		"x.txt.gz":      "unpack it",
+		"x.parquet.gz":  "unpack it",
+		"x.jsonl.lz4":   "unpack it, or pack it with gzip, BGZF, zstd, bzip2 or xz",
+		"x.tfrecord.xz": "unpack it, or pack it with gzip",
+	} {
+		base := tree(t, pattern)
+		_, why := find.Format(base, []string{pattern})
+		if why == nil || why.Cure != cure {
+			t.Errorf("%s: got %+v, want the cure %q", pattern, why, cure)
+		}
+	}
+}
+
 // TestSkipped: each file below a directory is read, or listed with the reason.
 func TestSkipped(t *testing.T) {
 	base := tree(t, "d/a.jsonl", "d/b.parquet.xz", "d/e.jsonl.1", "d/dataset_info.json", "d/README.md", "d/.b.jsonl",

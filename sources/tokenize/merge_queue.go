@@ -1,16 +1,15 @@
 package tokenize
 
+import "millrace/sources/tokenize/internal/least"
+
 // mergeQueue merges a piece in O(n log n). Candidates wait in a heap by rank and position. A candidate is void if its
 // parts have changed: they merge into another token now, or into none.
 type mergeQueue struct {
 	tokens []uint32 // by the part's first byte; noToken inside a part
 	next   []int32
 	prev   []int32
-	heap   []candidate
+	heap   least.Heap // rank above the position of the left part
 }
-
-// candidate is a rank above the position of the left part, so that candidates are ordered as they merge.
-type candidate uint64
 
 // merge appends the tokens of a piece to dst.
 func (q *mergeQueue) merge(dst []uint32, table *mergeTable, piece []byte, stride *stride) []uint32 {
@@ -18,8 +17,8 @@ func (q *mergeQueue) merge(dst []uint32, table *mergeTable, piece []byte, stride
 	n := int32(len(piece))
 	for len(q.heap) > 0 {
 		stride.went(1)
-		rank, i := uint32(q.heap[0]>>32), int32(uint32(q.heap[0]))
-		q.pop()
+		key := q.heap.Pop()
+		rank, i := uint32(key>>32), int32(uint32(key))
 		if q.tokens[i] == noToken || q.next[i] == n || table.find(q.tokens[i], q.tokens[q.next[i]]) != rank {
 			continue
 		}
@@ -58,36 +57,5 @@ func (q *mergeQueue) offer(i int32, rank uint32) {
 	if rank == noToken {
 		return
 	}
-	q.heap = append(q.heap, candidate(rank)<<32|candidate(i))
-	h := q.heap
-	for at := len(h) - 1; at > 0; {
-		parent := (at - 1) / 2
-		if h[parent] <= h[at] {
-			return
-		}
-		h[parent], h[at] = h[at], h[parent]
-		at = parent
-	}
-}
-
-// pop removes the least candidate.
-func (q *mergeQueue) pop() {
-	last := len(q.heap) - 1
-	q.heap[0] = q.heap[last]
-	q.heap = q.heap[:last]
-	h := q.heap
-	for at := 0; ; {
-		child := 2*at + 1
-		if child >= last {
-			return
-		}
-		if child+1 < last && h[child+1] < h[child] {
-			child++
-		}
-		if h[at] <= h[child] {
-			return
-		}
-		h[at], h[child] = h[child], h[at]
-		at = child
-	}
+	q.heap.Push(uint64(rank)<<32 | uint64(i))
 }

@@ -3,12 +3,14 @@ package charbpe
 import (
 	"slices"
 	"unicode/utf8"
+
+	"millrace/sources/tokenize/internal/least"
 )
 
 // Merger is the memory of one goroutine for merges.
 type Merger struct {
 	parts []part
-	heap  []uint64 // rank above the number of the left part
+	heap  least.Heap // rank above the number of the left part
 	next  []token
 	pair  []token
 }
@@ -113,8 +115,7 @@ func (m *Model) windowEnd(text []byte, from, size int) int {
 func (w *Merger) merge(dst []token, m *Model, text []byte, from, to int) []token {
 	w.start(m, text, from, to)
 	for len(w.heap) > 0 {
-		key := w.heap[0]
-		w.pop()
+		key := w.heap.Pop()
 		rank, i := uint32(key>>32), int(uint32(key))
 		left := &w.parts[i]
 		if left.from == left.to || left.next < 0 {
@@ -170,7 +171,7 @@ func (w *Merger) offer(m *Model, i int) {
 		return
 	}
 	if found := m.pairs.find(left.id, w.parts[left.next].id); found.id != noToken {
-		w.push(uint64(found.rank)<<32 | uint64(i))
+		w.heap.Push(uint64(found.rank)<<32 | uint64(i))
 	}
 }
 
@@ -189,38 +190,4 @@ func (m *Model) write(dst []uint32, text []byte, tokens []token) []uint32 {
 		}
 	}
 	return dst
-}
-
-func (w *Merger) push(key uint64) {
-	w.heap = append(w.heap, key)
-	h := w.heap
-	for at := len(h) - 1; at > 0; {
-		parent := (at - 1) / 2
-		if h[parent] <= h[at] {
-			return
-		}
-		h[parent], h[at] = h[at], h[parent]
-		at = parent
-	}
-}
-
-func (w *Merger) pop() {
-	last := len(w.heap) - 1
-	w.heap[0] = w.heap[last]
-	w.heap = w.heap[:last]
-	h := w.heap
-	for at := 0; ; {
-		child := 2*at + 1
-		if child >= last {
-			return
-		}
-		if child+1 < last && h[child+1] < h[child] {
-			child++
-		}
-		if h[at] <= h[child] {
-			return
-		}
-		h[at], h[child] = h[child], h[at]
-		at = child
-	}
 }

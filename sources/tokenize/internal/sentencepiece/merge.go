@@ -1,11 +1,15 @@
 package sentencepiece
 
-import "slices"
+import (
+	"slices"
+
+	"millrace/sources/tokenize/internal/least"
+)
 
 // Merger is the memory of one goroutine for merges.
 type Merger struct {
 	parts []part
-	heap  []uint64 // rank above the number of the left part
+	heap  least.Heap // rank above the number of the left part
 	next  windowParts
 	pair  windowParts
 	split map[string]int // of an unused piece's text: the length of its left part
@@ -105,8 +109,7 @@ func (m *Model) windowEnd(text []byte, from, size int) int {
 func (w *Merger) merge(dst []token, m *Model, text []byte, from, to int) []token {
 	w.start(m, text, from, to)
 	for len(w.heap) > 0 {
-		key := w.heap[0]
-		w.pop()
+		key := w.heap.Pop()
 		rank, i := uint32(key>>32), int(uint32(key))
 		left := &w.parts[i]
 		if left.from == left.to || left.next < 0 {
@@ -174,7 +177,7 @@ func (w *Merger) offer(m *Model, text []byte, i int) {
 	if m.proto.pieces[id].kind == unused {
 		w.split[string(whole)] = left.to - left.from
 	}
-	w.push(uint64(m.bpe.ranks[id])<<32 | uint64(i))
+	w.heap.Push(uint64(m.bpe.ranks[id])<<32 | uint64(i))
 }
 
 // write appends the ids of a token. An unused piece is divided as it was merged last.
@@ -187,38 +190,4 @@ func (w *Merger) write(dst []uint32, m *Model, text []byte, t token) []uint32 {
 		}
 	}
 	return m.spell(dst, whole, t.id)
-}
-
-func (w *Merger) push(key uint64) {
-	w.heap = append(w.heap, key)
-	h := w.heap
-	for at := len(h) - 1; at > 0; {
-		parent := (at - 1) / 2
-		if h[parent] <= h[at] {
-			return
-		}
-		h[parent], h[at] = h[at], h[parent]
-		at = parent
-	}
-}
-
-func (w *Merger) pop() {
-	last := len(w.heap) - 1
-	w.heap[0] = w.heap[last]
-	w.heap = w.heap[:last]
-	h := w.heap
-	for at := 0; ; {
-		child := 2*at + 1
-		if child >= last {
-			return
-		}
-		if child+1 < last && h[child+1] < h[child] {
-			child++
-		}
-		if h[at] <= h[child] {
-			return
-		}
-		h[at], h[child] = h[child], h[at]
-		at = child
-	}
 }

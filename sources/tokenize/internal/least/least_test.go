@@ -1,0 +1,27 @@
+package least
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// TestHeapSorts: numbers that come and go in turns leave in order.
+func TestHeapSorts(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	var h Heap
+	var want []uint64
+	for range 20_000 {
+		if len(want) > 0 && r.IntN(3) == 0 {
+			slices.Sort(want)
+			if got := h.Pop(); got != want[0] {
+				t.Fatalf("got %d, want %d of %d", got, want[0], len(want))
+			}
+			want = want[1:]
+		} else if len(want) < 60 {
+			key := r.Uint64N(100)
+			h.Push(key)
+			want = append(want, key)
+		}
+	}
+}

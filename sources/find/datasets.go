@@ -101,9 +101,21 @@ func readSaved(dir string) (saved, error) {
 
 // readState reads a file of JSON. It returns false if there is none.
 func readState(path string, into any) (bool, error) {
+	b, ok, err := readSmall(path)
+	if !ok || err != nil {
+		return ok, err
+	}
+	if err := json.Unmarshal(b, into); err != nil {
+		return false, millrace.Errorf(millrace.ErrInvalid, "read %s: %w", path, err)
+	}
+	return true, nil
+}
+
+// readSmall reads a file that describes a directory. It returns false if there is none.
+func readSmall(path string) ([]byte, bool, error) {
 	st, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
+		return nil, false, nil
 	}
 	if err == nil && st.Size() > mostState {
 		err = millrace.Errorf(
@@ -115,14 +127,8 @@ func readState(path string, into any) (bool, error) {
 		)
 	}
 	if err != nil {
-		return false, err
+		return nil, false, err
 	}
 	b, err := os.ReadFile(path)
-	if err != nil {
-		return false, err
-	}
-	if err := json.Unmarshal(b, into); err != nil {
-		return false, millrace.Errorf(millrace.ErrInvalid, "read %s: %w", path, err)
-	}
-	return true, nil
+	return b, err == nil, err
 }

@@ -192,11 +192,14 @@ func (f *finder) below(dir, root string) ([]match, error) {
 		}
 		isHidden := p != dir && strings.HasPrefix(e.Name(), ".")
 		if e.IsDir() {
-			switch {
-			case isHidden:
+			if isHidden {
 				return fs.SkipDir
-			case f.format == arrowFormat:
+			}
+			if f.format == arrowFormat {
 				return checkSaved(p)
+			}
+			if err := checkEnergon(p); err != nil {
+				return err
 			}
 			listed, ok, err := f.dataset(p, root)
 			if found = append(found, listed...); ok && err == nil {

@@ -152,7 +152,7 @@ var owners = []struct {
 	{"github.com/pkoukk/", list("sources/tokenize/...", "bench/...")},
 	{"github.com/spf13/", list("cmd/...")},
 	{"github.com/schollz/", list("cmd/...")},
-	{"github.com/goccy/", list("internal/app/config/...", "internal/app/importer")},
+	{"github.com/goccy/", list("internal/app/config/...", "internal/app/importer", "sources/find")},
 	{"github.com/aws/", list("sources/remote")},
 	{"github.com/Azure/", list("sources/remote")},
 	{"golang.org/x/oauth2", list("sources/remote")},

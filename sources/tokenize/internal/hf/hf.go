@@ -96,6 +96,9 @@ type part struct {
 		Sequence json.RawMessage
 	} `json:"single"`
 
+	Sep marker `json:"sep"`
+	Cls marker `json:"cls"`
+
 	Prepend  string `json:"prepend"`
 	Content  string `json:"content"`
 	Left     bool   `json:"strip_left"`
@@ -111,6 +114,30 @@ type part struct {
 	TrimOffsets   json.RawMessage `json:"trim_offsets"`
 	Pair          json.RawMessage `json:"pair"`
 	SpecialTokens json.RawMessage `json:"special_tokens"`
+
+	// These belong to kinds that are refused. They are known here so that the error has the kind and its place.
+	IndividualDigits json.RawMessage `json:"individual_digits"`
+	Delimiter        json.RawMessage `json:"delimiter"`
+	Length           json.RawMessage `json:"length"`
+	CleanText        json.RawMessage `json:"clean_text"`
+	ChineseChars     json.RawMessage `json:"handle_chinese_chars"`
+	StripAccents     json.RawMessage `json:"strip_accents"`
+	Lowercase        json.RawMessage `json:"lowercase"`
+}
+
+// marker is the text of a token that is written as [text, id].
+type marker string
+
+// UnmarshalJSON reads the text.
+func (m *marker) UnmarshalJSON(text []byte) error {
+	list := []any{(*string)(m), new(uint32)}
+	if err := json.Unmarshal(text, &list); err != nil {
+		return err
+	}
+	if len(list) != 2 {
+		return fmt.Errorf("read marker: it has %d parts, not a text and an id", len(list))
+	}
+	return nil
 }
 
 // model has the keys of a BPE model.

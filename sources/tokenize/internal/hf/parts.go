@@ -88,6 +88,8 @@ func (t *Tokenizer) postProcessor(path string, p *part) error {
 	}
 	switch p.Type {
 	case "ByteLevel":
+	case "BertProcessing", "RobertaProcessing":
+		t.BOS, t.EOS = string(p.Cls), string(p.Sep)
 	case "Sequence":
 		for i, inner := range p.Processors {
 			if err := t.postProcessor(fmt.Sprintf("%s.processors[%d]", path, i), inner); err != nil {

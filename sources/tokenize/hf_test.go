@@ -43,7 +43,7 @@ func compareHF(t *testing.T, folder string) {
 }
 
 func TestTokenizerJSONGivesIDsOfItsReference(t *testing.T) {
-	for _, name := range []string{"plain", "added", "llama", "gemma", "mistral", "unk", "unigram"} {
+	for _, name := range []string{"plain", "added", "digits", "llama", "gemma", "mistral", "unk", "unigram"} {
 		t.Run(name, func(t *testing.T) { compareHF(t, filepath.Join("testdata/hf", name)) })
 	}
 	folder := os.Getenv("MILLRACE_TOKENIZERS")

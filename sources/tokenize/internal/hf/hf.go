@@ -84,6 +84,8 @@ type part struct {
 	AddPrefixSpace *bool `json:"add_prefix_space"`
 	UseRegex       *bool `json:"use_regex"` // nil: true
 
+	IndividualDigits bool `json:"individual_digits"`
+
 	Pattern  struct{ Regex, String *string } `json:"pattern"`
 	Behavior string                          `json:"behavior"`
 	Invert   bool                            `json:"invert"`
@@ -116,13 +118,12 @@ type part struct {
 	SpecialTokens json.RawMessage `json:"special_tokens"`
 
 	// These belong to kinds that are refused. They are known here so that the error has the kind and its place.
-	IndividualDigits json.RawMessage `json:"individual_digits"`
-	Delimiter        json.RawMessage `json:"delimiter"`
-	Length           json.RawMessage `json:"length"`
-	CleanText        json.RawMessage `json:"clean_text"`
-	ChineseChars     json.RawMessage `json:"handle_chinese_chars"`
-	StripAccents     json.RawMessage `json:"strip_accents"`
-	Lowercase        json.RawMessage `json:"lowercase"`
+	Delimiter    json.RawMessage `json:"delimiter"`
+	Length       json.RawMessage `json:"length"`
+	CleanText    json.RawMessage `json:"clean_text"`
+	ChineseChars json.RawMessage `json:"handle_chinese_chars"`
+	StripAccents json.RawMessage `json:"strip_accents"`
+	Lowercase    json.RawMessage `json:"lowercase"`
 }
 
 // marker is the text of a token that is written as [text, id].

@@ -42,6 +42,10 @@ func (t *Tokenizer) preTokenizer(p *part) error {
 	if p.Type != "Sequence" {
 		return refuse(path, "it is %q", p.Type)
 	}
+	if p.isDigits() {
+		t.Pattern = split.R50kDigits
+		return byteLevel(path+".pretokenizers[1]", p.PreTokenizers[1], true)
+	}
 	if len(p.PreTokenizers) != 2 || p.PreTokenizers[0] == nil || p.PreTokenizers[1] == nil {
 		return refuse(path+".pretokenizers", "there are %d of them", len(p.PreTokenizers))
 	}
@@ -49,6 +53,12 @@ func (t *Tokenizer) preTokenizer(p *part) error {
 		return err
 	}
 	return byteLevel(path+".pretokenizers[1]", p.PreTokenizers[1], false)
+}
+
+// isDigits reports whether a sequence of two begins with Digits, one by one.
+func (p *part) isDigits() bool {
+	list := p.PreTokenizers
+	return len(list) == 2 && list[0] != nil && list[1] != nil && list[0].Type == "Digits" && list[0].IndividualDigits
 }
 
 func byteLevel(path string, p *part, regex bool) error {
@@ -183,21 +193,29 @@ func (m *model) tokens(added []Added, keys iter.Seq[string]) ([][]byte, error) {
 		if own[key] {
 			continue
 		}
-		token := make([]byte, 0, len(key))
-		for _, r := range key {
-			b, ok := bytesOf[r]
-			if !ok {
-				return nil, refuse(fmt.Sprintf("model.vocab[%q]", key),
-					"%q is none of the characters that stand for bytes", r)
-			}
-			token = append(token, b)
-		}
-		if len(token) == 0 || tokens[id] != nil {
+		token, isInText := spelling(bytesOf, key)
+		if len(key) == 0 || tokens[id] != nil {
 			return nil, fmt.Errorf("model.vocab[%q]: the token is empty, or id %d is there twice", key, id)
 		}
-		tokens[id] = token
+		if isInText {
+			tokens[id] = token
+		}
 	}
 	return tokens, nil
+}
+
+// spelling returns the bytes of a token by its key. Command R has tokens with characters that stand for no byte: no
+// text has them.
+func spelling(bytesOf map[rune]byte, key string) (token []byte, isInText bool) {
+	token = make([]byte, 0, len(key))
+	for _, r := range key {
+		b, ok := bytesOf[r]
+		if !ok {
+			return nil, false
+		}
+		token = append(token, b)
+	}
+	return token, true
 }
 
 // alphabet returns the bytes for which characters stand in byte-level vocabularies: printable ones for themselves, and

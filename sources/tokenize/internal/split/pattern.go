@@ -10,16 +10,18 @@ type Pattern uint8
 
 // The patterns of pip's tiktoken 0.14.0, of Meta's llama-models and of Alibaba's Qwen. expressions has their texts.
 const (
-	Cl100k Pattern = iota // of cl100k_base
-	R50k                  // of r50k_base, p50k_base and gpt2
-	O200k                 // of o200k_base and Llama 4
-	Llama3                // of Llama 3; cl100k_base had it before tiktoken 0.8
-	Qwen2                 // of Qwen 1 to 3
+	Cl100k     Pattern = iota // of cl100k_base
+	R50k                      // of r50k_base, p50k_base and gpt2
+	O200k                     // of o200k_base and Llama 4
+	Llama3                    // of Llama 3; cl100k_base had it before tiktoken 0.8
+	Qwen2                     // of Qwen 1 to 3
+	R50kDigits                // of Command R and StarCoder: Digits and then R50k; no single expression has it
 )
 
 // String returns the pattern's name, which is part of fingerprints.
 func (p Pattern) String() string {
-	return [...]string{Cl100k: "cl100k", R50k: "r50k", O200k: "o200k", Llama3: "llama3", Qwen2: "qwen2"}[p]
+	return [...]string{Cl100k: "cl100k", R50k: "r50k", O200k: "o200k", Llama3: "llama3", Qwen2: "qwen2",
+		R50kDigits: "digits, r50k"}[p]
 }
 
 // names returns the names of every pattern, each with its own name first.

@@ -37,6 +37,8 @@ func (s *Splitter) next(t []byte, i int) int {
 	switch s.pattern {
 	case R50k:
 		return s.classes.nextR50k(t, i)
+	case R50kDigits:
+		return s.classes.nextDigits(t, i)
 	case O200k:
 		return s.classes.nextO200k(t, i)
 	case Llama3:
@@ -88,7 +90,7 @@ func (s *Splitter) Pieces(t []byte, pos int, ends *Ends) int {
 		bytes := (*[blockWidth]byte)(t[pos:])
 		k.read(bytes)
 		starts := uint64(1)
-		if k.size >= blockWorth {
+		if k.size >= blockWorth && s.pattern != R50kDigits {
 			starts = k.starts(s.pattern, bytes)
 		}
 		if starts == 1 {

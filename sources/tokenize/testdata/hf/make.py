@@ -123,6 +123,8 @@ else:
     bare = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     qwen = pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(QWEN2), "isolated"), bare])
     train("plain", whole, None, [], ["<|endoftext|>"])
+    train("digits", pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), whole]), None, [],
+          ["<|endoftext|>"])
     train("added", qwen, normalizers.NFC(),
           [AddedToken("<tool>", normalized=False), AddedToken("<tool>>", normalized=False),
            AddedToken("e\u0301a", normalized=True), AddedToken("quick", normalized=True)],

@@ -176,8 +176,8 @@ def check_passed(delivered: Delivered) -> int:
 
 
 @pytest.mark.parametrize("shuffle, fault", [
-    ("global", ""), ("blocks", ""), ("global", "loader/reply/before=kill@9"), ("global", "loader/arena=torn@9"),
-    ("blocks", "sidecar/fetch/after=kill@9")])
+    ("global", ""), ("blocks", ""), ("global", "loader/reply/before=kill@9"), ("global", "loader/arena=torn@60"),
+    ("blocks", "sidecar/fetch/after=kill@40")])
 def test_fields_reach_the_trainer(binary: Path, tmp_path: Path, shuffle: str, fault: str) -> None:
     """Every segment has its record's fields, through kills. A resumed run on other ranks has them, too."""
     mixture = {**passing(tmp_path), "shuffle": shuffle}

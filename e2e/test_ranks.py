@@ -11,7 +11,7 @@ import millrace
 import pytest
 
 from conftest import variant
-from harness import command
+from harness import SOON, command
 
 ENDLESS = {key: value for key, value in variant({"global_batch_size": 8}).items() if key != "stop"}
 
@@ -26,7 +26,7 @@ def test_unserved_rank_is_refused(stage: Any, ranks: int, served: str, monkeypat
             began = time.monotonic()
             with pytest.raises(millrace.StartError, match=f"rank {rank}: {served}"):
                 next(millrace.connect(tensors="numpy"))
-            assert time.monotonic() - began < 1
+            assert time.monotonic() - began < SOON
 
 
 @pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM])

@@ -17,6 +17,8 @@ import pytest
 
 import millrace
 
+from conftest import AT_ONCE
+
 SRC = str(Path(__file__).resolve().parent.parent / "src")
 SHAPE = ("--steps", "4", "--microbatches", "2", "--rows", "2", "--length", "32")
 
@@ -68,7 +70,7 @@ def test_accelerate_may_not_split_batches_again(house, reader, wrap):
     began = time.monotonic()
     with pytest.raises(millrace.MisuseError, match="iterate the loader itself on every rank.*millrace.hf.Trainer"):
         next(iter(getattr(accelerate(), reader)(wrap(millrace.connect(house.path())), 2)))
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < AT_ONCE
 
 
 def test_one_rank_shares_with_nobody(house):
@@ -100,7 +102,7 @@ def test_a_forked_child(house):
             os.write(write, str(e).encode())
         os._exit(0)
     os.waitpid(pid, 0)
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < AT_ONCE
     assert b"call millrace.connect() in the process that trains" in os.read(read, 4096)
     assert next(loader).step == 0
 
@@ -137,7 +139,7 @@ def test_a_rank_that_the_run_does_not_serve(house, monkeypatch):
     began = time.monotonic()
     with pytest.raises(millrace.StartError, match="rank 1: this run serves rank 0 alone"):
         next(millrace.connect())
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < AT_ONCE
 
 
 def test_a_rank_beyond_the_last(house):
@@ -145,7 +147,7 @@ def test_a_rank_beyond_the_last(house):
     began = time.monotonic()
     with pytest.raises(millrace.StartError, match="rank 7: this run serves ranks 0 to 1"):
         next(millrace.connect(house.path(7)))
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < AT_ONCE
 
 
 def test_a_socket_that_is_late(house):
@@ -209,4 +211,4 @@ def test_a_stopped_run(house):
     began = time.monotonic()
     with pytest.raises(millrace.RunError, match="stopped by Ctrl-C"):
         list(loader)
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < AT_ONCE

@@ -3,6 +3,7 @@ package split
 import (
 	_ "embed"
 	"encoding/binary"
+	"unicode"
 )
 
 // classes.bin has the character classes of the regex engine of pip's tiktoken 0.14.0, which is Rust's regex-syntax
@@ -31,9 +32,10 @@ const (
 
 // classes is a two-stage table. The high bits of a character name a block. Equal blocks are shared.
 type classes struct {
-	ascii  [256]byte // by byte; 0 for a byte of a longer character
-	index  [maxRune >> blockBits]uint16
-	blocks [][blockSize]byte
+	numeric *unicode.RangeTable // of R50kDigits, else nil
+	ascii   [256]byte           // by byte; 0 for a byte of a longer character
+	index   [maxRune >> blockBits]uint16
+	blocks  [][blockSize]byte
 }
 
 func newClasses(runs []byte) *classes {

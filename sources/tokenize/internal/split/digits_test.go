@@ -21,13 +21,13 @@ func TestDigitsDivideTextsOfTheirOwn(t *testing.T) {
 		}
 		var want []int
 		for from := 0; from < len(text); {
-			if n := numericAt(text, from); n > 0 {
+			if n := digits.classes.numericAt(text, from); n > 0 {
 				from += n
 				want = append(want, from)
 				continue
 			}
 			end := from
-			for end < len(text) && numericAt(text, end) == 0 {
+			for end < len(text) && digits.classes.numericAt(text, end) == 0 {
 				end++
 			}
 			for _, e := range piecesInBlocks(plain, text[from:end]) {

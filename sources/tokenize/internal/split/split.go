@@ -25,7 +25,11 @@ type Splitter struct {
 
 // New returns the splitter of a pattern.
 func New(p Pattern) *Splitter {
-	return &Splitter{pattern: p, classes: newClasses([]byte(classRuns))}
+	s := &Splitter{pattern: p, classes: newClasses([]byte(classRuns))}
+	if p == R50kDigits {
+		s.classes.numeric = numericTable()
+	}
+	return s
 }
 
 // Pattern returns the pattern.

@@ -138,11 +138,13 @@ func TestADeadProcessAndAStoppedOneAreSilent(t *testing.T) {
 			t.Errorf("after %v it ran", sig)
 		}
 		if sig == syscall.SIGSTOP {
+			was := m.Sample().Beats
 			_ = p.cmd.Process.Signal(syscall.SIGCONT)
-			was, ran := m.Sample().Beats, false
-			for r := m.Sample(); r.Beats == was; r = m.Sample() {
-				ran = ran || r.Ran
+			r := m.Sample()
+			ran := r.Ran // a sample tells whether the process ran since the one before
+			for ; r.Beats == was; ran = ran || r.Ran {
 				time.Sleep(Look)
+				r = m.Sample()
 			}
 			if !ran && !m.kernel.HasRun() {
 				t.Error("after it was let go on it did not run")

@@ -93,11 +93,16 @@ func ofAzure(err error) error {
 
 // list implements store.
 func (a *azureStore) list(ctx context.Context, prefix string, fn func(object) error) error {
-	pages := a.container.NewListBlobsFlatPager(&container.ListBlobsFlatOptions{Prefix: &prefix})
-	for pages.More() {
-		page, err := pages.NextPage(ctx)
+	pager := a.container.NewListBlobsFlatPager(&container.ListBlobsFlatOptions{Prefix: &prefix})
+	for seen := (pages{}); pager.More(); {
+		page, err := pager.NextPage(ctx)
 		if err != nil {
 			return ofAzure(err)
+		}
+		if token := valueOf(page.NextMarker); token != "" {
+			if err := seen.turn(token); err != nil {
+				return err
+			}
 		}
 		for _, b := range page.Segment.BlobItems {
 			o := object{key: valueOf(b.Name)}

@@ -113,7 +113,7 @@ func decodeAnswer(resp *http.Response, into any) error {
 // list implements store.
 func (g *gcsStore) list(ctx context.Context, prefix string, fn func(object) error) error {
 	query := url.Values{"prefix": {prefix}, "fields": {"nextPageToken,items(" + gcsFields + ")"}}
-	for {
+	for seen := (pages{}); ; {
 		resp, err := g.get(ctx, "/storage/v1/b/"+url.PathEscape(g.bucket)+"/o", query, nil)
 		if err != nil {
 			return err
@@ -136,6 +136,9 @@ func (g *gcsStore) list(ctx context.Context, prefix string, fn func(object) erro
 		}
 		if page.NextPageToken == "" {
 			return nil
+		}
+		if err := seen.turn(page.NextPageToken); err != nil {
+			return err
 		}
 		query.Set("pageToken", page.NextPageToken)
 	}

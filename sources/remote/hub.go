@@ -153,7 +153,10 @@ func (h *hubStore) tree(ctx context.Context, dir string, deep bool, fn func(obje
 	if deep {
 		address += "?recursive=true"
 	}
-	for address != "" {
+	for seen := (pages{}); address != ""; {
+		if err := seen.turn(address); err != nil {
+			return err
+		}
 		resp, err := h.get(ctx, address, nil)
 		if err != nil {
 			return err

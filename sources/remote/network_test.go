@@ -32,7 +32,8 @@ import (
 const storeHost = "store.test"
 
 // TestProxyAndAuthority: a process reads a store through a proxy, and trusts the authority that its environment names,
-// for S3 and for web servers. Without the authority it refuses the store, and says so. The environment is read once for
+// for S3 and for web servers. Without the authority it refuses the store, and says so. It reads the hosts of NO_PROXY
+// without the proxy. The environment is read once for
 // each process, so each case is a process of its own.
 func TestProxyAndAuthority(t *testing.T) {
 	if url := os.Getenv("MILLRACE_TEST_URL"); url != "" {
@@ -54,21 +55,33 @@ func TestProxyAndAuthority(t *testing.T) {
 	var tunnels atomic.Int64
 	proxy := httptest.NewServer(tunnel(t, store.Listener.Addr().String(), &tunnels))
 	defer proxy.Close()
+	open := httptest.NewUnstartedServer(store.Config.Handler)
+	open.Start()
+	defer open.Close()
+	// the same machine, under an address that proxies serve: they never serve 127.0.0.1
+	plain := strings.Replace(open.URL, "127.0.0.1", "0.0.0.0", 1)
+	https := "https://" + storeHost + "/data/a.jsonl"
 	for _, c := range []struct {
 		name, url string
 		env       []string
 		says      string // empty: the file is read
+		direct    bool   // without the proxy
 	}{
-		{"web, SSL_CERT_FILE", "https://" + storeHost + "/data/a.jsonl", []string{"SSL_CERT_FILE=" + authority}, ""},
-		{"s3, SSL_CERT_FILE", "s3://data/a.jsonl", []string{"SSL_CERT_FILE=" + authority}, ""},
-		{"s3, AWS_CA_BUNDLE", "s3://data/a.jsonl", []string{"AWS_CA_BUNDLE=" + authority}, ""},
-		{"s3, no authority", "s3://data/a.jsonl", nil, "name the authority that signed"},
-		{"web, no authority", "https://" + storeHost + "/data/a.jsonl", nil, "name the authority that signed"},
+		{"web, SSL_CERT_FILE", https, []string{"SSL_CERT_FILE=" + authority}, "", false},
+		{"s3, SSL_CERT_FILE", "s3://data/a.jsonl", []string{"SSL_CERT_FILE=" + authority}, "", false},
+		{"s3, AWS_CA_BUNDLE", "s3://data/a.jsonl", []string{"AWS_CA_BUNDLE=" + authority}, "", false},
+		{"s3, no authority", "s3://data/a.jsonl", nil, "name the authority that signed", false},
+		{"web, no authority", https, nil, "name the authority that signed", false},
+		{"web, NO_PROXY", plain + "/data/a.jsonl", []string{"NO_PROXY=0.0.0.0"}, "", true},
+		{"s3, NO_PROXY", "s3://data/a.jsonl", []string{"NO_PROXY=0.0.0.0", "MILLRACE_TEST_ENDPOINT=" + plain}, "",
+			true},
+		{"web, NO_PROXY of another", plain + "/data/a.jsonl", []string{"NO_PROXY=other.test"}, "405", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			before := tunnels.Load()
 			child := exec.Command(os.Args[0], "-test.run=^TestProxyAndAuthority$", "-test.v")
 			child.Env = append([]string{"MILLRACE_TEST_URL=" + c.url, "HTTPS_PROXY=" + proxy.URL,
+				"HTTP_PROXY=" + proxy.URL, "MILLRACE_TEST_ENDPOINT=https://" + storeHost,
 				"AWS_ACCESS_KEY_ID=AKIASECRETKEYID", "AWS_SECRET_ACCESS_KEY=verysecretkey",
 				"AWS_EC2_METADATA_DISABLED=true", "HOME=" + t.TempDir()}, c.env...)
 			out, err := child.CombinedOutput()
@@ -78,8 +91,8 @@ func TestProxyAndAuthority(t *testing.T) {
 			if strings.Contains(string(out), "SECRETKEYID") || strings.Contains(string(out), "verysecret") {
 				t.Errorf("a credential is in\n%s", out)
 			}
-			if c.says == "" && tunnels.Load() == before {
-				t.Error("the proxy was not used")
+			if isUsed := tunnels.Load() > before; c.says == "" && isUsed == c.direct {
+				t.Errorf("the proxy was used: %v", isUsed)
 			}
 		})
 	}
@@ -88,7 +101,7 @@ func TestProxyAndAuthority(t *testing.T) {
 // readInChild reads a file of the store.
 func readInChild(t *testing.T, url string) {
 	h := NewHost(Options{})
-	files := h.Files("web", Storage{Endpoint: "https://" + storeHost, Region: "us-east-1"})
+	files := h.Files("web", Storage{Endpoint: os.Getenv("MILLRACE_TEST_ENDPOINT"), Region: "us-east-1"})
 	f, err := files.Open(url)
 	if err != nil {
 		t.Fatal(err)

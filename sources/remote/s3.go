@@ -119,12 +119,17 @@ func isCredentials(err error) bool {
 
 // list implements store.
 func (s *s3Store) list(ctx context.Context, prefix string, fn func(object) error) error {
-	pages := s3.NewListObjectsV2Paginator(s.client,
+	pager := s3.NewListObjectsV2Paginator(s.client,
 		&s3.ListObjectsV2Input{Bucket: &s.bucket, Prefix: aws.String(prefix)})
-	for pages.HasMorePages() {
-		page, err := pages.NextPage(ctx)
+	for seen := (pages{}); pager.HasMorePages(); {
+		page, err := pager.NextPage(ctx)
 		if err != nil {
 			return ofS3(err)
+		}
+		if token := aws.ToString(page.NextContinuationToken); token != "" {
+			if err := seen.turn(token); err != nil {
+				return err
+			}
 		}
 		for i := range page.Contents {
 			o := &page.Contents[i]

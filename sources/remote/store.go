@@ -2,6 +2,7 @@ package remote
 
 import (
 	"context"
+	"errors"
 	"io"
 	"strings"
 	"time"
@@ -44,6 +45,18 @@ type store interface {
 	read(ctx context.Context, of object, off, n int64) (body io.ReadCloser, err error)
 	// credentials names the places in which credentials are looked for, for errors.
 	credentials() string
+}
+
+// pages has the tokens of the pages that a list has asked for.
+type pages map[string]bool
+
+// turn notes the token of the next page. A token that came before is a failure: the list would never end.
+func (p pages) turn(token string) error {
+	if p[token] {
+		return &failure{cause: wrong, err: errors.New("its list gives the same page twice, so it has no end")}
+	}
+	p[token] = true
+	return nil
 }
 
 // plainVersion returns an ETag without its quotes.

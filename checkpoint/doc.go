@@ -12,7 +12,8 @@
 //  3. The records, ledger entries and plans of one Commit are one atomic batch.
 //  4. A step is sealed once. Sealing it again with other content is ErrConflict.
 //  5. Truncate drops only records that a snapshot covers.
-//  6. The folder's lock is the solo lease: a second process that opens the store gets ErrLocked.
+//  6. The folder's lock is the solo lease: a second process that opens the store waits for Config.LockWait,
+//     then gets ErrLocked.
 //  7. A failed write or fsync of the log ends the process (Config.Fatal), because the content of the disk is unknown
 //     afterwards. A full disk is noticed earlier: Commit returns ErrDiskFull, and works again when there is room.
 //

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
@@ -193,11 +194,11 @@ func TestLock(t *testing.T) {
 			!strings.Contains(err.Error(), dir) {
 			t.Errorf("open of a held store: %v, want ErrLocked with the directory and process %d", err, cmd.Process.Pid)
 		}
-		if err := errors.Join(in.Close(), cmd.Wait()); err != nil {
+		if err := in.Close(); err != nil { // it leaves, maybe after the next Open has begun
 			t.Fatal(err)
 		}
-		s, err := Open(Config{Dir: dir})
-		if err != nil {
+		s, err := Open(Config{Dir: dir, LockWait: time.Minute})
+		if err := errors.Join(err, cmd.Wait()); err != nil {
 			t.Fatalf("open after the holder left: %v", err)
 		}
 		mustClose(t, s)

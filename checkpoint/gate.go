@@ -6,27 +6,36 @@ import (
 	"os"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"golang.org/x/sys/unix"
-
-	"millrace/checkpoint/disk"
 )
 
+// lockPoll is the pause between two attempts to take a folder's lock.
+const lockPoll = 10 * time.Millisecond
+
 // lockDir takes the folder's lock, which is the solo lease of a run. The kernel releases it when the process ends, also
-// by a crash.
-func lockDir(d *disk.Disk, dir string) (*pebble.Lock, error) {
-	lock, err := pebble.LockDirectory(dir, d.FS())
-	var file *os.PathError
-	if err == nil || errors.As(err, &file) {
-		return lock, err // taken, or the lock's file could not be created
-	}
+// by a crash. lockDir waits for another process, but not for this one.
+func lockDir(c Config) (*pebble.Lock, error) {
 	by := ""
-	// The kernel refuses only another process. If this process has the lock itself, opening the file here would lose
-	// it: an fcntl lock ends with any close of its file.
-	var refused syscall.Errno
-	if errors.As(err, &refused) && d.IsSystem() {
-		by = holder(d.FS().PathJoin(dir, "LOCK"))
+	for waited := time.Duration(0); ; waited += lockPoll {
+		lock, err := pebble.LockDirectory(c.Dir, c.Disk.FS())
+		var file *os.PathError
+		if err == nil || errors.As(err, &file) {
+			return lock, err // taken, or the lock's file could not be created
+		}
+		// The kernel refuses only another process. If this process has the lock itself, opening the file here would
+		// lose it: an fcntl lock ends with any close of its file.
+		var refused syscall.Errno
+		if !errors.As(err, &refused) || !c.Disk.IsSystem() {
+			break
+		}
+		if waited >= c.LockWait {
+			by = holder(c.Disk.FS().PathJoin(c.Dir, "LOCK"))
+			break
+		}
+		<-time.After(lockPoll)
 	}
 	return nil, fmt.Errorf(
 		"%w by another `millrace up`%s: stop that one first, or give this run a directory of its own", ErrLocked, by)

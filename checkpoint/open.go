@@ -23,6 +23,9 @@ type Config struct {
 	CreatedBy string
 	// Disk holds the folder; nil is the operating system's file system.
 	Disk *disk.Disk
+	// LockWait is the longest wait for another process that has the folder open; 0 refuses at once. Commands that read
+	// a stopped run have the folder open for a moment.
+	LockWait time.Duration
 	// Logger gets slow disks, full disks and damage; nil logs nothing.
 	Logger *slog.Logger
 	// Fail has the failpoints of tests, before and after writes and in the disk beneath; nil has none.
@@ -66,7 +69,8 @@ func (c Config) die(err error) {
 // slowDisk is the shortest duration of a write or fsync that is logged.
 const slowDisk = 5 * time.Second
 
-// Open opens the store in cfg.Dir, or creates it. It fails with ErrLocked while another process has it open.
+// Open opens the store in cfg.Dir, or creates it. It fails with ErrLocked if another process keeps it open
+// for longer than cfg.LockWait.
 func Open(cfg Config) (*Store, error) {
 	s, err := open(cfg, actOpen, false)
 	if err != nil {
@@ -140,7 +144,7 @@ func acquire(cfg Config, readOnly bool) (lock *pebble.Lock, fresh bool, err erro
 	if err != nil {
 		return nil, false, err
 	}
-	if lock, err = lockDir(cfg.Disk, cfg.Dir); err != nil || readOnly {
+	if lock, err = lockDir(cfg); err != nil || readOnly {
 		return lock, false, err
 	}
 	fresh, err = cfg.Disk.BeginCreation(cfg.Dir)

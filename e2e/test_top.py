@@ -112,6 +112,13 @@ def test_the_end_of_a_run_ends_it(stage: Any) -> None:
     assert screen.end() == 0 and LEAVE in screen.output
     rest = lines.stdout.read()
     assert lines.wait(10) == 0 and "the run is stopped" in rest and "\x1b" not in rest
+    # Each of them has the journal for a moment.
+    readers = [
+        subprocess.Popen([str(stage.binary), "status", str(run.directory), "--json"], stdout=subprocess.PIPE)
+        for _ in range(6)
+    ]
+    assert len({reader.communicate(timeout=60)[0] for reader in readers}) == 1
+    assert [reader.returncode for reader in readers] == [0] * 6
 
 
 def test_a_directory_without_a_run(stage: Any) -> None:

@@ -133,9 +133,10 @@ func (r *role) openPlanning(ctx context.Context, s *stream, up string) (_ *plann
 			p.close()
 		}
 	}()
-	p.store, err = checkpoint.Open(
-		checkpoint.Config{Dir: rundir.Journal(s.dir), CreatedBy: r.Version, Logger: r.log, Fail: r.fail, Fatal: die},
-	)
+	p.store, err = checkpoint.Open(checkpoint.Config{
+		Dir: rundir.Journal(s.dir), CreatedBy: r.Version, LockWait: rundir.LockWait, Logger: r.log, Fail: r.fail,
+		Fatal: die,
+	})
 	if err != nil {
 		return nil, err
 	}

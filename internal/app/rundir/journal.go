@@ -4,13 +4,17 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"time"
 
 	"millrace/checkpoint"
 	"millrace/internal/app/exit"
 )
 
-// OpenJournal opens the journal of a stopped run and returns the journal's directory. dir is a run directory or the
-// journal's own directory. The caller closes the store.
+// LockWait bounds the wait for another command that reads the journal of a stopped run.
+const LockWait = 10 * time.Second
+
+// OpenJournal opens the journal of a stopped run, after a wait for other commands that read it, and returns the
+// journal's directory. dir is a run directory or the journal's own directory. The caller closes the store.
 func OpenJournal(
 	dir string, cfg checkpoint.Config, open func(checkpoint.Config) (*checkpoint.Store, error),
 ) (store *checkpoint.Store, at string, err error) {
@@ -25,6 +29,9 @@ func OpenJournal(
 			"%s is no run directory: it has no journal; name the --run-dir of a `millrace up`", dir)
 	}
 	cfg.Dir = at
+	if _, running, err := Roles(dir); err == nil && !running {
+		cfg.LockWait = LockWait
+	}
 	store, err = open(cfg)
 	if errors.Is(err, checkpoint.ErrLocked) {
 		return nil, "", exit.Failuref(

@@ -15,11 +15,11 @@ import (
 	"errors"
 	"sort"
 	"sync"
-	"unicode/utf8"
 
 	"millrace"
 	"millrace/sources"
 	"millrace/sources/fields"
+	"millrace/sources/valid"
 )
 
 // Format opens Arrow files.
@@ -262,7 +262,7 @@ func (r *reader) setText(rec *sources.Record, text []byte, err error) error {
 		rec.Err = sources.NewMissingError(s.columns[0].name, sources.Null, s.layout.top.names())
 	case int64(len(text)) > s.limit:
 		rec.Err = errLong(s.limit)
-	case !utf8.Valid(text):
+	case !valid.UTF8(text):
 		rec.Err = millrace.Errorf(millrace.ErrBadSample, "invalid UTF-8 in column %q", s.columns[0].name)
 	default:
 		rec.Text = text

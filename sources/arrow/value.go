@@ -3,9 +3,9 @@ package arrow
 import (
 	"encoding/binary"
 	"math"
-	"unicode/utf8"
 
 	"millrace"
+	"millrace/sources/valid"
 )
 
 // errLong is the reason of a record whose values are longer than the limit.
@@ -138,7 +138,7 @@ func (r *reading) bytes(v *view, i int64) (any, error) {
 	}
 	switch v.field.kind {
 	case kUtf8, kLargeUtf8, kUtf8View:
-		if !utf8.Valid(b) {
+		if !valid.UTF8(b) {
 			return nil, millrace.Errorf(millrace.ErrBadSample, "invalid UTF-8 in column %q", v.field.name)
 		}
 		return string(b), nil

@@ -13,11 +13,11 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"millrace"
 	"millrace/sources"
 	"millrace/sources/rows"
+	"millrace/sources/valid"
 )
 
 // Format opens CSV and TSV files.
@@ -160,7 +160,7 @@ func (p *parser) SetContent(r *sources.Record, record []byte) {
 			len(t.names))
 		return
 	}
-	if !utf8.Valid(record) {
+	if !valid.UTF8(record) {
 		r.Err = millrace.Errorf(millrace.ErrBadSample, "invalid UTF-8")
 		return
 	}

@@ -10,13 +10,13 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"millrace"
 	"millrace/sources"
 	"millrace/sources/fields"
+	"millrace/sources/valid"
 )
 
 // Content is the content of records: the value of the key `record`.
@@ -57,7 +57,7 @@ func NewReader(content Content, field sources.Field) (*Reader, error) {
 // Fill sets Text, Others and Err of a record to those of its bytes. Text may share the memory of data.
 func (x *Reader) Fill(r *sources.Record, data []byte) {
 	switch {
-	case x.plain && !utf8.Valid(data):
+	case x.plain && !valid.UTF8(data):
 		r.Err = millrace.Errorf(millrace.ErrBadSample, "the record is no text: it is not valid UTF-8; "+
 			"a record with fields needs `record: example`")
 	case x.plain:
@@ -172,7 +172,7 @@ func texts(list []byte) (out []any, err error) {
 	err = each(list, func(n protowire.Number, b []byte) error {
 		switch {
 		case n != 1:
-		case utf8.Valid(b):
+		case valid.UTF8(b):
 			out = append(out, string(b))
 		default:
 			out = append(out, slices.Clone(b))

@@ -1,10 +1,9 @@
 package fields
 
 import (
-	"unicode/utf8"
-
 	"millrace"
 	"millrace/sources"
+	"millrace/sources/valid"
 )
 
 // Reader takes the text and the other values out of decoded records. It is not safe for concurrent use.
@@ -64,7 +63,7 @@ func (x *Reader) Fill(r *sources.Record, record map[string]any) {
 	default:
 		r.Err = millrace.Errorf(millrace.ErrBadSample, "field %q is %s, not a text", x.text.name, KindOf(v))
 	}
-	if r.Text != nil && !utf8.Valid(r.Text) {
+	if r.Text != nil && !valid.UTF8(r.Text) {
 		r.Text, r.Err = nil, millrace.Errorf(millrace.ErrBadSample, "field %q is not valid UTF-8", x.text.name)
 	}
 	if _, missing := r.Err.(*sources.MissingError); r.Err != nil && !missing {

@@ -5,10 +5,10 @@ import (
 	"math"
 	"strings"
 	"sync"
-	"unicode/utf8"
 
 	"millrace"
 	"millrace/sources"
+	"millrace/sources/valid"
 )
 
 // mostParts bounds the fields of a template.
@@ -115,7 +115,7 @@ func appendText(dst []byte, field string, value any) ([]byte, error) {
 	case string:
 		return append(dst, v...), nil
 	case []byte:
-		if !utf8.Valid(v) {
+		if !valid.UTF8(v) {
 			return dst, millrace.Errorf(millrace.ErrBadSample, "field %q is not valid UTF-8", field)
 		}
 		return append(dst, v...), nil

@@ -8,6 +8,7 @@ import (
 
 	"millrace/sources"
 	"millrace/sources/fields"
+	"millrace/sources/valid"
 )
 
 // mostDepth is the deepest nesting of objects and arrays that is read. It bounds the stack. Real data nests far less.
@@ -50,7 +51,7 @@ func newExtractor(field string) (x *extractor, err error) {
 
 // find reads the whole line and notes the field. The error says why the line is a bad sample.
 func (x *extractor) find(line []byte) error {
-	if !utf8.Valid(line) {
+	if !valid.UTF8(line) {
 		return bad("invalid UTF-8 at byte %d of the line", invalidAt(line))
 	}
 	x.line, x.at, x.depth, x.state, x.whole = line, 0, 0, nothing, len(x.path.Parts)

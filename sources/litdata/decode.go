@@ -2,10 +2,10 @@ package litdata
 
 import (
 	"encoding/binary"
-	"unicode/utf8"
 
 	"millrace/sources"
 	"millrace/sources/extents"
+	"millrace/sources/valid"
 )
 
 // decoder takes the values that a source needs out of items.
@@ -104,7 +104,7 @@ func (d *decoder) text(b []byte) (text []byte, missing, err error) {
 		}
 		text = []byte(s)
 	}
-	if !utf8.Valid(text) {
+	if !valid.UTF8(text) {
 		return nil, nil, bad("field %q is not valid UTF-8", w.path)
 	}
 	return text, nil, nil

@@ -3,11 +3,11 @@ package mds
 import (
 	"encoding/binary"
 	"fmt"
-	"unicode/utf8"
 
 	"millrace"
 	"millrace/sources"
 	"millrace/sources/extents"
+	"millrace/sources/valid"
 )
 
 // decoder takes the values that a source needs out of samples.
@@ -108,7 +108,7 @@ func (d *decoder) text(b []byte) (text []byte, missing, err error) {
 		}
 		text = []byte(s)
 	}
-	if !utf8.Valid(text) {
+	if !valid.UTF8(text) {
 		return nil, nil, bad("field %q is not valid UTF-8", w.path)
 	}
 	return text, nil, nil

@@ -7,13 +7,13 @@ import (
 	"math/bits"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/parquet-go/parquet-go/format"
 
 	"millrace"
 	"millrace/sources"
 	"millrace/sources/fields"
+	"millrace/sources/valid"
 )
 
 // column is one column of one file: the text, or a further column.
@@ -62,7 +62,7 @@ func (c *column) value(v []byte) (any, error) {
 	case format.Double:
 		return math.Float64frombits(binary.LittleEndian.Uint64(v)), nil
 	}
-	if !utf8.Valid(v) {
+	if !valid.UTF8(v) {
 		return nil, millrace.Errorf(millrace.ErrBadSample, "invalid UTF-8 in column %v", c.path)
 	}
 	return string(v), nil

@@ -8,10 +8,10 @@ package parquet
 import (
 	"context"
 	"errors"
-	"unicode/utf8"
 
 	"millrace"
 	"millrace/sources"
+	"millrace/sources/valid"
 )
 
 // Format opens Parquet files.
@@ -230,7 +230,7 @@ func (s *shard) setText(r *sources.Record, v []byte) {
 		r.Err = s.text.col.missing()
 	case int64(len(v)) > s.limit:
 		r.Err = millrace.Errorf(millrace.ErrBadSample, "the text is longer than sample_bytes, %d", s.limit)
-	case !utf8.Valid(v):
+	case !valid.UTF8(v):
 		r.Err = millrace.Errorf(millrace.ErrBadSample, "invalid UTF-8")
 	default:
 		r.Text = v

@@ -10,11 +10,11 @@ import (
 	"context"
 	"path"
 	"strings"
-	"unicode/utf8"
 
 	"millrace"
 	"millrace/sources"
 	"millrace/sources/fields"
+	"millrace/sources/valid"
 )
 
 // Format opens text files.
@@ -125,7 +125,7 @@ func check(b []byte) error {
 		return millrace.Errorf(millrace.ErrBadSample, "the file is UTF-16; text is read as UTF-8")
 	case at >= 0:
 		return millrace.Errorf(millrace.ErrBadSample, "the file is binary: byte %d is zero", at)
-	case !utf8.Valid(b):
+	case !valid.UTF8(b):
 		return millrace.Errorf(millrace.ErrBadSample, "the file is not valid UTF-8")
 	}
 	return nil

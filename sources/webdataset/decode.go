@@ -4,11 +4,11 @@ import (
 	"bytes"
 	"fmt"
 	"strings"
-	"unicode/utf8"
 
 	"millrace/sources"
 	"millrace/sources/extents"
 	"millrace/sources/fields"
+	"millrace/sources/valid"
 )
 
 // part is a field of the group that is being read.
@@ -181,7 +181,7 @@ func (d *decoder) text(w *extents.Window) ([]byte, error) {
 		}
 		b = []byte(s)
 	}
-	if !utf8.Valid(b) {
+	if !valid.UTF8(b) {
 		return nil, bad("field %q is not valid UTF-8", want.path)
 	}
 	return b, nil

@@ -1,189 +1,133 @@
 package split
 
-import (
-	"encoding/binary"
-	"math/bits"
-)
+import "math/bits"
 
-// blockWidth is the number of characters that are classified at once: one bit of a word for each.
+// blockWidth is the number of bytes that are classified at once: one bit of a word for each.
 const blockWidth = 64
 
-// block is 64 bytes of text from the start of a piece on, one bit for each byte. Only the first size bytes count: those
-// before the first that is not ASCII. A piece's end depends on nothing before its start. So these bits alone give the
-// starts of the pieces in a block.
-type block struct {
-	letters, numbers, spaces, others uint64
+// masks are 64 bytes of text by class, one bit for each byte. The letters, numbers, spaces and upper-case letters are
+// those of ASCII. If beyond is zero, the masks after it are undefined.
+type masks struct {
+	letters, numbers, spaces, uppers uint64
 	lines                            uint64 // [\r\n], also in spaces
 	blanks                           uint64 // ' ', also in spaces
-	quotes                           uint64 // '\'', also in others
-	size                             int
+	quotes                           uint64 // '\''
+	slashes                          uint64 // '/'
+	beyond                           uint64 // bytes of characters beyond ASCII
+	inner                            uint64 // bytes of such characters behind their first one
+	threes, fours                    uint64 // first bytes of characters of at least three and four bytes
 }
 
-// atLeast sets the high bit of each byte of x that is c or more. No byte of x has its high bit set.
-func atLeast(x uint64, c byte) uint64 { return x + (0x80-uint64(c))*ones }
+// block is 64 bytes of text from the start of a piece on. Only the first size bytes count. The bits of a character's
+// bytes are equal, but those of slashes, lines, blanks and quotes are of ASCII alone. A piece's end depends on nothing
+// before its start. So these bits alone give the starts of the pieces in a block.
+type block struct {
+	masks
+	others uint64
+	lowers uint64 // for [O200k]: the letters that are not upper-case alone
+	size   int
+}
 
-// highBits gathers the high bits of the eight bytes of x.
-func highBits(x uint64) uint64 { return x & highs * 0x0002040810204081 >> 56 }
-
-func (k *block) read(t *[blockWidth]byte) {
-	*k = block{}
-	var beyond uint64
-	for i := 0; i < blockWidth; i += 8 {
-		x := binary.LittleEndian.Uint64(t[i : i+8])
-		y := x &^ highs
-		tab, verticalTab := atLeast(y, '\t'), atLeast(y, '\v')
-		lineFeed, carriageReturn, afterReturn := atLeast(y, '\n'), atLeast(y, '\r'), atLeast(y, '\r'+1)
-		blank := atLeast(y, ' ') &^ atLeast(y, ' '+1)
-		folded := y | 0x20*ones
-		k.letters |= highBits(atLeast(folded, 'a')&^atLeast(folded, 'z'+1)) << i
-		k.numbers |= highBits(atLeast(y, '0')&^atLeast(y, '9'+1)) << i
-		k.spaces |= highBits(tab&^afterReturn|blank) << i
-		k.lines |= highBits(lineFeed&^verticalTab|carriageReturn&^afterReturn) << i
-		k.blanks |= highBits(blank) << i
-		k.quotes |= highBits(atLeast(y, '\'')&^atLeast(y, '\''+1)) << i
-		beyond |= highBits(x) << i
-	}
-	k.size = bits.TrailingZeros64(beyond)
-	if beyond != 0 {
-		known := uint64(1)<<k.size - 1
-		k.letters &= known
-		k.numbers &= known
-		k.spaces &= known
-		k.lines &= known
-		k.blanks &= known
-		k.quotes &= known
-		k.others = known &^ (k.letters | k.numbers | k.spaces)
+// read classifies 64 bytes for a pattern. The block ends before a character that no block has: white space and numbers
+// beyond ASCII, and broken characters.
+func (k *block) read(t *[blockWidth]byte, c *classes, p Pattern) {
+	classify(t, &k.masks)
+	k.size = blockWidth
+	k.others = ^(k.letters | k.numbers | k.spaces)
+	k.lowers = k.letters &^ k.uppers
+	if k.beyond == 0 {
+		k.inner = 0
 		return
 	}
-	k.others = ^(k.letters | k.numbers | k.spaces)
+	k.others &^= k.beyond
+	if end := k.whole(); end > 0 {
+		k.size = end
+		k.readBeyond(t, c, p == O200k)
+	} else {
+		k.size = bits.TrailingZeros64(k.beyond)
+	}
+	k.cut()
 }
+
+// cut removes the bits from size on.
+func (k *block) cut() {
+	known := uint64(1)<<k.size - 1
+	k.letters &= known
+	k.numbers &= known
+	k.spaces &= known
+	k.uppers &= known
+	k.lowers &= known
+	k.lines &= known
+	k.blanks &= known
+	k.quotes &= known
+	k.slashes &= known
+	k.others &= known
+	k.inner &= known
+}
+
+// whole returns the end of the whole characters in the block, or 0 if a first byte has a wrong number of bytes behind
+// it.
+func (k *block) whole() int {
+	firsts := k.beyond &^ k.inner
+	if firsts<<1|k.threes<<2|k.fours<<3 != k.inner {
+		return 0
+	}
+	divided := firsts>>63 | k.threes>>62 | k.fours>>61 // by their distance to the end of the block
+	if divided == 0 {
+		return blockWidth
+	}
+	return bits.Len64(firsts) - 1
+}
+
+// readBeyond classifies the whole characters beyond ASCII. For words with marks, as of [O200k], a mark is a letter.
+func (k *block) readBeyond(t *[blockWidth]byte, c *classes, withMarks bool) {
+	var stops, marks, both, uppers uint64
+	known := uint64(1)<<k.size - 1
+	for firsts := k.beyond &^ k.inner & known; firsts != 0; firsts &= firsts - 1 {
+		i := bits.TrailingZeros64(firsts) % blockWidth
+		b := t[i]
+		second := uint32(t[(i+1)%blockWidth] & 0x3f)
+		var class byte
+		bytes := uint64(3) << i
+		if b < 0xe0 {
+			class = c.two[uint32(b&0x1f)<<6|second]
+		} else {
+			r := uint32(b&0xf)<<12 | second<<6 | uint32(t[(i+2)%blockWidth]&0x3f)
+			bytes = 7 << i
+			if b >= 0xf0 {
+				r = (uint32(b&7)<<12|second<<6|uint32(t[(i+2)%blockWidth]&0x3f))<<6 | uint32(t[(i+3)%blockWidth]&0x3f)
+				bytes = 15 << i
+			}
+			class = c.blocks[c.index[r>>blockBits%(maxRune>>blockBits)]][r%blockSize]
+		}
+		isUpper, isLower := -uint64(class/upper&1), -uint64(class/lower&1)
+		isOther := -uint64(class / other & 1)
+		k.letters |= bytes & -uint64(class/letter&1)
+		k.others |= bytes & isOther
+		stops |= bytes & -uint64(class/number&1|class/space&1)
+		marks |= bytes & isOther & isUpper
+		both |= bytes & isUpper & isLower
+		uppers |= bytes & isUpper &^ isLower
+		k.lowers |= bytes & isLower
+	}
+	if withMarks {
+		k.others &^= marks
+		k.letters |= marks
+		k.uppers |= uppers
+		// A word may end before or behind an upper-case letter that follows a letter of both cases. Marks at the start
+		// of a word are other characters, too.
+		stops |= firsts(k.letters)&marks | k.uppers&(both<<1)
+	}
+	if stops != 0 {
+		k.size = min(k.size, bits.TrailingZeros64(stops))
+	}
+}
+
+// next moves the bits of characters' first bytes to the first bytes of the next characters.
+func (k *block) next(firsts uint64) uint64 { return (firsts<<1 + k.inner) &^ k.inner }
 
 // firsts returns the first bit of each run of bits.
 func firsts(run uint64) uint64 { return run &^ (run << 1) }
 
 // upTo returns the bits up to bit i.
 func upTo(i int) uint64 { return 2<<i - 1 }
-
-// starts returns the starts of pieces, as bits, for a pattern that blocks support. Bit 0 is always one. It leaves out
-// starts that depend on bytes behind the block.
-func (k *block) starts(p Pattern, t *[blockWidth]byte) uint64 {
-	switch p {
-	case R50k:
-		return k.startsR50k(t)
-	case O200k:
-		return k.startsO200k(t)
-	case Qwen2:
-		return k.startsWords(t, k.numbers)
-	}
-	return k.startsWords(t, k.threes())
-}
-
-func (k *block) startsR50k(t *[blockWidth]byte) uint64 {
-	words := firsts(k.letters) | firsts(k.numbers) | firsts(k.others)
-	starts := words &^ (k.blanks << 1)
-	// White space without its last character is one piece. If the block ends in white space, its last character is
-	// unknown.
-	lasts := k.spaces &^ (k.spaces >> 1) &^ (1 << (k.size - 1))
-	starts |= firsts(k.spaces) | lasts
-	return k.contractions(t, starts, false)
-}
-
-// threes returns the starts of the pieces of at most three numbers.
-func (k *block) threes() uint64 {
-	numbers := firsts(k.numbers)
-	threes := k.numbers & (k.numbers << 1) & (k.numbers << 2) & (k.numbers << 3)
-	for next := numbers << 3 & threes; next != 0; next = next << 3 & threes {
-		numbers |= next
-	}
-	return numbers
-}
-
-// startsWords is starts for [Cl100k], [Llama3] and [Qwen2]. numbers are the starts of the pieces of numbers. The
-// patterns differ in white space at the end of the text, which is never in a block.
-func (k *block) startsWords(t *[blockWidth]byte, numbers uint64) uint64 {
-	// Newlines directly behind others belong to them: the sum carries through their runs.
-	taken := k.lines &^ (k.lines + k.lines&(k.others<<1))
-	return k.contractions(t, k.startsBeside(numbers, taken), true)
-}
-
-// startsBeside returns the starts of the pieces behind each other, without contractions. taken are the characters that
-// belong to the others before them.
-func (k *block) startsBeside(numbers, taken uint64) uint64 {
-	others := firsts(k.others&^taken) &^ (k.blanks << 1)
-	spaces := k.spaces &^ taken
-	blanks := k.spaces &^ k.lines
-	letters := firsts(k.letters) &^ (blanks << 1) &^ (others << 1)
-	starts := numbers | others | letters | firsts(spaces) | k.blanksStarts(blanks)
-	if top := k.size - 1; spaces>>top&1 != 0 {
-		// The block does not decide the pieces of its last white space.
-		starts &= upTo(bits.Len64(^spaces & upTo(top)))
-	}
-	return starts
-}
-
-// startsO200k is starts for [O200k]. A word also ends before an upper-case letter that follows a lower-case one.
-// Slashes and newlines behind others belong to them, and contractions to the words before them.
-func (k *block) startsO200k(t *[blockWidth]byte) uint64 {
-	uppers, slashes := k.uppers(t)
-	lowers := k.letters &^ uppers
-	starts := k.startsBeside(k.threes(), k.linesBehindOthers(slashes)) | uppers&(lowers<<1)
-	behind := 0 // the contraction before
-	for quotes := k.quotes & (k.letters << 1); quotes != 0; quotes &= quotes - 1 {
-		at := bits.TrailingZeros64(quotes)
-		switch n := contraction(t[:], at, true); {
-		case at == behind: // it begins the next piece
-		case at+3 >= k.size:
-			return starts & upTo(at-1)
-		case n > 0:
-			behind = at + n
-			starts = starts&^(upTo(behind)&^upTo(at-1)) | 1<<behind
-		}
-	}
-	return starts
-}
-
-// uppers returns the upper-case letters and the slashes.
-func (k *block) uppers(t *[blockWidth]byte) (uppers, slashes uint64) {
-	for i := 0; i < blockWidth; i += 8 {
-		y := binary.LittleEndian.Uint64(t[i:i+8]) &^ highs
-		uppers |= highBits(atLeast(y, 'A')&^atLeast(y, 'Z'+1)) << i
-		slashes |= highBits(atLeast(y, '/')&^atLeast(y, '/'+1)) << i
-	}
-	return uppers & k.letters, slashes & k.others
-}
-
-// linesBehindOthers returns the newlines directly behind others, with the newlines and slashes that follow them.
-func (k *block) linesBehindOthers(slashes uint64) (taken uint64) {
-	both := k.lines | slashes
-	for firsts := k.lines & (k.others << 1); firsts != 0; firsts &= firsts - 1 {
-		first := firsts & -firsts
-		taken |= both &^ (both + first) &^ (first - 1)
-	}
-	return taken
-}
-
-// blanksStarts returns the starts of pieces among blanks, which are white space other than newlines. A run of blanks
-// behind the last newline of its white space starts a piece. So does the last blank of white space.
-func (k *block) blanksStarts(blanks uint64) uint64 {
-	behind := blanks & (k.lines << 1)
-	// A run of blanks with a newline behind it is not behind the last one.
-	for ends := (blanks + firsts(blanks)) & k.lines; ends != 0; ends &= ends - 1 {
-		end := bits.TrailingZeros64(ends)
-		behind &^= 1 << bits.Len64(^blanks&(1<<end-1))
-	}
-	return behind | blanks&^(k.spaces>>1)
-}
-
-// contractions moves the starts at and behind each apostrophe that begins a contraction.
-func (k *block) contractions(t *[blockWidth]byte, starts uint64, fold bool) uint64 {
-	for quotes := starts & k.quotes; quotes != 0; quotes &= quotes - 1 {
-		at := bits.TrailingZeros64(quotes)
-		if at+3 >= k.size {
-			return starts & upTo(at)
-		}
-		if n := contraction(t[:], at, fold); n > 0 {
-			starts = starts&^(upTo(at+n)&^upTo(at)) | 1<<(at+n)
-		}
-	}
-	return starts
-}

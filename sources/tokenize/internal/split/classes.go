@@ -34,6 +34,7 @@ const (
 type classes struct {
 	numeric *unicode.RangeTable // of R50kDigits, else nil
 	ascii   [256]byte           // by byte; 0 for a byte of a longer character
+	two     [1 << 11]byte       // by the bits of two bytes
 	index   [maxRune >> blockBits]uint16
 	blocks  [][blockSize]byte
 }
@@ -61,6 +62,7 @@ func newClasses(runs []byte) *classes {
 
 	c := &classes{}
 	copy(c.ascii[:0x80], flat)
+	copy(c.two[:], flat)
 	known := make(map[[blockSize]byte]uint16)
 	for i := range c.index {
 		block := [blockSize]byte(flat[i*blockSize:])

@@ -92,7 +92,7 @@ func (s *Splitter) Pieces(t []byte, pos int, ends *Ends) int {
 	var k block
 	for n <= Batch-blockWidth && pos+blockWidth <= len(t) {
 		bytes := (*[blockWidth]byte)(t[pos:])
-		k.read(bytes)
+		k.read(bytes, s.classes, s.pattern)
 		starts := uint64(1)
 		if k.size >= blockWorth && s.pattern != R50kDigits {
 			starts = k.starts(s.pattern, bytes)

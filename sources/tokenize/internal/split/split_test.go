@@ -39,13 +39,15 @@ func TestBlocksAgreeWithScanners(t *testing.T) {
 		"\x00\x1c\x7f\x0b a.",
 		"a .\n中", " 'sé\n", "a1.é\u00a0\u0301\u3000 \n", "aaaaaaaaaaaaaaaaaaaaaaaa 1", "                   a\n",
 		"ab\n                  ", "aAbB's//\n.", "/\n./a", "A's aSLl're/\n",
+		"дДaA '中.", "中 、a。\n/", "नमस्ते a\n.", "дД'сs'S ſ", "ǅʰéЖж1²", "e\u0301E '\u0301.", "한A가a '\u0301/",
+		"д\xd0\x80 a\xe4\xb8", "𐐀𐐨a A😀.", "дждждждждждж жд",
 	}
 	r := rand.New(rand.NewPCG(9, 10))
 	for i := range 20_000 {
-		alphabet := []rune(alphabets[i%len(alphabets)])
+		alphabet := strings.Split(alphabets[i%len(alphabets)], "") // broken bytes stay single
 		var text strings.Builder
 		for range 1 + r.IntN(260) {
-			text.WriteRune(alphabet[r.IntN(len(alphabet))])
+			text.WriteString(alphabet[r.IntN(len(alphabet))])
 		}
 		for _, s := range all {
 			got, want := piecesInBlocks(s, []byte(text.String())), piecesOneByOne(s, []byte(text.String()))
@@ -99,7 +101,7 @@ func TestClassifyBlock(t *testing.T) {
 				text[size] = 0x80
 			}
 			var k block
-			k.read(&text)
+			k.read(&text, c, Cl100k)
 			if k.size != size {
 				t.Fatalf("%q: size %d, want %d", text, k.size, size)
 			}

@@ -64,7 +64,11 @@ func fingerprint(d *definition, v *vocab.Vocabulary) (sum [16]byte, err error) {
 		return sum, err
 	}
 	h.ranks(v)
-	h.Write([]byte(d.pattern.String()))
+	if d.stages != nil {
+		h.text([]byte("stages: " + d.stages.String()))
+	} else {
+		h.Write([]byte(d.pattern.String()))
+	}
 	if d.fingerprint != "" {
 		return h.sum(), nil
 	}

@@ -6,6 +6,7 @@ import (
 
 	"millrace/sources/tokenize/internal/nfc"
 	"millrace/sources/tokenize/internal/prefetch"
+	"millrace/sources/tokenize/internal/pretokenize"
 	"millrace/sources/tokenize/internal/split"
 )
 
@@ -35,6 +36,9 @@ const normalMax = 1 << 20
 func (e *Encoding) NewEncoder() *Encoder {
 	enc := &Encoder{encoding: e, masks: newKeyMasks()}
 	enc.coder = byteLevel{enc}
+	if e.stages != nil {
+		enc.coder = staged{byteLevel{enc}, e.stages.NewCursor()}
+	}
 	if e.model != nil {
 		enc.coder = e.model.newCoder(enc)
 	}
@@ -89,6 +93,23 @@ func (enc byteLevel) normalise(text []byte) []byte {
 		enc.normal = normal
 	}
 	return normal
+}
+
+// staged encodes by byte-level BPE the pieces that stages find.
+type staged struct {
+	byteLevel
+	cursor *pretokenize.Cursor
+}
+
+func (enc staged) append(dst []uint32, text []byte, _ bool) []uint32 {
+	enc.cursor.Reset()
+	for pos := 0; pos < len(text); {
+		n := enc.cursor.Pieces(text, pos, enc.ends[:])
+		dst = enc.appendPieces(dst, text, pos, enc.ends[:n])
+		enc.merger.stride.went(enc.ends[n-1] - pos)
+		pos = enc.ends[n-1]
+	}
+	return dst
 }
 
 // shortQuery is a piece to look up. A zero key marks a piece that is not short.

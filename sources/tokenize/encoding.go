@@ -1,8 +1,8 @@
 // Package tokenize turns text into token ids by byte-level byte pair encoding, with the ids of pip's tiktoken.
 //
-// The encoding's pattern divides a text into pieces: a word with the space before it, a run of digits, white space. A
-// hand-written scanner follows the pattern. A whole piece is looked up among earlier pieces and in the vocabulary. Only
-// a piece in neither is merged from its bytes.
+// The encoding's pattern divides a text into pieces: a word with the space before it, a run of digits, white space.
+// Hand-written scanners follow the well-known patterns, and regular expressions all others. A whole piece is looked up
+// among earlier pieces and in the vocabulary. Only a piece in neither is merged from its bytes.
 //
 // An [Encoding] is immutable and shared by the whole process. Each goroutine has its own [Encoder].
 package tokenize
@@ -12,6 +12,7 @@ import (
 	"maps"
 
 	"millrace/sources/tokenize/internal/hf"
+	"millrace/sources/tokenize/internal/pretokenize"
 	"millrace/sources/tokenize/internal/split"
 	"millrace/sources/tokenize/internal/vocab"
 )
@@ -21,7 +22,8 @@ import (
 type Encoding struct {
 	name        string
 	splitter    *split.Splitter
-	normalises  bool // text is brought into normal form C first
+	stages      pretokenize.Stages // divide text in place of splitter; nil: none
+	normalises  bool               // text is brought into normal form C first
 	vocabulary  *vocab.Vocabulary
 	pieces      *pieceTable
 	merges      *mergeTable
@@ -69,10 +71,14 @@ type mark struct {
 // ending.
 func (e *Encoding) Name() string { return e.name }
 
-// Pattern returns the name of the pattern that divides text, or the kind of a model that has none.
+// Pattern returns the pattern that divides text, by its name or as regular expressions, or the kind of a model that has
+// none.
 func (e *Encoding) Pattern() string {
-	if e.model != nil {
+	switch {
+	case e.model != nil:
 		return e.model.Kind()
+	case e.stages != nil:
+		return e.stages.String()
 	}
 	return e.splitter.Pattern().String()
 }

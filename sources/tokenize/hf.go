@@ -145,7 +145,7 @@ func (s *Spec) openHF(t *hf.Tokenizer) (*Encoding, error) {
 			Cure: "remove `specials:`"}
 	}
 	name := strings.TrimSuffix(filepath.Base(s.Path), filepath.Ext(s.Path))
-	d := definition{name: name, pattern: t.Pattern, nfc: t.NFC, bos: t.BOS, eos: t.EOS}
+	d := definition{name: name, pattern: t.Pattern, stages: t.Stages, nfc: t.NFC, bos: t.BOS, eos: t.EOS}
 	if err := d.add(t); err != nil {
 		return nil, err
 	}

@@ -1,9 +1,12 @@
 package tokenize
 
 import (
+	"fmt"
 	"maps"
 	"strconv"
+	"strings"
 
+	"millrace/sources/tokenize/internal/pretokenize"
 	"millrace/sources/tokenize/internal/split"
 )
 
@@ -13,7 +16,8 @@ type definition struct {
 	ranks    string // BLAKE2b-128 over all ranks, in hexadecimal; see digestRanks
 	file     string // the embedded vocabulary, if there is one
 	pattern  split.Pattern
-	nfc      bool // text is brought into normal form C first
+	stages   pretokenize.Stages // divide text in place of pattern; nil: none
+	nfc      bool               // text is brought into normal form C first
 	specials map[string]uint32
 	bos, eos string // keys of specials; empty: there is none
 	// fingerprint, in hexadecimal, is [Encoding.Fingerprint] of an encoding of the first releases. Saved states have
@@ -114,8 +118,29 @@ func qwenSpecials() map[string]uint32 {
 	return l.ids
 }
 
+// setPattern sets the pattern by its name or its regular expression.
+func (d *definition) setPattern(text string) error {
+	var ok bool
+	d.stages = nil
+	if d.pattern, ok = split.Parse(text); ok {
+		return nil
+	}
+	if !strings.ContainsAny(text, `\[(|`) {
+		return &Error{Key: "pattern",
+			Reason: fmt.Sprintf("%q is neither the name of a pattern nor a regular expression", text),
+			Cure:   fmt.Sprintf("write one of %s, or the publisher's expression", strings.Join(split.Names(), ", "))}
+	}
+	stage, err := pretokenize.Tiktoken(text)
+	if err != nil {
+		return &Error{Key: "pattern", Reason: err.Error(),
+			Cure: "write the publisher's expression (docs/tokenizers.md has the parts that can be followed)"}
+	}
+	d.stages = pretokenize.Stages{stage}
+	return nil
+}
+
 // isAsKnown reports whether a definition gives the same ids as the known one.
 func (d *definition) isAsKnown(known *definition) bool {
-	return d.pattern == known.pattern && d.nfc == known.nfc && d.bos == known.bos && d.eos == known.eos &&
-		maps.Equal(d.specials, known.specials)
+	return d.stages == nil && d.pattern == known.pattern && d.nfc == known.nfc &&
+		d.bos == known.bos && d.eos == known.eos && maps.Equal(d.specials, known.specials)
 }

@@ -105,7 +105,7 @@ func (e *Encoding) Append(dst []uint32, text []byte, tell func()) []uint32 {
 const shareBytes = 1 << 19
 
 // isDivisible reports whether the parts of a text between cuts of the splitter encode as the text does.
-func (e *Encoding) isDivisible() bool { return e.model == nil && e.added == nil }
+func (e *Encoding) isDivisible() bool { return e.splitter != nil && e.added == nil }
 
 // share is a part of a text, with its ids once done is closed. The caller encodes a share without done.
 type share struct {

@@ -27,7 +27,7 @@ type Spec struct {
 	Path string
 
 	// Facts that a rank file does not have. They replace the known ones.
-	Pattern  string            // a name or a regular expression that [split.Parse] knows
+	Pattern  string            // a name that [split.Parse] knows, or a regular expression
 	Specials map[string]uint32 // all special tokens
 	BOS, EOS string            // keys of Specials
 
@@ -127,14 +127,9 @@ func (s *Spec) define(v *vocab.Vocabulary, known *definition) (*definition, erro
 		return nil, err
 	}
 	if s.Pattern != "" {
-		pattern, ok := split.Parse(s.Pattern)
-		if !ok {
-			return nil, &Error{Key: "pattern",
-				Reason: fmt.Sprintf("the pattern %q is not one that Millrace follows yet", s.Pattern),
-				Cure: fmt.Sprintf("write one of %s, or the text of one of these regular expressions",
-					strings.Join(split.Names(), ", "))}
+		if err := d.setPattern(s.Pattern); err != nil {
+			return nil, err
 		}
-		d.pattern = pattern
 	}
 	if s.Specials != nil {
 		d.specials = s.Specials
@@ -248,7 +243,7 @@ func newEncoding(d *definition, v *vocab.Vocabulary) (*Encoding, error) {
 	}
 	e := &Encoding{
 		name:        d.name,
-		splitter:    split.New(d.pattern),
+		stages:      d.stages,
 		normalises:  d.nfc,
 		vocabulary:  v,
 		pieces:      newPieceTable(v),
@@ -256,6 +251,9 @@ func newEncoding(d *definition, v *vocab.Vocabulary) (*Encoding, error) {
 		size:        v.Len(),
 		fingerprint: sum,
 		lent:        defaultLender(),
+	}
+	if d.stages == nil {
+		e.splitter = split.New(d.pattern)
 	}
 	e.setSpecials(d)
 	return e, nil

@@ -1,7 +1,8 @@
 // Package hf reads the tokenizer.json of Hugging Face's tokenizers.
 //
-// It understands byte-level BPE with the pre-tokenizers that the package split follows, and tokenizers that the package
-// pipeline follows. It refuses everything else by its name and its place in the file. So ids are never approximated.
+// It understands byte-level BPE with the pre-tokenizers of the packages split and pretokenize, and tokenizers that the
+// package pipeline follows. It refuses everything else by its name and its place in the file. So ids are never
+// approximated.
 package hf
 
 import (
@@ -11,6 +12,7 @@ import (
 	"io"
 
 	"millrace/sources/tokenize/internal/pipeline"
+	"millrace/sources/tokenize/internal/pretokenize"
 	"millrace/sources/tokenize/internal/split"
 	"millrace/sources/tokenize/internal/vocab"
 )
@@ -19,7 +21,8 @@ import (
 type Tokenizer struct {
 	Vocabulary *vocab.Vocabulary
 	Pattern    split.Pattern
-	NFC        bool // text is brought into normal form C first
+	Stages     pretokenize.Stages // unless nil, in place of Pattern
+	NFC        bool               // text is brought into normal form C first
 	Added      []Added
 	BOS, EOS   string // of the post-processor's template; empty: it has none
 

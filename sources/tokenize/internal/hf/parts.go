@@ -6,7 +6,9 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"strings"
 
+	"millrace/sources/tokenize/internal/pretokenize"
 	"millrace/sources/tokenize/internal/split"
 	"millrace/sources/tokenize/internal/vocab"
 )
@@ -29,7 +31,7 @@ func (t *Tokenizer) normalizer(path string, p *part) error {
 	return refuse(path, "the normalizer is %q", p.Type)
 }
 
-// preTokenizer takes ByteLevel with its own pattern, or a Split with a known pattern and ByteLevel without one.
+// preTokenizer takes ByteLevel, by itself or behind Digits or Splits by regular expressions.
 func (t *Tokenizer) preTokenizer(p *part) error {
 	const path = "pre_tokenizer"
 	if p == nil {
@@ -37,22 +39,19 @@ func (t *Tokenizer) preTokenizer(p *part) error {
 	}
 	if p.Type == "ByteLevel" {
 		t.Pattern = split.R50k
-		return byteLevel(path, p, true)
+		if !p.usesRegex() {
+			return refuse(path+".use_regex", "it is false, so a text stays whole")
+		}
+		return byteLevel(path, p)
 	}
 	if p.Type != "Sequence" {
 		return refuse(path, "it is %q", p.Type)
 	}
 	if p.isDigits() {
 		t.Pattern = split.R50kDigits
-		return byteLevel(path+".pretokenizers[1]", p.PreTokenizers[1], true)
+		return byteLevel(path+".pretokenizers[1]", p.PreTokenizers[1])
 	}
-	if len(p.PreTokenizers) != 2 || p.PreTokenizers[0] == nil || p.PreTokenizers[1] == nil {
-		return refuse(path+".pretokenizers", "there are %d of them", len(p.PreTokenizers))
-	}
-	if err := t.split(path+".pretokenizers[0]", p.PreTokenizers[0]); err != nil {
-		return err
-	}
-	return byteLevel(path+".pretokenizers[1]", p.PreTokenizers[1], false)
+	return t.stages(path+".pretokenizers", p.PreTokenizers)
 }
 
 // isDigits reports whether a sequence of two begins with Digits, one by one.
@@ -61,34 +60,85 @@ func (p *part) isDigits() bool {
 	return len(list) == 2 && list[0] != nil && list[1] != nil && list[0].Type == "Digits" && list[0].IndividualDigits
 }
 
-func byteLevel(path string, p *part, regex bool) error {
+// stages takes Splits, and ByteLevel at the end. One Split by a pattern of the package split is this pattern.
+func (t *Tokenizer) stages(path string, list []*part) error {
+	for i, p := range list {
+		at := fmt.Sprintf("%s[%d]", path, i)
+		switch {
+		case p == nil:
+			return refuse(at, "it is null")
+		case i == 0 && len(list) == 2 && p.isKnownSplit() && list[1] != nil && !list[1].usesRegex():
+			t.Pattern, _ = split.Parse(*p.Pattern.Regex)
+		case i < len(list)-1:
+			stage, err := splitStage(at, p)
+			if err != nil {
+				return err
+			}
+			t.Stages = append(t.Stages, stage)
+		default:
+			if err := byteLevel(at, p); err != nil || !p.usesRegex() {
+				return err
+			}
+			stage, err := pretokenize.Split(pretokenize.GPT2)
+			if err != nil {
+				return err
+			}
+			t.Stages = append(t.Stages, stage)
+		}
+	}
+	return nil
+}
+
+// usesRegex reports whether ByteLevel divides by its own expression.
+func (p *part) usesRegex() bool { return p.UseRegex == nil || *p.UseRegex }
+
+// byteLevel refuses what encoders do not follow at the end of the stages.
+func byteLevel(path string, p *part) error {
 	switch {
 	case p.Type != "ByteLevel":
 		return refuse(path, "it is %q", p.Type)
 	case p.AddPrefixSpace != nil && *p.AddPrefixSpace:
 		return refuse(path+".add_prefix_space", "it is true")
-	case (p.UseRegex == nil || *p.UseRegex) != regex:
-		return refuse(path+".use_regex", "it is %t", !regex)
 	}
 	return nil
 }
 
-func (t *Tokenizer) split(path string, p *part) error {
+// isKnownSplit reports whether a part divides by a pattern of the package split. Such a pattern matches everywhere, so
+// nothing is between two matches. The engine of tokenizer.json reads {1,3}+ in another way than that of tiktoken.
+func (p *part) isKnownSplit() bool {
+	if p.Type != "Split" || p.Pattern.Regex == nil || strings.Contains(*p.Pattern.Regex, "}+") {
+		return false
+	}
+	_, ok := split.Parse(*p.Pattern.Regex)
+	return ok && (p.isolates() || p.keepsMatches())
+}
+
+// isolates reports whether matches and the texts between them are parts.
+func (p *part) isolates() bool { return p.Behavior == "Isolated" }
+
+// keepsMatches reports whether the texts between matches are removed.
+func (p *part) keepsMatches() bool { return p.Behavior == "Removed" && p.Invert }
+
+func splitStage(path string, p *part) (pretokenize.Stage, error) {
 	if p.Type != "Split" {
-		return refuse(path, "it is %q", p.Type)
+		return nil, refuse(path, "it is %q", p.Type)
 	}
 	if p.Pattern.Regex == nil {
-		return refuse(path+".pattern", "it is no regular expression")
+		return nil, refuse(path+".pattern", "it is no regular expression")
 	}
-	var ok bool
-	if t.Pattern, ok = split.Parse(*p.Pattern.Regex); !ok {
-		return refuse(path+".pattern.Regex", "it is %q", *p.Pattern.Regex)
+	newStage := pretokenize.Split
+	switch {
+	case p.isolates():
+	case p.keepsMatches():
+		newStage = pretokenize.Matches
+	default:
+		return nil, refuse(path+".behavior", "it is %q with invert %t", p.Behavior, p.Invert)
 	}
-	// A known pattern matches everywhere. So nothing is between two matches.
-	if p.Behavior != "Isolated" && !(p.Behavior == "Removed" && p.Invert) {
-		return refuse(path+".behavior", "it is %q with invert %t", p.Behavior, p.Invert)
+	stage, err := newStage(*p.Pattern.Regex)
+	if err != nil {
+		return nil, fmt.Errorf("%s.pattern.Regex: %w", path, err)
 	}
-	return nil
+	return stage, nil
 }
 
 // postProcessor takes bos and eos from a template. Nothing else of it belongs to a document.

@@ -54,6 +54,10 @@ QWEN2 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{
          r"|\s+(?!\S)|\s+")
 
 
+DEEPSEEK = (r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+"""
+            r"""| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+""")
+
+
 def train(name, pre, normalizer, added, special, **options):
     t = Tokenizer(models.BPE(**options))
     t.pre_tokenizer = pre
@@ -130,6 +134,10 @@ else:
            AddedToken("e\u0301a", normalized=True), AddedToken("quick", normalized=True)],
           ["<s>", "</s>", "<tool>x"], ignore_merges=True)
 
+    deepseek = [pre_tokenizers.Split(Regex(r), "isolated")
+                for r in (r"\p{N}{1,3}", "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+", DEEPSEEK)]
+    train("deepseek", pre_tokenizers.Sequence([*deepseek, bare]), None, [], ["<s>"])
+    train("stages", pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(QWEN2), "isolated"), whole]), None, [], ["<s>"])
     chars("llama", normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]), None, True)
     chars("gemma", normalizers.Replace(" ", "▁"), pre_tokenizers.Split(" ", "merged_with_previous"), True)
     chars("mistral", None, pre_tokenizers.Metaspace(prepend_scheme="first", split=False), True)

@@ -1,13 +1,10 @@
 package tokenize
 
 import (
-	"bytes"
+	"cmp"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,122 +14,26 @@ import (
 	"millrace/sources/tokenize/internal/vocab"
 )
 
-// maxJSON bounds the size of a tokenizer.json. The largest public ones have some 35 MB.
-const maxJSON = 256 << 20
-
 // readHF reads a tokenizer.json, by itself or in a model's directory. It returns nil if the path is of another kind or
 // cannot be opened.
-func readHF(path string) (*hf.Tokenizer, error) {
+func readHF(path string) (t *hf.Tokenizer, err error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, nil
 	}
-	if !info.IsDir() {
-		return readTokenizer(path)
+	if info.IsDir() {
+		t, err = hf.ReadDirectory(path)
+	} else {
+		t, err = hf.ReadFile(path)
 	}
-	t, err := readTokenizer(filepath.Join(path, "tokenizer.json"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, wrongFile("the directory has no tokenizer.json", "write the path of the tokenizer's file")
-	}
-	if err != nil {
-		return nil, err
-	}
-	if t == nil {
-		return nil, wrongFile("tokenizer.json does not have the keys of a tokenizer", "restore the file")
-	}
-	for _, name := range []string{"special_tokens_map.json", "tokenizer_config.json"} {
-		if err := readConfig(filepath.Join(path, name), t); err != nil {
-			return nil, err
-		}
-	}
-	return t, nil
-}
-
-func readTokenizer(path string) (*hf.Tokenizer, error) {
-	content, err := readJSON(path)
-	if content == nil || err != nil {
-		return nil, err
-	}
-	t, err := hf.Parse(content)
-	if err != nil {
-		return nil, wrongFile(filepath.Base(path)+": "+err.Error(), cureRanks)
-	}
-	return t, nil
-}
-
-// readJSON returns the content of a file of tokenizers, or nil if its first bytes are not those of one.
-func readJSON(path string) ([]byte, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	head := make([]byte, sniffed)
-	n, err := io.ReadFull(file, head)
-	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF || !isTokenizerJSON(head[:n]) {
-		return nil, nil
-	}
-	content, err := io.ReadAll(io.MultiReader(bytes.NewReader(head[:n]), io.LimitReader(file, maxJSON)))
-	if err != nil {
+	var own *hf.Error
+	switch {
+	case errors.As(err, &own):
+		return nil, wrongFile(own.Reason, cmp.Or(own.Cure, cureRanks))
+	case err != nil:
 		return nil, unopened(err)
 	}
-	if len(content) > maxJSON {
-		return nil, wrongFile(fmt.Sprintf("it has more than %d MiB", maxJSON>>20), "restore the file")
-	}
-	return content, nil
-}
-
-// configToken is a token of tokenizer_config.json: its text, or an object with it.
-type configToken string
-
-// UnmarshalJSON reads a token in one of its forms; null is no token.
-func (c *configToken) UnmarshalJSON(text []byte) error {
-	if len(text) > 0 && text[0] == '{' {
-		var object struct {
-			Content string `json:"content"`
-		}
-		err := json.Unmarshal(text, &object)
-		*c = configToken(object.Content)
-		return err
-	}
-	return json.Unmarshal(text, (*string)(c))
-}
-
-// readConfig takes bos, eos and further added tokens from a file beside tokenizer.json, if it is there.
-func readConfig(path string, t *hf.Tokenizer) error {
-	file, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return unopened(err)
-	}
-	defer file.Close()
-	var config struct {
-		BOS   configToken         `json:"bos_token"`
-		EOS   configToken         `json:"eos_token"`
-		Added map[uint32]hf.Added `json:"added_tokens_decoder"`
-	}
-	if err := json.NewDecoder(io.LimitReader(file, maxJSON)).Decode(&config); err != nil {
-		return wrongFile(filepath.Base(path)+": "+err.Error(), "restore the file")
-	}
-	if config.BOS != "" {
-		t.BOS = string(config.BOS)
-	}
-	if config.EOS != "" {
-		t.EOS = string(config.EOS)
-	}
-	known := make(map[string]hf.Added, len(t.Added))
-	for _, a := range t.Added {
-		known[a.Content] = a
-	}
-	for id, a := range config.Added {
-		if k, ok := known[a.Content]; !ok || k.ID != id || k.Special != a.Special {
-			return wrongFile(fmt.Sprintf("%s: added_tokens_decoder.%d: %q is not so among the added_tokens of "+
-				"tokenizer.json", filepath.Base(path), id, a.Content), "save the tokenizer again with transformers")
-		}
-	}
-	return nil
+	return t, nil
 }
 
 // openHF returns the encoding of a tokenizer.json.
@@ -141,8 +42,10 @@ func (s *Spec) openHF(t *hf.Tokenizer) (*Encoding, error) {
 		return nil, &Error{Key: "pattern", Reason: "a tokenizer.json has its own pattern", Cure: "remove `pattern:`"}
 	}
 	if s.Specials != nil {
-		return nil, &Error{Key: "specials", Reason: "a tokenizer.json has its own special tokens",
-			Cure: "remove `specials:`"}
+		if err := checkSpecials(s.Specials, "each is free or of a special token", t.Owner); err != nil {
+			return nil, err
+		}
+		t.SetSpecials(s.Specials)
 	}
 	name := strings.TrimSuffix(filepath.Base(s.Path), filepath.Ext(s.Path))
 	d := definition{name: name, pattern: t.Pattern, stages: t.Stages, nfc: t.NFC, bos: t.BOS, eos: t.EOS}
@@ -151,6 +54,12 @@ func (s *Spec) openHF(t *hf.Tokenizer) (*Encoding, error) {
 	}
 	if err := s.mark("bos", s.BOS, s.NeedBOS, &d.bos, &d); err != nil {
 		return nil, err
+	}
+	if s.NeedEOS && s.EOS == "" && t.Ends != "" {
+		return nil, &Error{Key: "eos",
+			Reason: "generation_config.json names several tokens that end a text (" + t.Ends +
+				"), and no other file names one",
+			Cure: "write `eos:` with the one that ends a document"}
 	}
 	if err := s.mark("eos", s.EOS, s.NeedEOS, &d.eos, &d); err != nil {
 		return nil, err

@@ -2,6 +2,7 @@ package tokenize
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -111,10 +112,123 @@ func TestTokenizerJSONIsRefusedByName(t *testing.T) {
 	}
 }
 
+// added returns an entry of added_tokens_decoder.
+func added(content, more string) string {
+	return `{"content": "` + content + `", "lstrip": false, "rstrip": false, "single_word": false, ` +
+		`"normalized": false` + more + `}`
+}
+
+// TestAddedTokensOfConfigCountAsInTransformers has the ids of transformers 4.57.6 and 5.23.0.
+func TestAddedTokensOfConfigCountAsInTransformers(t *testing.T) {
+	const text = "a   <tool> b <new>"
+	for config, want := range map[string][]uint32{
+		"{}": {67, 405, 450, 223, 68, 223, 30, 80, 71, 89, 32},
+		`{"added_tokens_decoder": {"450": ` + added("<tool>", `, "lstrip": true`) + `}}`: {
+			67, 450, 223, 68, 223, 30, 80, 71, 89, 32},
+		`{"added_tokens_decoder": {"454": ` + added("<new>", "") + `}}`: {67, 405, 450, 223, 68, 223, 454},
+	} {
+		e, err := Open(Spec{Path: writeModel(t, config)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := e.NewEncoder().Append(nil, []byte(text)); !slices.Equal(got, want) {
+			t.Errorf("%s: got %d, want %d", config, got, want)
+		}
+	}
+}
+
 func TestAddedTokensOfConfigMustAgree(t *testing.T) {
-	config := `{"added_tokens_decoder": {"999": {"content": "<new>", "special": true}}}`
-	_, err := Open(Spec{Path: writeModel(t, config)})
-	if err == nil || !strings.Contains(err.Error(), "added_tokens_decoder.999") {
-		t.Errorf("error %v, want the name of the token", err)
+	for _, id := range []string{"999", "450"} {
+		config := `{"added_tokens_decoder": {"` + id + `": ` + added("<new>", `, "special": true`) + `}}`
+		_, err := Open(Spec{Path: writeModel(t, config)})
+		if err == nil || !strings.Contains(err.Error(), "added_tokens_decoder."+id) {
+			t.Errorf("%s: error %v, want the name of the token", id, err)
+		}
+	}
+	config := `{"added_tokens_decoder": {"454": ` + added("<tool>", "") + `}}`
+	if _, err := Open(Spec{Path: writeModel(t, config)}); err == nil ||
+		!strings.Contains(err.Error(), "added_tokens_decoder.454") {
+		t.Errorf("another id: error %v, want the name of the token", err)
+	}
+}
+
+// TestGenerationConfigGivesEOSWhereNoOtherFileDoes: tokenizer_config.json counts more, and of several ends none is
+// chosen.
+func TestGenerationConfigGivesEOSWhereNoOtherFileDoes(t *testing.T) {
+	for _, c := range []struct{ config, generation, want string }{
+		{`{}`, `{"bos_token_id": 0, "eos_token_id": 1}`, "<s> </s>"},
+		{`{}`, `{"bos_token_id": null, "eos_token_id": [1]}`, " </s>"},
+		{`{"eos_token": "<s>"}`, `{"eos_token_id": [1, 2]}`, " <s>"},
+		{`{}`, `{"eos_token_id": [1, 2]}`, "several tokens that end a text (</s>, <tool>x)"},
+		{`{}`, `{"eos_token_id": "x"}`, "generation_config.json: "},
+		{`{}`, `{}`, "has no eos"},
+	} {
+		folder := writeModel(t, c.config)
+		path := filepath.Join(folder, "generation_config.json")
+		if err := os.WriteFile(path, []byte(c.generation), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		e, err := Open(Spec{Path: folder, NeedEOS: true})
+		got := ""
+		if err != nil {
+			got = err.Error()
+		} else {
+			bos, hasBOS := e.BOS()
+			eos, _ := e.EOS()
+			if hasBOS {
+				got = e.Specials()[bos]
+			}
+			got += " " + e.Specials()[eos]
+		}
+		if got != c.want && (err == nil || !strings.Contains(got, c.want)) {
+			t.Errorf("%s with %s: got %q, want %q", c.generation, c.config, got, c.want)
+		}
+	}
+}
+
+// TestSpecialsReplaceThoseOfTokenizerJSON: added tokens that are not special stay.
+func TestSpecialsReplaceThoseOfTokenizerJSON(t *testing.T) {
+	for _, name := range []string{"added", "llama"} {
+		path := filepath.Join("testdata/hf", name, "tokenizer.json")
+		old, err := Open(Spec{Path: path})
+		if err != nil {
+			t.Fatal(err)
+		}
+		specials, ordinary := map[string]uint32{}, map[string]uint32{}
+		for id, text := range old.Specials() {
+			if text == "<s>" || text == "</s>" {
+				specials[text] = id
+			} else {
+				ordinary[text] = id
+			}
+		}
+		end := specials["</s>"]
+		delete(specials, "</s>")
+		specials["<end>"] = end
+		e, err := Open(Spec{Path: path, Specials: specials, EOS: "<end>", NeedEOS: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if id, _ := e.EOS(); id != end {
+			t.Errorf("%s: eos %d, want %d", name, id, end)
+		}
+		if text, err := e.Decode(nil, []uint32{end}); err != nil || string(text) != "<end>" {
+			t.Errorf("%s: eos decodes to %q, %v", name, text, err)
+		}
+		if _, ok := e.Specials()[ordinary["<tool>"]]; !ok {
+			t.Errorf("%s: the added token <tool> is lost", name)
+		}
+		text := []byte("The <tool> quick <end> </s>")
+		if got, want := e.NewEncoder().Append(nil, text), old.NewEncoder().Append(nil, text); !slices.Equal(got, want) {
+			t.Errorf("%s: the text has the ids %d, before %d", name, got, want)
+		}
+		if e.Fingerprint() == old.Fingerprint() {
+			t.Errorf("%s: other special tokens have the same fingerprint", name)
+		}
+		_, err = Open(Spec{Path: path, Specials: map[string]uint32{"<end>": ordinary["<tool>"]}})
+		var wrong *Error
+		if !errors.As(err, &wrong) || wrong.Key != "specials" || !strings.Contains(wrong.Reason, "<tool>") {
+			t.Errorf("%s: error %v for an id that is taken, want one that names both tokens", name, err)
+		}
 	}
 }

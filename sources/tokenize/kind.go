@@ -83,20 +83,6 @@ func unreadable(head []byte) (what, cure string) {
 	return "JSON, which cannot be read yet", cureRanks
 }
 
-// isTokenizerJSON reports whether a file begins as a tokenizer.json does.
-func isTokenizerJSON(head []byte) bool {
-	text := bytes.TrimLeft(bytes.TrimPrefix(head, []byte("\ufeff")), " \t\r\n")
-	if len(text) == 0 || text[0] != '{' {
-		return false
-	}
-	for _, key := range []string{`"truncation"`, `"added_tokens"`, `"normalizer"`} {
-		if bytes.Contains(text, []byte(key)) {
-			return true
-		}
-	}
-	return false
-}
-
 // isSentencePiece reports whether a file begins as sentencepiece_model.proto defines it: with a piece, which is a text
 // and its score. See https://github.com/google/sentencepiece/blob/master/src/sentencepiece_model.proto.
 func isSentencePiece(head []byte) bool {

@@ -134,7 +134,13 @@ func (s *Spec) define(v *vocab.Vocabulary, known *definition) (*definition, erro
 	if s.Specials != nil {
 		d.specials = s.Specials
 	}
-	if err := checkSpecials(d.specials, v); err != nil {
+	rank := func(_ string, id uint32) []byte {
+		if int64(id) < int64(v.Len()) {
+			return v.Token(id)
+		}
+		return nil
+	}
+	if err := checkSpecials(d.specials, fmt.Sprintf("the ranks end at %d", v.Len()-1), rank); err != nil {
 		return nil, err
 	}
 	if err := s.mark("bos", s.BOS, s.NeedBOS, &d.bos, &d); err != nil {
@@ -178,8 +184,9 @@ func (s *Spec) lacks(v *vocab.Vocabulary) error {
 			"(docs/tokenizers.md)", endOfText, v.Len(), eos)}
 }
 
-// checkSpecials refuses ids that are ranks, and ids that two tokens share.
-func checkSpecials(specials map[string]uint32, v *vocab.Vocabulary) error {
+// checkSpecials refuses ids of tokens that are not special, and ids that two tokens share. owner returns the token
+// that keeps a text from being the special token of an id; it is empty if there is none.
+func checkSpecials(specials map[string]uint32, cure string, owner func(text string, id uint32) []byte) error {
 	byID := map[uint32]string{}
 	for _, text := range slices.Sorted(maps.Keys(specials)) {
 		id := specials[text]
@@ -189,9 +196,9 @@ func checkSpecials(specials map[string]uint32, v *vocab.Vocabulary) error {
 			return wrongSpecial("give each token its own id", "id %d belongs to %q and to %q", id, first, text)
 		case id >= vocab.MaxTokens:
 			return wrongSpecial(fmt.Sprintf("write one below %d", vocab.MaxTokens), "the id of %q is %d", text, id)
-		case id < uint32(v.Len()) && len(v.Token(id)) > 0:
-			return wrongSpecial(fmt.Sprintf("write the publisher's ids; the ranks end at %d", v.Len()-1),
-				"the id of %q is %d, which is the rank of %q", text, id, v.Token(id))
+		case len(owner(text, id)) > 0:
+			return wrongSpecial("write the publisher's ids; "+cure,
+				"the id of %q is %d, which is that of %q", text, id, owner(text, id))
 		}
 		byID[id] = text
 	}

@@ -21,7 +21,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(`{"pre_tokenizer":{"type":"ByteLevel"},"model":{"vocab":{"a":2097151}}}`))
 	f.Add([]byte(`{"normalizer":{"type":"Sequence","normalizers":[null]},"model":null}`))
 	f.Fuzz(func(t *testing.T, content []byte) {
-		tokenizer, err := Parse(content)
+		tokenizer, err := parse(content, &config{})
 		if err == nil && tokenizer.Pipeline == nil && tokenizer.Vocabulary.Len() < 256 {
 			t.Errorf("a vocabulary of %d ids lacks bytes", tokenizer.Vocabulary.Len())
 		}
@@ -33,7 +33,7 @@ func TestAnErrorIsTheSameEachTime(t *testing.T) {
 	content := []byte(`{"model":{"type":"BPE","vocab":{"a":1,"b":1,"c":1,"d":1,"e":1},"merges":[]},` +
 		`"pre_tokenizer":{"type":"ByteLevel"}}`)
 	for range 20 {
-		if _, err := Parse(content); err == nil || !strings.Contains(err.Error(), `model.vocab["b"]`) {
+		if _, err := parse(content, &config{}); err == nil || !strings.Contains(err.Error(), `model.vocab["b"]`) {
 			t.Fatalf("got %v", err)
 		}
 	}

@@ -26,7 +26,7 @@ func (f *file) isByteLevel() bool {
 }
 
 // pipeline reads a tokenizer whose model is not byte-level.
-func (t *Tokenizer) pipeline(f *file) error {
+func (t *Tokenizer) pipeline(f *file, m anyModel) error {
 	p := &pipeline.Pipeline{}
 	if err := normalizers(p, "normalizer", f.Normalizer); err != nil {
 		return err
@@ -34,22 +34,7 @@ func (t *Tokenizer) pipeline(f *file) error {
 	if err := splitter(p, "pre_tokenizer", f.PreTokenizer); err != nil {
 		return err
 	}
-	var kind struct {
-		Type string `json:"type"`
-	}
-	if err := json.Unmarshal(f.Model, &kind); err != nil {
-		return fmt.Errorf("model: %w", err)
-	}
-	var err error
-	switch kind.Type {
-	case "BPE", "":
-		err = charBPE(p, f.Model)
-	case "Unigram":
-		err = unigramModel(p, f.Model)
-	default:
-		err = refuse("model.type", "it is %q", kind.Type)
-	}
-	if err != nil {
+	if err := m.set(p); err != nil {
 		return err
 	}
 	for _, part := range []any{f.Normalizer, f.PreTokenizer, f.Model} {
@@ -142,12 +127,10 @@ func splitter(to *pipeline.Pipeline, path string, p *part) error {
 	return nil
 }
 
-// charBPE sets a BPE model of characters.
-func charBPE(to *pipeline.Pipeline, text json.RawMessage) error {
-	var m model
-	if err := decode(text, &m); err != nil {
-		return fmt.Errorf("model: %w", err)
-	}
+func (m *model) ids() map[string]uint32 { return m.Vocab }
+
+// set sets a BPE model of characters.
+func (m *model) set(to *pipeline.Pipeline) error {
 	if err := m.lacks(); err != nil {
 		return err
 	}
@@ -269,11 +252,16 @@ func (s *scored) UnmarshalJSON(text []byte) error {
 // unkPenalty is the distance of a character without a piece from the least score.
 const unkPenalty = 10
 
-func unigramModel(to *pipeline.Pipeline, text json.RawMessage) error {
-	var m unigramFile
-	if err := decode(text, &m); err != nil {
-		return fmt.Errorf("model: %w", err)
+func (m *unigramFile) ids() map[string]uint32 {
+	ids := make(map[string]uint32, len(m.Vocab))
+	for i, s := range m.Vocab {
+		ids[s.text] = uint32(i)
 	}
+	return ids
+}
+
+// set sets a Unigram model.
+func (m *unigramFile) set(to *pipeline.Pipeline) error {
 	if len(m.Vocab) >= vocab.MaxTokens {
 		return fmt.Errorf("model.vocab: it has %d tokens, and at most %d are supported", len(m.Vocab), vocab.MaxTokens)
 	}

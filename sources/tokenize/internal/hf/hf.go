@@ -24,32 +24,12 @@ type Tokenizer struct {
 	Stages     pretokenize.Stages // unless nil, in place of Pattern
 	NFC        bool               // text is brought into normal form C first
 	Added      []Added
-	BOS, EOS   string // of the post-processor's template; empty: it has none
+	BOS, EOS   string // of the files beside it, or of the post-processor; empty: they name none
+	Ends       string // the tokens of which each may be EOS, if the files name several
 
 	// Pipeline, unless nil, encodes in place of Vocabulary, Pattern and NFC. Parts are its description.
 	Pipeline *pipeline.Pipeline
 	Parts    []byte
-}
-
-// Added is an added token.
-type Added struct {
-	ID         uint32 `json:"id"`
-	Content    string `json:"content"`
-	SingleWord bool   `json:"single_word"`
-	LStrip     bool   `json:"lstrip"`
-	RStrip     bool   `json:"rstrip"`
-	Normalized bool   `json:"normalized"` // it matches in the text in normal form
-	Special    bool   `json:"special"`
-}
-
-// Sides returns the conditions of a token that is not special on the text beside it, as bits.
-func (a *Added) Sides() (bits byte) {
-	for i, is := range []bool{a.SingleWord, a.LStrip, a.RStrip} {
-		if is && !a.Special {
-			bits |= 1 << i
-		}
-	}
-	return bits
 }
 
 // Token returns the text of an id of the model; it is empty if there is none.
@@ -188,19 +168,29 @@ func (m *merge) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// Parse returns the tokenizer of a tokenizer.json. An error names the place in the file. Memory is proportional to the
-// length of content.
-func Parse(content []byte) (*Tokenizer, error) {
+// parse returns the tokenizer of a tokenizer.json, with what the files beside it say. An error names the place in the
+// file. Memory is proportional to the length of content.
+func parse(content []byte, c *config) (*Tokenizer, error) {
 	var f file
 	if err := decode(content, &f); err != nil {
+		return nil, err
+	}
+	m, err := f.model()
+	if err != nil {
 		return nil, err
 	}
 	t := &Tokenizer{Added: f.Added}
 	if err := t.postProcessor("post_processor", f.PostProcessor); err != nil {
 		return nil, err
 	}
-	if !f.isByteLevel() {
-		return t, t.pipeline(&f)
+	ids := m.ids()
+	if err := t.merge(c.added, ids); err != nil {
+		return nil, err
+	}
+	t.marks(c, ids)
+	bpe, ok := m.(*model)
+	if !ok || !f.isByteLevel() {
+		return t, t.pipeline(&f, m)
 	}
 	if err := t.normalizer("normalizer", f.Normalizer); err != nil {
 		return nil, err
@@ -208,7 +198,38 @@ func Parse(content []byte) (*Tokenizer, error) {
 	if err := t.preTokenizer(f.PreTokenizer); err != nil {
 		return nil, err
 	}
-	return t, t.model(f.Model)
+	return t, t.byteBPE(bpe)
+}
+
+// anyModel is the content of the key model of a tokenizer.json, by its kind.
+type anyModel interface {
+	// ids returns the ids of the tokens by their texts.
+	ids() map[string]uint32
+	// set sets the model of a pipeline.
+	set(p *pipeline.Pipeline) error
+}
+
+// model decodes the model.
+func (f *file) model() (anyModel, error) {
+	var kind struct {
+		Type string `json:"type"`
+	}
+	if err := json.Unmarshal(f.Model, &kind); err != nil {
+		return nil, fmt.Errorf("model: %w", err)
+	}
+	var m anyModel
+	switch {
+	case kind.Type == "BPE" || kind.Type == "":
+		m = &model{}
+	case kind.Type == "Unigram" && !f.isByteLevel():
+		m = &unigramFile{}
+	default:
+		return nil, refuse("model.type", "it is %q", kind.Type)
+	}
+	if err := decode(f.Model, m); err != nil {
+		return nil, fmt.Errorf("model: %w", err)
+	}
+	return m, nil
 }
 
 // decode reads one JSON value and refuses keys that into lacks, because they may change ids.

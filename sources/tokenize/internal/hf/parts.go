@@ -1,7 +1,6 @@
 package hf
 
 import (
-	"encoding/json"
 	"fmt"
 	"iter"
 	"maps"
@@ -173,20 +172,8 @@ func (t *Tokenizer) postProcessor(path string, p *part) error {
 	return nil
 }
 
-func (t *Tokenizer) model(text json.RawMessage) error {
-	var kind struct {
-		Type string `json:"type"`
-	}
-	if err := json.Unmarshal(text, &kind); err != nil {
-		return fmt.Errorf("model: %w", err)
-	}
-	if kind.Type != "BPE" && kind.Type != "" {
-		return refuse("model.type", "it is %q", kind.Type)
-	}
-	var m model
-	if err := decode(text, &m); err != nil {
-		return fmt.Errorf("model: %w", err)
-	}
+// byteBPE sets the vocabulary of a byte-level model.
+func (t *Tokenizer) byteBPE(m *model) error {
 	if err := m.lacks(); err != nil {
 		return err
 	}

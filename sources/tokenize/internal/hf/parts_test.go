@@ -35,7 +35,7 @@ func TestPreTokenizersOfPublishedFilesAreRefusedByPlace(t *testing.T) {
 		),
 	} {
 		file := `{"pre_tokenizer": ` + pre + `, "model": {"type": "BPE", "vocab": {}, "merges": []}}`
-		if _, err := Parse([]byte(file)); err == nil || !strings.HasPrefix(err.Error(), "pre_tokenizer") {
+		if _, err := parse([]byte(file), &config{}); err == nil || !strings.HasPrefix(err.Error(), "pre_tokenizer") {
 			t.Errorf("%s: error %v, want one that begins with the place pre_tokenizer", name, err)
 		}
 	}
@@ -44,7 +44,7 @@ func TestPreTokenizersOfPublishedFilesAreRefusedByPlace(t *testing.T) {
 		sequence(split(`\p{N}{1,3}`), split(`[一-龥]+`), levelPart+`true}`),
 	} {
 		file := `{"pre_tokenizer": ` + pre + `, "model": {"type": "BPE", "vocab": {}, "merges": []}}`
-		if _, err := Parse([]byte(file)); err != nil && strings.Contains(err.Error(), "pre_tokenizer") {
+		if _, err := parse([]byte(file), &config{}); err != nil && strings.Contains(err.Error(), "pre_tokenizer") {
 			t.Errorf("%s: error %v about a pre-tokenizer that is followed", pre, err)
 		}
 	}
@@ -67,7 +67,7 @@ func TestPartsOfRefusedKindsAreNamed(t *testing.T) {
 		for _, key := range []string{"normalizer", "pre_tokenizer"} {
 			file += `, "` + key + `": ` + parts[key]
 		}
-		_, err := Parse([]byte(file + `}`))
+		_, err := parse([]byte(file+`}`), &config{})
 		if err == nil || !strings.Contains(err.Error(), c.key) || !strings.Contains(err.Error(), c.kind) {
 			t.Errorf("%s %s: error %v, want one with both names", c.key, c.kind, err)
 		}

@@ -2,17 +2,13 @@ package cache
 
 import (
 	"container/list"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"sync"
 	"time"
-
-	"github.com/zeebo/xxh3"
 
 	"millrace"
 )
@@ -24,19 +20,21 @@ const BlockBytes = 256 << 10
 const (
 	blocksMagic  = "MRBLOCK1"
 	partBlocks   = 256 // blocks of a file of the cache
+	partBytes    = partBlocks * BlockBytes
 	partHead     = 4096
 	partTable    = 64 // the first byte of the checksums
-	mostOpenPart = 64
+	mostOpenPart = 256
 )
 
 // Blocks keeps blocks of remote files in a directory. Several processes of a host may use it at the same time. It is
 // safe for concurrent use.
 //
 // A block counts only with its checksum, which is written after it. A process may die at any time: a block that is torn
-// has the wrong checksum, and is fetched again.
+// has the wrong checksum, and is fetched again. A process checks a block when it first reads it.
 type Blocks struct {
-	room room
-	log  *slog.Logger
+	room   room
+	log    *slog.Logger
+	memory sync.Pool // of *[BlockBytes]byte, for blocks of which a reader needs a part
 
 	mu     sync.Mutex
 	parts  map[partKey]*list.Element // in recent
@@ -48,15 +46,6 @@ type Blocks struct {
 type partKey struct {
 	key    millrace.Digest
 	number int64
-}
-
-// part is an open file of the cache. mu guards its use: a part that is closed is not used any more.
-type part struct {
-	partKey
-	path string
-
-	mu   sync.RWMutex
-	file File // nil: closed
 }
 
 // OpenBlocks opens a directory of blocks. It creates the directory, and refuses one that cannot be written.
@@ -91,28 +80,33 @@ func (b *Blocks) Close() error {
 	return errors.Join(errs...)
 }
 
-// Read fills p with a block of the file with this key. It returns false if the cache has no good copy of it.
-func (b *Blocks) Read(key millrace.Digest, block int64, p []byte) bool {
-	pt := b.part(partKey{key, block / partBlocks}, false)
-	if pt == nil {
-		return false
+// ReadAt fills the beginning of p with bytes of the file with this key, from byte off on. It ends at the first block of
+// which the cache has no good copy, and returns the number of bytes. size is the size of the file.
+func (b *Blocks) ReadAt(key millrace.Digest, p []byte, off, size int64) (n int) {
+	p = p[:max(min(int64(len(p)), size-off), 0)]
+	for n < len(p) {
+		at := off + int64(n)
+		pt, _ := b.part(partKey{key, at / partBytes}, false)
+		if pt == nil {
+			return n
+		}
+		got := pt.readAt(p[n:], at, size)
+		n += got
+		if got == 0 || (off+int64(n))%partBytes != 0 {
+			return n
+		}
 	}
-	pt.mu.RLock()
-	defer pt.mu.RUnlock()
-	if pt.file == nil {
-		return false
+	return n
+}
+
+// Has reports whether the cache has all blocks of a range. A block that is damaged counts until it was read.
+func (b *Blocks) Has(key millrace.Digest, off, n int64) bool {
+	for at := off / BlockBytes; at*BlockBytes < off+n; at++ {
+		if pt, _ := b.part(partKey{key, at / partBlocks}, false); pt == nil || !pt.has(at) {
+			return false
+		}
 	}
-	sum := pt.sum(block)
-	if sum == 0 {
-		return false
-	}
-	if n, _ := pt.file.ReadAt(p, placeOf(block)); n == len(p) && blockSum(key, block, p) == sum {
-		return true
-	}
-	if _, err := pt.file.WriteAt(make([]byte, 8), slotOf(block)); err != nil { // it is fetched again each time
-		b.log.Warn("a damaged block of the cache cannot be removed", "path", pt.path, "err", err)
-	}
-	return false
+	return true
 }
 
 // Write keeps a block, if the limit and the disk have room for it.
@@ -123,23 +117,10 @@ func (b *Blocks) Write(key millrace.Digest, block int64, p []byte) {
 	if full {
 		return
 	}
-	pt := b.part(partKey{key, block / partBlocks}, true)
-	if pt == nil {
-		return
+	pt, err := b.part(partKey{key, block / partBlocks}, true)
+	if err == nil && pt != nil {
+		err = pt.write(block, p)
 	}
-	pt.mu.RLock()
-	defer pt.mu.RUnlock()
-	sum := blockSum(key, block, p)
-	if pt.file == nil || pt.sum(block) == sum {
-		return
-	}
-	err := b.room.change(int64(len(p)), func() (int64, error) {
-		if _, err := pt.file.WriteAt(p, placeOf(block)); err != nil {
-			return 0, err
-		}
-		_, err := pt.file.WriteAt(binary.LittleEndian.AppendUint64(nil, sum), slotOf(block))
-		return int64(len(p)), err
-	})
 	if err != nil {
 		b.pause(err)
 	}
@@ -157,28 +138,28 @@ func (b *Blocks) pause(cause error) {
 	b.told = true
 }
 
-// part returns the open file of a part, nil if there is none or if it cannot be used.
-func (b *Blocks) part(k partKey, create bool) *part {
+// part returns the open file of a part, nil if there is none or if another process removes it.
+func (b *Blocks) part(k partKey, create bool) (*part, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if at := b.parts[k]; at != nil {
 		b.recent.MoveToBack(at)
-		return at.Value.(*part)
+		return at.Value.(*part), nil
 	}
-	pt := &part{partKey: k, path: filepath.Join(b.room.dir, fmt.Sprintf("%s-%d%s", k.key, k.number, blocksExt))}
+	pt := &part{partKey: k, of: b, path: filepath.Join(b.room.dir, fmt.Sprintf("%s-%d%s", k.key, k.number, blocksExt))}
 	var err error
 	if _, err = os.Stat(pt.path); err != nil && !create {
-		return nil
+		return nil, nil
 	}
 	if pt.file, err = b.room.fs.Create(pt.path); err != nil {
-		if !errors.Is(err, fs.ErrNotExist) {
-			b.log.Warn("a file of the cache cannot be opened", "path", pt.path, "err", err)
-		}
-		return nil
+		return nil, err
 	}
-	if !pt.file.Lock(false) || !pt.file.IsAt(pt.path) || !pt.begin() { // it is being removed
-		pt.file.Close()
-		return nil
+	isHere := pt.file.Lock(false) && pt.file.IsAt(pt.path)
+	if isHere {
+		err = pt.begin()
+	}
+	if !isHere || err != nil {
+		return nil, errors.Join(err, pt.file.Close())
 	}
 	_ = os.Chtimes(pt.path, time.Time{}, time.Now()) // a failure only makes it look older
 	b.parts[k] = b.recent.PushBack(pt)
@@ -187,53 +168,5 @@ func (b *Blocks) part(k partKey, create bool) *part {
 		delete(b.parts, oldest.partKey)
 		go oldest.close() // at the end of its uses; a file of the cache has nothing to lose
 	}
-	return pt
-}
-
-func (t *part) close() error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.file == nil {
-		return nil
-	}
-	err := t.file.Close()
-	t.file = nil
-	return err
-}
-
-// begin checks the head of a file, or writes it. All processes write the same head, so several may at once. A file with
-// another head loses its checksums.
-func (t *part) begin() bool {
-	head := append([]byte(blocksMagic), t.key[:]...)
-	head = binary.LittleEndian.AppendUint64(head, uint64(t.number))
-	head = binary.LittleEndian.AppendUint64(head, xxh3.Hash(head))
-	is := make([]byte, len(head))
-	n, _ := t.file.ReadAt(is, 0)
-	if n == len(head) && string(is) == string(head) {
-		return true
-	}
-	fresh := make([]byte, partHead)
-	copy(fresh, head)
-	if n == 0 { // checksums that another process writes now stay
-		fresh = fresh[:len(head)]
-	}
-	_, err := t.file.WriteAt(fresh, 0)
-	return err == nil
-}
-
-// sum returns the checksum of a block, 0 if there is none.
-func (t *part) sum(block int64) uint64 {
-	var b [8]byte
-	if n, _ := t.file.ReadAt(b[:], slotOf(block)); n != len(b) {
-		return 0
-	}
-	return binary.LittleEndian.Uint64(b[:])
-}
-
-func slotOf(block int64) int64  { return partTable + 8*(block%partBlocks) }
-func placeOf(block int64) int64 { return partHead + BlockBytes*(block%partBlocks) }
-
-// blockSum returns the checksum of a block at its place. It is never 0.
-func blockSum(key millrace.Digest, block int64, p []byte) uint64 {
-	return xxh3.HashSeed(p, saltOf(key)+uint64(block)) | 1
+	return pt, nil
 }

@@ -97,11 +97,16 @@ func (f *file) extend(s *stream) {
 	first, last := s.next/pageBytes, (f.of.size-1)/pageBytes
 	depth := int64(min(1<<min(s.hits-2, 10), mostAhead))
 	for at := max(s.until, first); at <= min(first+depth, last) && s.flying < mostFlying; at++ {
-		if f.pages[at] == nil && !f.start(s, at) {
+		if f.pages[at] == nil && !f.isKept(at) && !f.start(s, at) {
 			break
 		}
 		s.until = at + 1
 	}
+}
+
+// isKept reports whether the cache has a page. Then it is read when it is needed.
+func (f *file) isKept(at int64) bool {
+	return f.host.cache != nil && f.host.cache.Has(f.key, at*pageBytes, min(pageBytes, f.of.size-at*pageBytes))
 }
 
 // follow returns the stream that a read continues, or a new one in place of the oldest. The lock is held.

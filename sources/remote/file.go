@@ -124,55 +124,72 @@ func (f *file) gap(at map[int64]*page, off, n int64) int64 {
 	return n
 }
 
-// load reads a range from the cache, and the rest from the store: ranges that follow each other as one request, ranges
-// of more than partBytes as several at the same time. Each part has its own place in p.
+// load reads a range from the cache, and the rest from the store: blocks that follow each other as one request, at most
+// partBytes of them. Each part has its own place in p.
 func (f *file) load(ctx context.Context, p []byte, off int64) error {
 	if f.host.cache == nil {
 		return f.loadParts(ctx, p, off)
 	}
-	lo, hi := off/cache.BlockBytes, (off+int64(len(p))+cache.BlockBytes-1)/cache.BlockBytes
-	all := p
-	if from, end := lo*cache.BlockBytes, min(hi*cache.BlockBytes, f.of.size); from != off || end != off+int64(len(p)) {
-		all = make([]byte, end-from)
-		defer func() { copy(p, all[off-from:]) }()
+	n := f.kept(p, off)
+	if n == len(p) {
+		return nil
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	for b := lo; b < hi; {
-		if f.host.cache.Read(f.key, b, f.block(all, lo, b)) {
-			f.files.counts.hits.Add(1)
-			b++
-			continue
-		}
-		first := b
-		for b < hi && (b-first)*cache.BlockBytes < partBytes &&
-			(b == first || !f.host.cache.Read(f.key, b, f.block(all, lo, b))) {
-			f.files.counts.misses.Add(1)
-			b++
-		}
-		end := b
-		group.Go(func() error { return f.loadBlocks(ctx, all, lo, first, end) })
-		if b < hi && (b-first)*cache.BlockBytes < partBytes { // it was read while the run was searched for its end
-			f.files.counts.hits.Add(1)
-			b++
-		}
+	for p, off = p[n:], off+int64(n); len(p) > 0; p, off = p[n:], off+int64(n) {
+		part, from := p[:f.missing(off, len(p))], off
+		group.Go(func() error { return f.loadBlocks(ctx, part, from) })
+		p, off = p[len(part):], off+int64(len(part))
+		n = f.kept(p, off)
 	}
 	return group.Wait()
 }
 
-// block returns the place of a block in memory that begins with block lo.
-func (f *file) block(all []byte, lo, b int64) []byte {
-	from := (b - lo) * cache.BlockBytes
-	return all[from:min(from+cache.BlockBytes, int64(len(all)))]
+// kept fills the beginning of p from the cache, and returns the number of bytes.
+func (f *file) kept(p []byte, off int64) int {
+	n := f.host.cache.ReadAt(f.key, p, off, f.of.size)
+	f.files.counts.hits.Add(blocksOf(off, n))
+	return n
 }
 
-// loadBlocks reads the blocks first … end from the store and keeps them.
-func (f *file) loadBlocks(ctx context.Context, all []byte, lo, first, end int64) error {
-	p := all[(first-lo)*cache.BlockBytes : min((end-lo)*cache.BlockBytes, int64(len(all)))]
-	if err := f.files.fetch(ctx, f.store, f.of, p, first*cache.BlockBytes); err != nil {
+// blocksOf returns the number of blocks that have a byte of a range.
+func blocksOf(off int64, n int) int64 {
+	if n == 0 {
+		return 0
+	}
+	return (off+int64(n)-1)/cache.BlockBytes - off/cache.BlockBytes + 1
+}
+
+// missing returns the length of the range from off on, at most n, whose blocks one request fetches. The cache lacks the
+// first block.
+func (f *file) missing(off int64, n int) int {
+	first := off / cache.BlockBytes
+	for end := first + 1; ; end++ {
+		if at := end * cache.BlockBytes; at >= off+int64(n) {
+			return n
+		} else if (end-first)*cache.BlockBytes >= partBytes || f.host.cache.Has(f.key, at, 1) {
+			return int(at - off)
+		}
+	}
+}
+
+// loadBlocks reads a range from the store, together with the rest of its first and last block, and keeps the blocks.
+func (f *file) loadBlocks(ctx context.Context, p []byte, off int64) error {
+	blocks := blocksOf(off, len(p))
+	f.files.counts.misses.Add(blocks)
+	from := off / cache.BlockBytes * cache.BlockBytes
+	all, end := p, min(from+blocks*cache.BlockBytes, f.of.size)
+	if from != off || end != off+int64(len(p)) {
+		all = make([]byte, end-from)
+	}
+	if err := f.files.fetch(ctx, f.store, f.of, all, from); err != nil {
 		return err
 	}
-	for b := first; b < end; b++ {
-		f.host.cache.Write(f.key, b, f.block(all, lo, b))
+	for at := int64(0); at < int64(len(all)); at += cache.BlockBytes {
+		block := all[at:min(at+cache.BlockBytes, int64(len(all)))]
+		f.host.cache.Write(f.key, (from+at)/cache.BlockBytes, block)
+	}
+	if len(all) > len(p) {
+		copy(p, all[off-from:])
 	}
 	return nil
 }

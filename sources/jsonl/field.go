@@ -55,8 +55,8 @@ func (x *extractor) find(line []byte) error {
 		return bad("invalid UTF-8 at byte %d of the line", invalidAt(line))
 	}
 	x.line, x.at, x.depth, x.state, x.whole = line, 0, 0, nothing, len(x.path.Parts)
-	if cap(x.buf) < len(line)+wordBytes {
-		x.buf = make([]byte, len(line)+len(line)/4+wordBytes)
+	if cap(x.buf) < len(line)+blockReach {
+		x.buf = make([]byte, len(line)+len(line)/4+blockReach)
 	}
 	x.space()
 	isObject := x.at < len(line) && line[x.at] == '{'

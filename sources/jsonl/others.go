@@ -101,8 +101,8 @@ type builder struct {
 // A number without point and exponent is an int if it fits. The last of duplicate keys counts.
 func (b *builder) build(raw []byte, field string) (any, error) {
 	b.line, b.at, b.field, b.left = raw, 0, field, mostValues
-	if cap(b.buf) < len(raw)+wordBytes {
-		b.buf = make([]byte, len(raw)+len(raw)/4+wordBytes)
+	if cap(b.buf) < len(raw)+blockReach {
+		b.buf = make([]byte, len(raw)+len(raw)/4+blockReach)
 	}
 	v, err := b.value()
 	b.line = nil

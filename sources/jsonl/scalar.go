@@ -17,7 +17,7 @@ type jsonScanner struct {
 	at      int
 	content []byte // of the last string that was kept, without its escapes; inside buf
 	lone    bool   // that string has half of a surrogate pair
-	buf     []byte // has room for the line and a word more, so that whole words can be written
+	buf     []byte // has room for the line and blockReach more, so that whole blocks can be written
 }
 
 // ones and highs spread a byte over a word, so that one step looks at eight bytes.
@@ -73,9 +73,6 @@ func (x *jsonScanner) str() (raw []byte, escaped bool, err error) {
 	}
 }
 
-// wordBytes is the number of bytes that one step looks at.
-const wordBytes = 8
-
 // escapeOf returns the character of an escape of two bytes by its second byte, 0 if there is none.
 func escapeOf(c byte) byte {
 	switch c {
@@ -96,26 +93,14 @@ func escapeOf(c byte) byte {
 }
 
 // keepContent reads a string whose opening quote is next, and keeps its text without escapes. It validates as str does.
-// One pass does both, and copies a word at a time.
+// One pass does both.
 func (x *jsonScanner) keepContent() error {
 	line, i := x.line, x.at+1
 	out, n := x.buf[:cap(x.buf)], 0
 	x.lone = false
 	for {
-		for i+wordBytes <= len(line) {
-			w := binary.LittleEndian.Uint64(line[i:])
-			binary.LittleEndian.PutUint64(out[n:], w)
-			if m := special(w); m != 0 {
-				plain := bits.TrailingZeros64(m) >> 3
-				i, n = i+plain, n+plain
-				break
-			}
-			i, n = i+wordBytes, n+wordBytes
-		}
-		for i < len(line) && line[i] != '"' && line[i] != '\\' && line[i] >= 0x20 {
-			out[n] = line[i]
-			i, n = i+1, n+1
-		}
+		read, wrote := unquote(out[n:], line[i:])
+		i, n = i+read, n+wrote
 		x.at = i
 		switch {
 		case i >= len(line):
@@ -125,19 +110,13 @@ func (x *jsonScanner) keepContent() error {
 			return nil
 		case line[i] != '\\':
 			return x.invalid("control character in a string")
-		}
-		if i+1 < len(line) {
-			if c := escapeOf(line[i+1]); c != 0 {
-				out[n] = c
-				i, n = i+2, n+1
-				continue
-			}
-		}
-		if escapeLen(line[i:]) == 0 {
+		case escapeLen(line[i:]) == 0:
 			return x.invalid("no such escape")
 		}
-		r, length := x.pointAt(i)
-		i, n = i+length, n+utf8.EncodeRune(out[n:], r)
+		for i < len(line) && line[i] == '\\' && escapeLen(line[i:]) == 6 { // they come in rows
+			r, length := x.pointAt(i)
+			i, n = i+length, n+utf8.EncodeRune(out[n:], r)
+		}
 	}
 }
 

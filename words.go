@@ -64,7 +64,7 @@ type Lengths struct {
 // SampleMeta is the metadata of an ordinal: of a document, or of a piece of one. The planner sees nothing else. Three
 // kinds of documents keep their ordinals and count zero: one that cannot be decoded (Rejected), one without
 // tokens, and one that a filter in force refuses. Bit 0 of Refused is for the source's own filter; each further bit is
-// for the filter of a stage.
+// for the filter of a stage. Bits 30 and 31 are notes (progress.Counts), which refuse nothing.
 //
 // The planner keeps some hundred thousand of them. They have the size of a cache line, and no pointer for the garbage
 // collector to follow.

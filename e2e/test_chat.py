@@ -96,6 +96,58 @@ def test_every_label(binary: Path, tmp_path: Path, ranks: int) -> None:
     assert seen == {name: len(ids) for name, (ids, _) in want.items()}
 
 
+def test_counts_survive(binary: Path, tmp_path: Path) -> None:
+    """`check` predicts, and `status` counts, the documents that are too long and the records that are missing or bad:
+    after a kill of all processes, and in a new run that begins with a state."""
+    (tmp_path / "b.tiktoken").write_text(
+        "".join(f"{base64.b64encode(bytes([i])).decode()} {i}\n" for i in range(256)))
+    lines = [json.dumps(r) + "\n" for r in records()]
+    lines[3:3] = ['{"messages": null}\n', "{broken\n", '{"prompt": "x"}\n']
+    (tmp_path / "c.jsonl").write_text("".join(lines))
+    conversation = {"path": "c.jsonl", "messages": "messages", "template": "chatml", "missing": "skip"}
+    path = write_mixture(tmp_path, {
+        "version": 1, "sequence_length": 128, "global_batch_size": 2, "stop": {"epochs": 2}, "packing": "pad",
+        "tokenizer": {"path": "b.tiktoken", "pattern": "cl100k", "specials": SPECIALS, "eos": "<|end|>"},
+        "mixture": {"weights": {"cut": 1, "gone": 1, "pairs": 1}},
+        "quarantine": {"budget": 0.1},
+        "sources": {
+            "cut": {**conversation, "too_long": "truncate"}, "gone": {**conversation, "too_long": "drop"},
+            "pairs": {"path": "c.jsonl", "prompt": "prompt", "completion": "completion", "missing": "skip"},
+        },
+    })
+    long = sum(len(chat(r)[0]) > 128 for r in records())
+    assert 0 < long < RECORDS
+    want = {
+        "cut": {"missing": 2, "too_long": long, "quarantined": 1},
+        "gone": {"missing": 2, "too_long": long, "quarantined": 1},
+        "pairs": {"missing": 2, "too_long": sum(len(pair(r)[0]) > 128 for r in records()), "quarantined": 1},
+    }
+
+    def counts(*args: Any) -> Dict[str, Dict[str, int]]:
+        done = subprocess.run([binary, *args], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        found = json.loads(done.stdout)["sources"]
+        found = found if isinstance(found, dict) else {s["name"]: s for s in found}
+        return {name: {key: s["bad" if key not in s else key] for key in want["cut"]} for name, s in found.items()}
+
+    assert counts("check", "--json", path) == want
+    twice = {name: {key: 2 * n for key, n in s.items()} for name, s in want.items()}
+    with Run(binary, path, tmp_path / "run", ranks=2) as run:
+        first = run.train(leave_after=(20, 0), states=True)
+        run.kill()
+    with Run(binary, path, tmp_path / "run", ranks=2) as run:
+        assert run.train(start="latest").ends == ["end"] * 2
+        assert run.wait() == 0
+    assert counts("status", "--json", tmp_path / "run") == twice
+    state = json.loads(first.ranks[0][-1].state)
+    with Run(binary, path, tmp_path / "other", ranks=2) as run:
+        assert run.train(state=state).ends == ["end"] * 2
+        assert run.wait() == 0
+    after = counts("status", "--json", tmp_path / "other")
+    assert {n: {**s, "quarantined": 0} for n, s in after.items()} == {
+        n: {**s, "quarantined": 0} for n, s in twice.items()}
+
+
 def test_objects_keep_their_order(binary: Path, tmp_path: Path) -> None:
     """Templates print the objects of JSON lines with their keys as they lie in the file."""
     tools = [{"z": {"y": 1, "b": 12345678901234567}, "a": [{"k": None, "c": "x"}]}]

@@ -23,7 +23,7 @@ type collector struct {
 	step, planned, quarantined, term       *prometheus.Desc
 	tokens, samples, share, epoch, offered *prometheus.Desc
 	masked, switches, unprotected, alert   *prometheus.Desc
-	passed                                 *prometheus.Desc
+	passed, missing, tooLong, bad          *prometheus.Desc
 	weight, fit, reports, changes          *prometheus.Desc
 	cache                                  cacheDescs
 	gpu                                    gpuDescs
@@ -43,6 +43,10 @@ func newCollector(o *Orchestrator) *collector {
 		samples:     d("source_samples_total", "Documents begun.", "source"),
 		passed: d("source_passed_over_total",
 			"Documents consumed that count nothing: refused by filters, without tokens, or rejected.", "source"),
+		missing: d("source_missing_total", "Records left out because a field is missing (missing: skip).", "source"),
+		tooLong: d("source_too_long_total",
+			"Documents longer than their source allows (too_long): truncated, dropped or split.", "source"),
+		bad:         d("source_quarantined_total", "Records of the source that were quarantined.", "source"),
 		share:       d("source_share", "Realised share of all tokens.", "source"),
 		epoch:       d("source_epoch", "Pass over the source.", "source"),
 		masked:      d("masked_total", "Segments that were masked after their step was planned."),
@@ -64,7 +68,7 @@ func newCollector(o *Orchestrator) *collector {
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{c.step, c.planned, c.quarantined, c.term, c.tokens, c.samples, c.share,
 		c.epoch, c.offered, c.masked, c.switches, c.unprotected, c.alert, c.weight, c.fit, c.reports, c.changes,
-		c.passed} {
+		c.passed, c.missing, c.tooLong, c.bad} {
 		ch <- d
 	}
 	c.cache.describe(ch)
@@ -105,6 +109,9 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		counter(c.tokens, float64(s.Tokens), name)
 		counter(c.samples, float64(s.Samples), name)
 		counter(c.passed, float64(s.PassedOver), name)
+		counter(c.missing, float64(s.Missing), name)
+		counter(c.tooLong, float64(s.TooLong), name)
+		counter(c.bad, float64(s.Quarantined), name)
 		gauge(c.share, s.Share, name)
 		gauge(c.epoch, float64(s.Epoch), name)
 		gauge(c.offered, float64(s.Offered), name)

@@ -53,6 +53,9 @@ func (m *Machine) Status() *proto.StatusReply {
 			Stripes:     uint32(len(m.cfg.Sources[i].Loaders)),
 			Unprotected: m.roster.Unprotected(i),
 			PassedOver:  src.PassedOver(),
+			Missing:     src.Counts.Missing,
+			TooLong:     src.Counts.TooLong,
+			Quarantined: m.s.Quarantined[m.cfg.Sources[i].Name],
 		}
 		if total > 0 {
 			s.Share = float64(src.Tokens) / float64(total)

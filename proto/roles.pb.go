@@ -5885,6 +5885,9 @@ type SourceStatus struct {
 	Stripes       uint32                 `protobuf:"varint,8,opt,name=stripes,proto3" json:"stripes,omitempty"`
 	Unprotected   uint32                 `protobuf:"varint,9,opt,name=unprotected,proto3" json:"unprotected,omitempty"`                  // stripes without a ready standby
 	PassedOver    uint64                 `protobuf:"varint,10,opt,name=passed_over,json=passedOver,proto3" json:"passed_over,omitempty"` // documents without effect: refused by filters, without tokens, or rejected
+	Missing       uint64                 `protobuf:"varint,13,opt,name=missing,proto3" json:"missing,omitempty"`                         // of these, left out because a field is missing
+	TooLong       uint64                 `protobuf:"varint,14,opt,name=too_long,json=tooLong,proto3" json:"too_long,omitempty"`          // documents longer than the source allows: truncated, dropped or split
+	Quarantined   uint64                 `protobuf:"varint,15,opt,name=quarantined,proto3" json:"quarantined,omitempty"`                 // records
 	Shuffle       string                 `protobuf:"bytes,11,opt,name=shuffle,proto3" json:"shuffle,omitempty"`                          // the order that the files allow; empty before the survey of the files
 	Why           string                 `protobuf:"bytes,12,opt,name=why,proto3" json:"why,omitempty"`                                  // the reason if this is not the configured order
 	unknownFields protoimpl.UnknownFields
@@ -5987,6 +5990,27 @@ func (x *SourceStatus) GetUnprotected() uint32 {
 func (x *SourceStatus) GetPassedOver() uint64 {
 	if x != nil {
 		return x.PassedOver
+	}
+	return 0
+}
+
+func (x *SourceStatus) GetMissing() uint64 {
+	if x != nil {
+		return x.Missing
+	}
+	return 0
+}
+
+func (x *SourceStatus) GetTooLong() uint64 {
+	if x != nil {
+		return x.TooLong
+	}
+	return 0
+}
+
+func (x *SourceStatus) GetQuarantined() uint64 {
+	if x != nil {
+		return x.Quarantined
 	}
 	return 0
 }
@@ -6771,7 +6795,7 @@ const file_roles_proto_rawDesc = "" +
 	"\rslowest_ranks\x18  \x03(\rR\fslowestRanks\x1aU\n" +
 	"\fSourcesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12/\n" +
-	"\x05value\x18\x02 \x01(\v2\x19.millrace.v1.SourceStatusR\x05value:\x028\x01\"\xc1\x02\n" +
+	"\x05value\x18\x02 \x01(\v2\x19.millrace.v1.SourceStatusR\x05value:\x028\x01\"\x98\x03\n" +
 	"\fSourceStatus\x12\x16\n" +
 	"\x06tokens\x18\x01 \x01(\x04R\x06tokens\x12\x18\n" +
 	"\asamples\x18\x02 \x01(\x04R\asamples\x12\x14\n" +
@@ -6785,6 +6809,9 @@ const file_roles_proto_rawDesc = "" +
 	"\vpassed_over\x18\n" +
 	" \x01(\x04R\n" +
 	"passedOver\x12\x18\n" +
+	"\amissing\x18\r \x01(\x04R\amissing\x12\x19\n" +
+	"\btoo_long\x18\x0e \x01(\x04R\atooLong\x12 \n" +
+	"\vquarantined\x18\x0f \x01(\x04R\vquarantined\x12\x18\n" +
 	"\ashuffle\x18\v \x01(\tR\ashuffle\x12\x10\n" +
 	"\x03why\x18\f \x01(\tR\x03why\"\xa1\x01\n" +
 	"\n" +

@@ -76,8 +76,11 @@ type Record struct {
 	Tokens []uint32 // for formats of tokens, and of a record that was made before
 	Made   bool     // Tokens are the finished document of a text; Text is nil
 	MadeOf int64    // bytes of the text of which the document was made; Source.Document sets it
-	Start  uint32   // of a part of a document (ReadPieces): the document's tokens before Tokens
-	Total  uint32   // of a part of a document (ReadPieces): the document's tokens
+	// TooLong: the document was longer than its source allows, and was truncated, dropped, or left to be split. The
+	// source's Maker sets it.
+	TooLong bool
+	Start   uint32 // of a part of a document (ReadPieces): the document's tokens before Tokens
+	Total   uint32 // of a part of a document (ReadPieces): the document's tokens
 	// Others has the values of Field.Others, in order: string, int, float64, bool, nil if the record has none, []byte,
 	// []any and map[string]any of such values, []uint32 for a column of token ids, and *MissingError (Field.Needed).
 	// The slice is valid until fn returns; the values have memory of their own, and nobody changes them.

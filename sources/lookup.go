@@ -95,7 +95,11 @@ func (v *LengthView) sum(ctx context.Context, shard uint32, count uint64, piece 
 			continue
 		}
 		if refusals != nil {
-			if bits, ok := refusals(r, n); ok && bits&filter.Own != 0 {
+			bits, ok := refusals(r, n)
+			if ok && bits&filter.TooLong != 0 {
+				st.TooLong++
+			}
+			if ok && bits&filter.Own != 0 {
 				st.Known++
 				if bits&filter.Skipped != 0 {
 					st.Skipped++

@@ -100,10 +100,15 @@ type Judge struct {
 // Judge returns a judge for one goroutine.
 func (s *Source) Judge() *Judge { return &Judge{s, s.spec.Filters.Judge()} }
 
-// Refused returns the bits of the filters that refuse a record of which a document of so many tokens was made.
+// Refused returns the bits of the filters that refuse a record of which a document of so many tokens was made, with
+// filter.TooLong if it was too long.
 func (j *Judge) Refused(r *Record, tokens int) (bits uint32, err error) {
 	_, others := j.source.spec.Field.split(r.Others)
-	return j.filters.Refused(others, tokens, int(r.MadeOf))
+	bits, err = j.filters.Refused(others, tokens, int(r.MadeOf))
+	if r.TooLong {
+		bits |= filter.TooLong
+	}
+	return bits, err
 }
 
 // LeavesOut reports whether a record without a document is left out: it has no field that the document needs, and the

@@ -254,6 +254,7 @@ type Stats struct {
 	Known   uint64 // records with known length; a bad record counts, with no tokens
 	Refused uint64 // records in Known that the source's own filter refuses
 	Skipped uint64 // records in Known that are left out because a field is missing
+	TooLong uint64 // records in Known whose document is longer than the source allows
 	Longest uint32 // tokens of the longest of these documents
 	Pieces  uint64 // of the records in Known that count tokens; a document that is read whole is one
 }

@@ -118,6 +118,12 @@ type JSONTaker interface {
 	TakesJSON() bool
 }
 
+// Limiter is implemented by makers whose documents have a limit of length.
+type Limiter interface {
+	// LimitsLength reports whether documents beyond the limit are counted (Record.TooLong).
+	LimitsLength() bool
+}
+
 // Encoder turns whole texts into documents: [bos] + encoding + [eos]. It is safe for concurrent use.
 type Encoder struct {
 	tokenizer Tokenizer
@@ -202,7 +208,8 @@ func (s Spec) fingerprint() millrace.Digest {
 }
 
 // withOthers returns the settings with the fields of the maker and then of the filters in front of Field.Others, and
-// the passed-through ones behind it. A source that leaves out records has a set of filters, which counts them.
+// the passed-through ones behind it. A source that leaves out records, or whose documents have a limit of length, has a
+// set of filters: its answers are kept, and count these documents.
 func (s Spec) withOthers() Spec {
 	var made []string
 	if s.Maker != nil {
@@ -213,7 +220,8 @@ func (s Spec) withOthers() Spec {
 	}
 	s.Field.Others = slices.Concat(made, s.Filters.Fields(), s.Field.Others, s.Passed)
 	s.Field.Needed = len(made)
-	if s.SkipMissing && s.Filters == nil {
+	limiter, ok := s.Maker.(Limiter)
+	if s.Filters == nil && (s.SkipMissing || ok && limiter.LimitsLength()) {
 		s.Filters = filter.EmptySet()
 	}
 	return s

@@ -24,12 +24,23 @@ func (d *draft) draw(o Offers) (*missing, error) {
 		d.segments = append(d.segments, millrace.Segment{}) // filled in place: a segment is expensive to copy
 		seg := &d.segments[len(d.segments)-1]
 		d.heads.fill(d.replay, source, d.most(), seg)
+		d.note(seg)
 		d.replay.consume(seg)
 		d.stale = append(d.stale, source)
 		d.heads.forget(d.replay, seg)
 		d.count(seg)
 	}
 	return nil, nil
+}
+
+// note counts a document with notes when its first segment was drawn.
+func (d *draft) note(seg *millrace.Segment) {
+	meta := &d.heads.metas[seg.Source]
+	if meta.Refused == 0 || seg.Offset > 0 {
+		return
+	}
+	d.replay.note(int(seg.Source), meta)
+	d.passed = append(d.passed, passed{before: len(d.segments) - 1, source: int(seg.Source), drawn: true, meta: *meta})
 }
 
 // drawsWhole reports whether a document that has begun is drawn to its end before any other.

@@ -51,12 +51,13 @@ func (r *replay) updateShares() {
 	r.mix.SetShares(r.shares)
 }
 
-// passed is an event between segments: a document that was passed over, or a source that left. It comes before segment
-// number `before`.
+// passed is an event between segments: a document that was passed over, a document with notes that begins, or a source
+// that left. It comes before segment number `before`.
 type passed struct {
 	before int
 	source int
 	left   bool // the source left; meta is zero
+	drawn  bool // segment number `before` is the document's first
 	meta   millrace.SampleMeta
 }
 
@@ -65,14 +66,25 @@ func (r *replay) passOver(source int, meta *millrace.SampleMeta) {
 	src := &r.state.Sources[source]
 	src.Ordinal++
 	src.Epoch = meta.Epoch
+	r.note(source, meta)
+}
+
+// note counts a document by its notes, once: with its first piece.
+func (r *replay) note(source int, meta *millrace.SampleMeta) {
+	if meta.Offset == 0 {
+		r.state.Sources[source].Counts.Add(meta.Refused)
+	}
 }
 
 // repeat applies the events before a segment, from number next on, and returns the number of the first later event.
 func (r *replay) repeat(events []passed, next, segment int) int {
 	for ; next < len(events) && events[next].before <= segment; next++ {
-		if p := &events[next]; p.left {
+		switch p := &events[next]; {
+		case p.left:
 			r.removeSource(p.source)
-		} else {
+		case p.drawn:
+			r.note(p.source, &p.meta)
+		default:
 			r.passOver(p.source, &p.meta)
 		}
 	}

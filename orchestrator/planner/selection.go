@@ -69,7 +69,7 @@ func (sel *Selection) reject(events []passed) {
 	for i := range events {
 		p := &events[i]
 		switch {
-		case p.left:
+		case p.left, p.drawn:
 		case !p.meta.Rejected && p.meta.Lengths.Tokens > 0: // it has tokens, so a filter refused it
 			sel.Stats.Sources[p.source].Refused++
 		case !p.meta.Rejected:

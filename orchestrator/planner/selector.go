@@ -326,7 +326,7 @@ func (s *Spec) skipTo(before, after progress.State) progress.State {
 	}
 	for i := range out.Sources {
 		src, was := &out.Sources[i], &before.Sources[i]
-		src.Tokens, src.Samples, src.Deficit = was.Tokens, was.Samples, was.Deficit
+		src.Tokens, src.Samples, src.Deficit, src.Counts = was.Tokens, was.Samples, was.Deficit, was.Counts
 	}
 	s.count(&out, before.Carried, -1)
 	s.count(&out, out.Carried, 1)

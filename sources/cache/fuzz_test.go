@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"slices"
 	"testing"
 
 	"millrace"
@@ -20,10 +21,33 @@ func (f entryFile) Size() (int64, error)                    { return f.Reader.Si
 func (f entryFile) ReadAt(p []byte, off int64) (int, error) { return f.Reader.ReadAt(p, off) }
 func (f entryFile) Name() string                            { return "entry" }
 
+// TestARecordKeepsItsNote: a document that was too long is one when it comes from the cache, with ids of either width.
+func TestARecordKeepsItsNote(t *testing.T) {
+	for _, tokens := range [][]uint32{nil, {1, 2}, {70_000}} {
+		for _, long := range []bool{false, true} {
+			b, err := appendRecord(nil, &sources.Record{Number: 3, TooLong: long, MadeOf: 9}, tokens)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var d decoded
+			r, err := d.record(3, b)
+			if err != nil || r.TooLong != long || !slices.Equal(r.Tokens, tokens) || r.MadeOf != 9 {
+				t.Errorf("%v, too long %v, comes back as %+v: %v", tokens, long, r, err)
+			}
+		}
+	}
+	for _, kind := range []byte{kindBad | flagTooLong, kindMissing | flagTooLong, kindNarrow | 16} {
+		var d decoded
+		if _, err := d.record(3, []byte{kind, 0, 0, 0, 0}); !errors.Is(err, errDamaged) {
+			t.Errorf("a record of kind %d is read: %v", kind, err)
+		}
+	}
+}
+
 // FuzzRecord decodes records of an entry whose checksums are right.
 func FuzzRecord(f *testing.F) {
-	for _, r := range []sources.Record{{Offset: 7, Raw: 30, MadeOf: 12, Others: []any{"a", 1, 2.5, nil, true,
-		[]any{"x", map[string]any{"k": []byte{1}}}, []uint32{1, 2}}},
+	for _, r := range []sources.Record{{Offset: 7, Raw: 30, MadeOf: 12, TooLong: true,
+		Others: []any{"a", 1, 2.5, nil, true, []any{"x", map[string]any{"k": []byte{1}}}, []uint32{1, 2}}},
 		{Err: millrace.Errorf(millrace.ErrBadSample, "no")}} {
 		b, err := appendRecord(nil, &r, []uint32{1, 70_000, 3})
 		if err != nil {

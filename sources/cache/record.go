@@ -17,6 +17,7 @@ const (
 	kindMissing = 1 // a bad record without a field
 	kindNarrow  = 2
 	kindWide    = 4
+	flagTooLong = 8 // beside the kind of a document: Record.TooLong
 )
 
 // errDamaged is the error of an entry whose bytes are not the written ones.
@@ -43,7 +44,11 @@ func appendRecord(dst []byte, r *sources.Record, tokens []uint32) ([]byte, error
 			break
 		}
 	}
-	dst = append(dst, kind)
+	flags := byte(0)
+	if r.TooLong && r.Err == nil {
+		flags = flagTooLong
+	}
+	dst = append(dst, kind|flags)
 	dst = binary.AppendUvarint(dst, uint64(r.Offset+1))
 	dst = binary.AppendUvarint(dst, uint64(r.Raw))
 	switch kind {
@@ -79,31 +84,36 @@ type decoded struct {
 // record decodes the bytes of a record into memory that the next call uses again.
 func (d *decoded) record(number uint64, b []byte) (sources.Record, error) {
 	p := parser{b: b}
-	kind := p.take(1)
+	head := p.take(1)
 	r := sources.Record{Number: number, Offset: int64(p.uvarint()) - 1, Raw: int64(p.uvarint())}
-	switch {
-	case p.bad:
+	if p.bad {
 		return r, errDamaged
-	case kind[0] == kindBad:
+	}
+	kind, tooLong := head[0]&^flagTooLong, head[0]&flagTooLong != 0
+	switch {
+	case tooLong && kind != kindNarrow && kind != kindWide:
+		return r, errDamaged
+	case kind == kindBad:
 		r.Err = millrace.Errorf(millrace.ErrBadSample, "%s", p.b)
 		return r, nil
-	case kind[0] == kindMissing:
+	case kind == kindMissing:
 		missing := &sources.MissingError{Field: p.text(), How: sources.Missing(p.text()), Has: p.text()}
 		r.Err, r.Others = missing, d.values(&p)
 		if p.bad || len(p.b) > 0 {
 			return r, errDamaged
 		}
 		return r, nil
-	case kind[0] != kindNarrow && kind[0] != kindWide:
+	case kind != kindNarrow && kind != kindWide:
 		return r, errDamaged
 	}
 	r.Made, r.Text = true, nil
+	r.TooLong = tooLong
 	r.MadeOf = int64(p.uvarint())
 	r.Others = d.values(&p)
-	if p.bad || len(p.b)%int(kind[0]) != 0 {
+	if p.bad || len(p.b)%int(kind) != 0 {
 		return r, errDamaged
 	}
-	d.tokens = appendTokens(d.tokens[:0], p.b, kind[0])
+	d.tokens = appendTokens(d.tokens[:0], p.b, kind)
 	r.Tokens = d.tokens
 	return r, nil
 }

@@ -145,6 +145,18 @@ func TestNamesOfOthers(t *testing.T) {
 	if want := `[U:qA:]r{</s>}[[{"z": 1, "a": "</s>"}]]`; show(t, tokenizer(), got) != want {
 		t.Errorf("got %q, want %q", show(t, tokenizer(), got), want)
 	}
+	absent := sources.NewMissingError("tools", sources.Absent, []string{"conversations"})
+	turns := `[{"from": "gpt", "value": "r"}]`
+	for _, none := range []any{nil, absent} { // a record without tools is whole
+		if got := show(t, tokenizer(), document(t, m, turns, none)); got != "[A:]r{</s>}[null]" {
+			t.Errorf("without tools: got %q", got)
+		}
+	}
+	var missing *sources.MissingError
+	_, _, err = m.Document(nil, &sources.Record{}, []any{absent, nil}, nil)
+	if !errors.As(err, &missing) || missing != absent {
+		t.Errorf("without messages: %v", err)
+	}
 }
 
 // TestPairs: the loss is on the completion and the end. A token with a character of both is trained on.
@@ -163,13 +175,22 @@ func TestPairs(t *testing.T) {
 		if got := show(t, tokenizer(), document(t, m, "xa", "bcd")); got != c.want {
 			t.Errorf("%s: got %q, want %q", name, got, c.want)
 		}
+		r := &sources.Record{TooLong: name == "short"} // of the record before
+		if _, _, err := m.Document(nil, r, []any{"xa", "bcd"}, nil); err != nil || r.TooLong != (name != "short") {
+			t.Errorf("%s: it says too long: %v, %v", name, r.TooLong, err)
+		}
 	}
 	m := chat.NewPairMaker(tokenizer(), chat.Pair{Prompt: "p", Completion: "c"})
 	var missing *sources.MissingError
 	if _, _, err := m.Document(nil, &sources.Record{}, []any{"x", nil}, func() {}); !errors.As(err, &missing) {
 		t.Errorf("a missing completion: %v", err)
 	}
-	_, _, err := m.Document(nil, &sources.Record{}, []any{"x", 5}, func() {})
+	absent := sources.NewMissingError("c", sources.Absent, []string{"p"}) // as formats give it that know the others
+	_, _, err := m.Document(nil, &sources.Record{}, []any{"x", absent}, func() {})
+	if !errors.As(err, &missing) || missing != absent {
+		t.Errorf("an absent completion: %v", err)
+	}
+	_, _, err = m.Document(nil, &sources.Record{}, []any{"x", 5}, func() {})
 	if !errors.Is(err, millrace.ErrBadSample) {
 		t.Errorf("a number for a completion: %v", err)
 	}

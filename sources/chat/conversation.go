@@ -69,6 +69,9 @@ func (m *conversationMaker) Fields() []string {
 // TakesJSON implements sources.JSONTaker: templates print objects with their keys in order.
 func (*conversationMaker) TakesJSON() bool { return true }
 
+// LimitsLength implements sources.Limiter.
+func (*conversationMaker) LimitsLength() bool { return true }
+
 // Settings implements sources.Maker.
 func (m *conversationMaker) Settings() string {
 	return fmt.Sprintf("conversation 2 %q", fmt.Sprint(m.Conversation))
@@ -76,10 +79,10 @@ func (m *conversationMaker) Settings() string {
 
 // Document implements sources.Maker.
 func (m *conversationMaker) Document(
-	dst []uint32, _ *sources.Record, values []any, tell func(),
+	dst []uint32, r *sources.Record, values []any, tell func(),
 ) ([]uint32, int64, error) {
-	if values[0] == nil {
-		return dst, 0, sources.NewMissingError(m.Messages, sources.Null, nil)
+	if err := missing(m.Messages, values[0]); err != nil {
+		return dst, 0, err
 	}
 	messages, err := listOf(m.Messages, values[0])
 	if err != nil {
@@ -91,7 +94,7 @@ func (m *conversationMaker) Document(
 		}
 	}
 	var tools any
-	if m.Tools != "" && values[1] != nil {
+	if m.Tools != "" && missing(m.Tools, values[1]) == nil {
 		all, err := listOf(m.Tools, values[1])
 		if err != nil {
 			return dst, 0, err
@@ -106,7 +109,18 @@ func (m *conversationMaker) Document(
 	}
 	first := len(dst)
 	dst = encode(dst, m.t, p, tell)
-	return m.TooLong.cut(dst, first), int64(len(p.text)), nil
+	return m.TooLong.cut(dst, first, r), int64(len(p.text)), nil
+}
+
+// missing returns the *sources.MissingError of a field without a value, nil if there is a value.
+func missing(name string, v any) error {
+	switch v := v.(type) {
+	case nil:
+		return sources.NewMissingError(name, sources.Null, nil)
+	case *sources.MissingError:
+		return v
+	}
+	return nil
 }
 
 // listOf returns a list of a record, which may be a JSON text. The items are copied.

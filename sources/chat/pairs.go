@@ -2,6 +2,7 @@ package chat
 
 import (
 	"fmt"
+	"unicode/utf8"
 
 	"millrace"
 	"millrace/internal/tokenid"
@@ -16,10 +17,11 @@ type TooLong struct {
 	Drop     bool // keep none; otherwise the document is cut into pieces like a text
 }
 
-// cut applies the treatment to the document behind dst[:first].
-func (l TooLong) cut(dst []uint32, first int) []uint32 {
+// cut applies the treatment to the document behind dst[:first], and notes in the record if it was too long.
+func (l TooLong) cut(dst []uint32, first int, r *sources.Record) []uint32 {
+	r.TooLong = len(dst)-first > l.Tokens
 	switch {
-	case len(dst)-first <= l.Tokens:
+	case !r.TooLong:
 	case l.Drop:
 		return dst[:first]
 	case l.Truncate:
@@ -40,6 +42,9 @@ type pairMaker struct {
 	t *encoder
 }
 
+// LimitsLength implements sources.Limiter.
+func (*pairMaker) LimitsLength() bool { return true }
+
 // NewPairMaker returns the maker of the documents of pairs.
 func NewPairMaker(t Tokenizer, p Pair) sources.Maker { return &pairMaker{p, newEncoder(t)} }
 
@@ -50,18 +55,15 @@ func (m *pairMaker) Fields() []string { return []string{m.Prompt, m.Completion} 
 func (m *pairMaker) Settings() string { return fmt.Sprintf("pair 1 %+v", m.Pair) }
 
 // Document implements sources.Maker.
-func (m *pairMaker) Document(dst []uint32, _ *sources.Record, values []any, tell func()) ([]uint32, int64, error) {
+func (m *pairMaker) Document(dst []uint32, r *sources.Record, values []any, tell func()) ([]uint32, int64, error) {
 	var p passage
 	for i, v := range values {
-		text, ok := v.(string)
-		switch name := m.Fields()[i]; {
-		case v == nil:
-			return dst, 0, sources.NewMissingError(name, sources.Null, m.Fields())
-		case !ok:
-			return dst, 0, millrace.Errorf(millrace.ErrBadSample, "field %q is %s, not a text", name, fields.KindOf(v))
+		text, err := textOf(m.Fields()[i], v)
+		if err != nil {
+			return dst, 0, err
 		}
-		for _, r := range text {
-			p.add(r, false, i == 1)
+		for _, c := range text {
+			p.add(c, false, i == 1)
 		}
 	}
 	first := len(dst)
@@ -72,5 +74,22 @@ func (m *pairMaker) Document(dst []uint32, _ *sources.Record, values []any, tell
 	if id, ok := m.t.EOS(); ok && m.EOS {
 		dst = append(dst, id)
 	}
-	return m.TooLong.cut(dst, first), int64(len(p.text)), nil
+	return m.TooLong.cut(dst, first, r), int64(len(p.text)), nil
+}
+
+// textOf returns the text of a field.
+func textOf(name string, v any) (string, error) {
+	if err := missing(name, v); err != nil {
+		return "", err
+	}
+	switch v := v.(type) {
+	case string:
+		return v, nil
+	case []byte:
+		if utf8.Valid(v) {
+			return string(v), nil
+		}
+		return "", millrace.Errorf(millrace.ErrBadSample, "field %q is not valid UTF-8", name)
+	}
+	return "", millrace.Errorf(millrace.ErrBadSample, "field %q is %s, not a text", name, fields.KindOf(v))
 }

@@ -25,7 +25,7 @@ const (
 	mostNodes  = 512     // of its tree
 	mostMemory = 1 << 16 // of the values that it makes for one record
 	// MostOfASource is the most filters of one source: its own, and one for each stage with a filter.
-	MostOfASource = 31
+	MostOfASource = 30
 )
 
 // Names with a value for every document of every format.

@@ -12,10 +12,11 @@ import (
 
 // Own is the bit of a source's own filter. A record that it refuses is never planned. Other bits refuse a record for
 // one stage. A record that has no document because a field is missing, and that the source leaves out, has the bits Own
-// and Skipped.
+// and Skipped. The bit TooLong refuses nothing: the document was longer than its source allows (Record.TooLong).
 const (
 	Own     = 1
-	Skipped = 1 << MostOfASource
+	TooLong = 1 << MostOfASource
+	Skipped = 1 << 31
 )
 
 // Set has the filters of one source, in order. The answer of filter i is bit i. It is read-only and safe for concurrent
@@ -47,7 +48,7 @@ func NewSet(filters ...*Filter) (*Set, error) {
 	return s, nil
 }
 
-// EmptySet returns a set without filters that is not nil: its source has records to leave out all the same.
+// EmptySet returns a set without filters that is not nil: its source has records to leave out or to count all the same.
 func EmptySet() *Set { return &Set{filters: []*Filter{nil}} }
 
 // Fields returns the fields of a record that the filters name, sorted.

@@ -300,13 +300,15 @@ func (k *check) count(ctx context.Context, i int, found []Found) SourceReport {
 	}
 	switch {
 	case st.Counted && st.Known == st.Records:
-		r.Tokens, r.Refused, r.Missing, r.TokensExact = st.Tokens, st.Refused, st.Skipped, true
+		r.Tokens, r.Refused, r.Missing, r.TooLong = st.Tokens, st.Refused, st.Skipped, st.TooLong
+		r.TokensExact = true
 	case r.RecordsExact && seen.Records == r.Records:
-		r.Tokens, r.Refused, r.Missing, r.TokensExact = seen.Tokens, seen.Refused, seen.Missing, true
+		r.Tokens, r.Refused, r.Missing, r.TooLong = seen.Tokens, seen.Refused, seen.Missing, seen.TooLong
+		r.TokensExact = true
 	case seen.Records > 0:
 		all := float64(r.Records) / float64(seen.Records)
 		r.Tokens, r.Refused = uint64(float64(seen.Tokens)*all), uint64(float64(seen.Refused)*all)
-		r.Missing = uint64(float64(seen.Missing) * all)
+		r.Missing, r.TooLong = uint64(float64(seen.Missing)*all), uint64(float64(seen.TooLong)*all)
 	}
 	return r
 }

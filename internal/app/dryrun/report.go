@@ -57,8 +57,9 @@ type SourceReport struct {
 	RecordsExact bool     `json:"records_exact"`
 	Tokens       uint64   `json:"tokens"` // of one pass
 	TokensExact  bool     `json:"tokens_exact"`
-	Refused      uint64   `json:"refused"` // of the records, by the source's filter; exact if Tokens is
-	Missing      uint64   `json:"missing"` // of the records, left out by missing: skip; exact if Tokens is
+	Refused      uint64   `json:"refused"`  // of the records, by the source's filter; exact if Tokens is
+	Missing      uint64   `json:"missing"`  // of the records, left out by missing: skip; exact if Tokens is
+	TooLong      uint64   `json:"too_long"` // of the records, longer than the source allows; exact if Tokens is
 	Shuffle      string   `json:"shuffle"`
 	Why          string   `json:"why,omitempty"` // reason for another order than the file asks for
 	Epochs       uint32   `json:"epochs"`        // allowed; 0: endless

@@ -53,6 +53,7 @@ type Found struct {
 	Tokens  uint64   // of these, without those that the source's own filter refuses
 	Refused uint64   // of these, by the source's own filter
 	Missing uint64   // of these, left out because a field is missing
+	TooLong uint64   // of these, longer than the source allows
 	Rejects []Reject // in ordinal order
 }
 
@@ -209,7 +210,11 @@ func (w *Walk) note(source int, b *feed.Batch) {
 			continue
 		}
 		found.Records++
-		switch bits := o.SampleMeta.Refused; {
+		bits := o.SampleMeta.Refused
+		if bits&filter.TooLong != 0 {
+			found.TooLong++
+		}
+		switch {
 		case bits&filter.Skipped != 0:
 			found.Missing++
 		case bits&filter.Own != 0:

@@ -39,12 +39,19 @@ func PrintCheck(w io.Writer, r *dryrun.Report) error {
 	return nil
 }
 
-// printLeftOut prints the records that a source's filter and its rule for missing fields leave out.
+// printLeftOut prints the records that a source's filter and its rule for missing fields leave out, and the documents
+// that are too long.
 func printLeftOut(w io.Writer, s *dryrun.SourceReport) {
 	if s.Refused > 0 {
 		fmt.Fprintf(
 			w, "\n%s: its filter refuses %s of %s records; TOKENS counts the others\n", s.Name,
 			About(s.Refused, s.TokensExact), About(s.Records, s.RecordsExact),
+		)
+	}
+	if s.TooLong > 0 {
+		fmt.Fprintf(
+			w, "\n%s: %s of %s documents are longer than the source allows (too_long)\n", s.Name,
+			About(s.TooLong, s.TokensExact), About(s.Records, s.RecordsExact),
 		)
 	}
 	if s.Missing > 0 {

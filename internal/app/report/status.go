@@ -81,6 +81,9 @@ type Source struct {
 	Epoch   uint32  `json:"epoch"`
 	Share   float64 `json:"share"`       // of all tokens
 	Passed  uint64  `json:"passed_over"` // documents refused by filters, without tokens, or rejected
+	Missing uint64  `json:"missing"`     // of these, left out because a field is missing
+	TooLong uint64  `json:"too_long"`    // documents that were truncated, dropped or split by too_long
+	Bad     uint64  `json:"quarantined"` // records
 	Shuffle string  `json:"shuffle"`     // the order that the files allow; empty while they are not known
 	Why     string  `json:"why"`         // why it is not the order in the mixture file; empty if it is
 
@@ -120,6 +123,9 @@ func (v *Status) Answer(r *proto.StatusReply) {
 			Epoch:   s.Epoch,
 			Share:   s.Share,
 			Passed:  s.PassedOver,
+			Missing: s.Missing,
+			TooLong: s.TooLong,
+			Bad:     s.Quarantined,
 			Shuffle: s.Shuffle,
 			Why:     s.Why,
 			Storage: storageOf(name, r.Delivery),
@@ -203,12 +209,13 @@ func (v *Status) Stored(store *checkpoint.Store) error {
 	for i, name := range Names(s.Manifests) {
 		if i < len(st.Sources) {
 			src := &st.Sources[i]
-			v.Sources[name] = Source{Tokens: src.Tokens, Samples: src.Samples, Epoch: uint32(src.Epoch),
-				Share: float64(
-					src.Tokens,
-				) / float64(
-					max(st.Tokens, 1),
-				), Passed: src.PassedOver(), Shuffle: s.Manifests[name].GetShuffle(), Why: s.Manifests[name].GetWhy()}
+			v.Sources[name] = Source{
+				Tokens: src.Tokens, Samples: src.Samples, Epoch: uint32(src.Epoch),
+				Share:  float64(src.Tokens) / float64(max(st.Tokens, 1)),
+				Passed: src.PassedOver(), Missing: src.Counts.Missing, TooLong: src.Counts.TooLong,
+				Bad:     s.Quarantined[name],
+				Shuffle: s.Manifests[name].GetShuffle(), Why: s.Manifests[name].GetWhy(),
+			}
 		}
 	}
 	return nil
@@ -249,6 +256,7 @@ func (v *Status) Print(w io.Writer) error {
 		}
 	}
 	for _, name := range Names(v.Sources) {
+		v.Sources[name].printCounts(w, name)
 		if s := v.Sources[name].Storage; s != nil {
 			s.print(w, name)
 		}
@@ -284,6 +292,22 @@ func (v *Status) Print(w io.Writer) error {
 		fmt.Fprintf(w, "  %s %s at byte %d: %s\n", q.Source, q.ID, q.Offset, q.Reason)
 	}
 	return nil
+}
+
+// printCounts writes the documents that were left out or cut, and the bad ones, if there are any.
+func (s Source) printCounts(w io.Writer, name string) {
+	for _, x := range []struct {
+		n    uint64
+		text string
+	}{
+		{s.Missing, "records lack a field and are left out (missing: skip)"},
+		{s.TooLong, "documents are longer than the source allows (too_long)"},
+		{s.Bad, "records are quarantined"},
+	} {
+		if x.n > 0 {
+			fmt.Fprintf(w, "%s: %s %s\n", name, Count(x.n), x.text)
+		}
+	}
 }
 
 // printStripes writes the loader and the standby of each stripe.

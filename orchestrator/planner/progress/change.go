@@ -28,6 +28,7 @@ type change struct {
 	finished                                bool
 	deficit                                 int64 // beyond the prediction
 	seekPoint                               [seekPointNumbers]int64
+	missing, tooLong                        int64 // of Counts; in the forms with counts only
 }
 
 // charge returns the amount that the source was charged, in the unit of the mixture.
@@ -49,6 +50,8 @@ func changeOf(source int, a, b *Source) change {
 		tokens:   int64(b.Tokens - a.Tokens),
 		samples:  int64(b.Samples - a.Samples),
 		finished: a.Finished != b.Finished,
+		missing:  int64(b.Counts.Missing - a.Counts.Missing),
+		tooLong:  int64(b.Counts.TooLong - a.Counts.TooLong),
 		seekPoint: [seekPointNumbers]int64{
 			int64(y.Ordinal - x.Ordinal), int64(y.Epoch) - int64(x.Epoch), int64(y.EpochStart - x.EpochStart),
 			int64(y.Shard) - int64(x.Shard), int64(y.Block) - int64(x.Block), int64(y.Record - x.Record),
@@ -64,6 +67,8 @@ func (c *change) applyTo(s *Source) {
 	s.Tokens += uint64(c.tokens)
 	s.Samples += uint64(c.samples)
 	s.Finished = s.Finished != c.finished
+	s.Counts.Missing += uint64(c.missing)
+	s.Counts.TooLong += uint64(c.tooLong)
 	a := &s.SeekPoint
 	a.Ordinal += millrace.Ordinal(c.seekPoint[0])
 	a.Epoch += millrace.Epoch(c.seekPoint[1])
@@ -87,8 +92,8 @@ func (c *change) fields() [6]field {
 	}
 }
 
-// appendChange writes the presence byte and the fields.
-func appendChange(out []byte, c *change) []byte {
+// appendChange writes the presence byte and the fields, with the counts if counted is set.
+func appendChange(out []byte, c *change, counted bool) []byte {
 	at := len(out)
 	out = append(out, 0)
 	for _, f := range c.fields() {
@@ -106,11 +111,14 @@ func appendChange(out []byte, c *change) []byte {
 			out = binary.AppendVarint(out, n)
 		}
 	}
+	if counted {
+		out = binary.AppendVarint(binary.AppendVarint(out, c.missing), c.tooLong)
+	}
 	return out
 }
 
 // readChange reads the form that appendChange writes.
-func readChange(r *numbers, source int) change {
+func readChange(r *numbers, source int, counted bool) change {
 	c := change{source: source}
 	present := r.flags()
 	for _, f := range c.fields() {
@@ -123,6 +131,9 @@ func readChange(r *numbers, source int) change {
 		for i := range c.seekPoint {
 			c.seekPoint[i] = r.signed()
 		}
+	}
+	if counted {
+		c.missing, c.tooLong = r.signed(), r.signed()
 	}
 	return c
 }

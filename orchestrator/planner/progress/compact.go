@@ -16,6 +16,7 @@ import (
 //	version, step, tokens, number of sources; of each source
 //	  flags, ordinal, offset, epoch, tokens, ordinal-samples (±), deficit (±)
 //	  with a seek point: ordinals back from the cursor, epochs back (±), ordinals into its epoch, shard, block, record
+//	  with counts: documents left out because a field is missing, documents that were too long
 //	inside a window or with carried segments: steps done, tokens done, number of carried segments; of each
 //	  flags and age, sources passed over if it is of another source than the one before,
 //	  ordinals back from the cursor or on from the one before, offset, length
@@ -23,6 +24,7 @@ import (
 const (
 	finishedFlag  = 1
 	seekPointFlag = 2
+	countsFlag    = 4
 	sumBytes      = 8
 )
 
@@ -60,6 +62,9 @@ func appendSource(b []byte, s *Source) []byte {
 	if a != (millrace.SeekPoint{}) {
 		flags |= seekPointFlag
 	}
+	if s.Counts != (Counts{}) {
+		flags |= countsFlag
+	}
 	b = append(b, flags)
 	for _, n := range []uint64{uint64(s.Ordinal), uint64(s.Offset), uint64(s.Epoch), s.Tokens} {
 		b = binary.AppendUvarint(b, n)
@@ -72,6 +77,9 @@ func appendSource(b []byte, s *Source) []byte {
 		for _, n := range []uint64{uint64(a.Ordinal - a.EpochStart), uint64(a.Shard), uint64(a.Block), a.Record} {
 			b = binary.AppendUvarint(b, n)
 		}
+	}
+	if flags&countsFlag != 0 {
+		b = binary.AppendUvarint(binary.AppendUvarint(b, s.Counts.Missing), s.Counts.TooLong)
 	}
 	return b
 }
@@ -119,7 +127,7 @@ func Parse(text string) (State, error) {
 }
 
 func readSource(r *numbers, s *Source) {
-	flags := r.unsigned(finishedFlag | seekPointFlag)
+	flags := r.unsigned(finishedFlag | seekPointFlag | countsFlag)
 	s.Finished = flags&finishedFlag != 0
 	s.Ordinal = millrace.Ordinal(r.unsigned(max64))
 	s.Offset = uint32(r.unsigned(max32))
@@ -127,9 +135,18 @@ func readSource(r *numbers, s *Source) {
 	s.Tokens = r.unsigned(max64)
 	s.Samples = uint64(s.Ordinal) - uint64(r.signed())
 	s.Deficit = r.signed()
-	if flags&seekPointFlag == 0 {
-		return
+	if flags&seekPointFlag != 0 {
+		readSeekPoint(r, s)
 	}
+	if flags&countsFlag != 0 {
+		s.Counts = Counts{Missing: r.unsigned(max64), TooLong: r.unsigned(max64)}
+		if s.Counts == (Counts{}) {
+			r.fail()
+		}
+	}
+}
+
+func readSeekPoint(r *numbers, s *Source) {
 	a := &s.SeekPoint
 	a.Ordinal = s.Ordinal - millrace.Ordinal(r.unsigned(uint64(s.Ordinal)))
 	epoch := int64(s.Epoch) - r.signed()

@@ -3,6 +3,7 @@ package progress
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"millrace"
 	"millrace/mixing"
@@ -12,11 +13,13 @@ import (
 // the prediction. Every step moves the deficits of all sources. The shares in force and the charges predict them, so a
 // source that was not drawn costs no byte.
 //
-//	version  byte: deltaPlain, or deltaWindow if either state is inside a window or carries segments
+//	version  byte: deltaPlain, or deltaWindow if either state is inside a window or carries segments; plus deltaCounts
+//	         if the counts of a source change
 //	count    uvarint, sources listed, ascending; each:
 //	  gap      uvarint, sources passed over since the one before
 //	  present  byte, one bit for each field that follows
 //	  fields   varint each, after minus before; the seek point has six of them
+//	  counts   deltaCounts only: two varints, for each listed source
 //	window   deltaWindow only: see windowChange
 //
 // A deficit's field is the rest after the prediction: 0 unless shares changed inside the step, or documents were drawn
@@ -26,7 +29,11 @@ type Delta []byte
 const (
 	deltaPlain  = 1
 	deltaWindow = 2
+	deltaCounts = 4 // added to either
 )
+
+// hasWindow reports whether a delta of a known version has a window's part.
+func (d Delta) hasWindow() bool { return d[0]&^deltaCounts == deltaWindow }
 
 // Shares gives the mixture that was in force when a step was drawn. begin is the state at the beginning of its window.
 // The caller does not change the result and uses it before the next call.
@@ -90,7 +97,7 @@ func (d *Differ) Apply(st *State, delta Delta) error {
 		return fail(err)
 	}
 	var window *windowChange
-	if delta[0] == deltaWindow {
+	if delta.hasWindow() {
 		window = readWindowChange(r)
 	}
 	if d.shares != nil {
@@ -161,10 +168,14 @@ func encodeDelta(listed []change, window *windowChange, sources []Source) Delta 
 	if window != nil {
 		out[0] = deltaWindow
 	}
+	counted := slices.ContainsFunc(listed, func(c change) bool { return c.missing != 0 || c.tooLong != 0 })
+	if counted {
+		out[0] |= deltaCounts
+	}
 	out = binary.AppendUvarint(out, uint64(len(listed)))
 	next := 0
 	for i := range listed {
-		out = appendChange(binary.AppendUvarint(out, uint64(listed[i].source-next)), &listed[i])
+		out = appendChange(binary.AppendUvarint(out, uint64(listed[i].source-next)), &listed[i], counted)
 		next = listed[i].source + 1
 	}
 	if window != nil {
@@ -175,9 +186,11 @@ func encodeDelta(listed []change, window *windowChange, sources []Source) Delta 
 
 // readChanges decodes a delta's sources into d.changes. The reader that it returns stands at the window's part.
 func (d *Differ) readChanges(delta Delta, sources int) (*numbers, error) {
-	if len(delta) == 0 || delta[0] != deltaPlain && delta[0] != deltaWindow {
-		return nil, fmt.Errorf("its version is none of %d and %d, which this program reads", deltaPlain, deltaWindow)
+	if len(delta) == 0 || delta[0]&^deltaCounts != deltaPlain && delta[0]&^deltaCounts != deltaWindow {
+		return nil, fmt.Errorf("its version is none of %d and %d, with or without counts, which this program reads",
+			deltaPlain, deltaWindow)
 	}
+	counted := delta[0]&deltaCounts != 0
 	r := &numbers{rest: delta[1:]}
 	d.changes = d.changes[:0]
 	next := uint64(0)
@@ -186,10 +199,10 @@ func (d *Differ) readChanges(delta Delta, sources int) (*numbers, error) {
 		if gap >= uint64(sources)-next {
 			return nil, fmt.Errorf("it lists a source beyond the %d of the state", sources)
 		}
-		d.changes = append(d.changes, readChange(r, int(next+gap)))
+		d.changes = append(d.changes, readChange(r, int(next+gap), counted))
 		next += gap + 1
 	}
-	if r.failed || len(r.rest) > 0 != (delta[0] == deltaWindow) {
+	if r.failed || len(r.rest) > 0 != delta.hasWindow() {
 		return nil, fmt.Errorf("its %d bytes do not end with its last source", len(delta))
 	}
 	return r, nil

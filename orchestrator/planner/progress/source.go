@@ -17,6 +17,26 @@ type Source struct {
 	Deficit   int64              // target minus placed, in parts of mixing.One
 	Finished  bool               // it ended and left the mixture
 	SeekPoint millrace.SeekPoint // the newest known at or before State.Floor; zero if the source's order needs none
+	Counts    Counts
+}
+
+// The notes of SampleMeta.Refused, by their bits: those of filter.TooLong and filter.Skipped. They count documents, and
+// refuse none.
+const (
+	noteTooLong = 30 // the document was longer than its source allows: truncated, dropped, or to be split
+	noteMissing = 31 // the record was left out because a field is missing; bit 0 is set too
+)
+
+// Counts counts documents by the notes of their offers. Runs that were saved before there were counts begin at zero.
+type Counts struct {
+	Missing uint64 // left out because a field is missing
+	TooLong uint64 // longer than the source allows: truncated, dropped or split
+}
+
+// Add counts a document with these notes (millrace.SampleMeta.Refused), when its source goes past its beginning.
+func (c *Counts) Add(notes uint64) {
+	c.Missing += notes >> noteMissing & 1
+	c.TooLong += notes >> noteTooLong & 1
 }
 
 // PassedOver returns the number of documents that were consumed without a token: refused by filters, empty, or
@@ -36,7 +56,8 @@ func (s *Source) drew(c Carried) bool {
 }
 
 // MarshalJSON writes [ordinal, offset, epoch, tokens, samples, deficit, finished]. With a seek point, [ordinals before
-// the cursor, epoch, ordinals into the epoch, shard, block, record] follow in the same list.
+// the cursor, epoch, ordinals into the epoch, shard, block, record] follow in the same list. With counts, the list
+// [missing, too long] is the last item.
 func (s Source) MarshalJSON() ([]byte, error) {
 	finished := uint64(0)
 	if s.Finished {
@@ -53,6 +74,10 @@ func (s Source) MarshalJSON() ([]byte, error) {
 		for _, n := range []uint64{back, uint64(a.Epoch), into, uint64(a.Shard), uint64(a.Block), a.Record} {
 			b = strconv.AppendUint(append(b, ','), n, 10)
 		}
+	}
+	if c := s.Counts; c != (Counts{}) {
+		b = strconv.AppendUint(append(b, ",["...), c.Missing, 10)
+		b = append(strconv.AppendUint(append(b, ','), c.TooLong, 10), ']')
 	}
 	return append(b, ']'), nil
 }

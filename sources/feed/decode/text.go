@@ -48,6 +48,7 @@ type Text struct {
 	raw     uint64 // uncompressed bytes of the file
 	records []rawRecord
 	errs    map[uint32]error // by position: records to be quarantined
+	tooLong map[uint32]bool  // by position: Record.TooLong, of documents that were made before
 	others  [][]any          // of each record, if the source asks for any
 	values  int64            // estimated bytes of others
 	slabs   [][]byte
@@ -97,6 +98,9 @@ func (t *Text) add(r *sources.Record, spare Slabs) {
 	ref := rawRecord{offset: r.Offset, slab: uint32(slab), off: uint32(len(at)), n: uint32(n)}
 	if r.Made {
 		ref.madeOf = uint32(r.MadeOf) + 1
+	}
+	if r.TooLong {
+		t.tooLong = with(t.tooLong, uint32(len(t.records)), true)
 	}
 	t.records = append(t.records, ref)
 	at = append(at, r.Text...)
@@ -155,7 +159,7 @@ func (t *Text) record(number uint64, scratch []uint32) sources.Record {
 		return r
 	}
 	if ref.madeOf > 0 {
-		r.Made, r.MadeOf = true, int64(ref.madeOf)-1
+		r.Made, r.MadeOf, r.TooLong = true, int64(ref.madeOf)-1, t.tooLong[at]
 	}
 	for ; len(bytes) > 0; bytes = bytes[4:] {
 		scratch = append(scratch, binary.LittleEndian.Uint32(bytes))

@@ -1,6 +1,10 @@
 package tokenize
 
-import "math/bits"
+import (
+	"math/bits"
+
+	"millrace/sources/tokenize/internal/pairs"
+)
 
 const (
 	// scanMax is the most parts that fit the bits of a word. Pieces with more are merged in windows.
@@ -14,7 +18,7 @@ const (
 // encoder.
 type merger struct {
 	table   *mergeTable
-	tokens  [scanMax]uint32 // by part
+	tokens  [scanMax + 2]uint32 // of part i at i+1, between two that merge with nothing
 	keys    mergeKeys
 	windows windows
 	stride  stride
@@ -42,13 +46,13 @@ func (m *merger) mergeParts(dst []uint32, parts int) []uint32 {
 	live := uint64(2)<<(parts-1) - 1
 	for {
 		least := m.keys.least(parts)
-		if least == noKey {
+		if least >= noMerge {
 			break
 		}
 		live = m.join(live, int(least%scanMax), least/scanMax)
 	}
 	for ; live != 0; live &= live - 1 {
-		dst = append(dst, m.tokens[bits.TrailingZeros64(live)%scanMax])
+		dst = append(dst, m.tokens[bits.TrailingZeros64(live)%scanMax+1])
 	}
 	return dst
 }
@@ -57,6 +61,7 @@ func (m *merger) mergeParts(dst []uint32, parts int) []uint32 {
 // are more than scanMax.
 func (m *merger) start(piece []byte) (parts int) {
 	table := m.table
+	m.tokens[0], m.tokens[scanMax+1] = pairs.NoID, pairs.NoID
 	before := -1 // the byte before, if it is a part
 	n := 0
 	for i := 0; i < len(piece); n++ {
@@ -70,13 +75,13 @@ func (m *merger) start(piece []byte) (parts int) {
 				token, size, is = firm, bytes, -1
 			}
 		}
-		m.tokens[n%scanMax] = token
+		m.tokens[n%scanMax+1] = token
 		switch {
 		case n == 0:
 		case before >= 0 && is >= 0:
 			m.keys.set(n-1, table.starts[uint(before|is<<8)%(1<<16)])
 		default:
-			m.keys.set(n-1, table.find(m.tokens[(n-1)%scanMax], token))
+			m.keys.set(n-1, table.Find(m.tokens[n%scanMax], token))
 		}
 		before = is
 		i += size
@@ -93,31 +98,26 @@ func (m *merger) join(live uint64, i int, token uint32) uint64 {
 	gone := bits.TrailingZeros64(behind)
 	live &^= 1 << gone
 	behind &= behind - 1
-	m.tokens[i%scanMax] = token
+	after := bits.TrailingZeros64(behind)             // scanMax if there is none
+	before := bits.Len64(live & (1<<(i%scanMax) - 1)) // of part before-1, or 0
+	m.tokens[i%scanMax+1] = token
 	m.keys.drop(gone)
-	if after := bits.TrailingZeros64(behind); after < scanMax {
-		m.keys.set(i, m.table.find(token, m.tokens[after]))
-	} else {
-		m.keys.drop(i)
-	}
-	if before := bits.Len64(live & (1<<i - 1)); before > 0 {
-		m.keys.set(before-1, m.table.find(m.tokens[(before-1)%scanMax], token))
-	}
+	m.keys.set(i, m.table.Find(token, m.tokens[after+1]))
+	m.keys.set(before-1, m.table.Find(m.tokens[before], token))
 	return live
 }
 
 // mergeKeys has a key for every part: the rank of the token that it and the next part merge into, above the part's
 // number. The least key is the leftmost of the lowest rank.
-type mergeKeys [scanMax]uint32
+type mergeKeys [2 * scanMax]uint32
+
+// noMerge is above the key of every merge.
+const noMerge = 1 << (pairs.IDBits + 6)
 
 const noKey = ^uint32(0)
 
 func (k *mergeKeys) set(i int, rank uint32) {
-	key := rank*scanMax | uint32(i)
-	if rank == noToken {
-		key = noKey
-	}
-	k[i%scanMax] = key
+	k[uint(i)%(2*scanMax)] = rank<<6 | uint32(i)
 }
 
 func (k *mergeKeys) drop(i int) { k[i%scanMax] = noKey }

@@ -19,7 +19,7 @@ func (q *mergeQueue) merge(dst []uint32, table *mergeTable, piece []byte, stride
 		stride.went(1)
 		key := q.heap.Pop()
 		rank, i := uint32(key>>32), int32(uint32(key))
-		if q.tokens[i] == noToken || q.next[i] == n || table.find(q.tokens[i], q.tokens[q.next[i]]) != rank {
+		if q.tokens[i] == noToken || q.next[i] == n || table.Find(q.tokens[i], q.tokens[q.next[i]]) != rank {
 			continue
 		}
 		gone := q.next[i]
@@ -27,10 +27,10 @@ func (q *mergeQueue) merge(dst []uint32, table *mergeTable, piece []byte, stride
 		q.tokens[i], q.tokens[gone], q.next[i] = rank, noToken, after
 		if after < n {
 			q.prev[after] = i
-			q.offer(i, table.find(rank, q.tokens[after]))
+			q.offer(i, table.Find(rank, q.tokens[after]))
 		}
 		if before := q.prev[i]; before >= 0 {
-			q.offer(before, table.find(q.tokens[before], rank))
+			q.offer(before, table.Find(q.tokens[before], rank))
 		}
 	}
 	for i := int32(0); i < n; i = q.next[i] {

@@ -1,24 +1,14 @@
 package tokenize
 
 import (
-	"math/bits"
-
+	"millrace/sources/tokenize/internal/pairs"
 	"millrace/sources/tokenize/internal/vocab"
 )
 
-// idBits is enough for every id. If it were not, the second line would not compile.
-const (
-	idBits = 21
-	_      = uint(1<<idBits - vocab.MaxTokens)
-)
-
-// mergeTable finds the token that two neighbouring tokens merge into. A slot packs left, right and merged token in 21
-// bits each under the highest bit. Zero is empty. Probing is linear, and the table is at most half full.
+// mergeTable has the merges of a vocabulary.
 type mergeTable struct {
-	slots      []uint64
+	*pairs.Table
 	vocabulary *vocab.Vocabulary
-	shift      uint
-	filter     []uint64    // a bit for each pair, by more bits of its hash. Most pairs do not merge: they need no slot.
 	bytes      [256]uint32 // the token of a byte
 	firm       firmTable
 	// the token that two single bytes merge into, or noToken: the first round needs no probing
@@ -26,62 +16,15 @@ type mergeTable struct {
 }
 
 func newMergeTable(v *vocab.Vocabulary) *mergeTable {
-	n := bits.Len(uint(2 * v.Len()))
-	m := &mergeTable{vocabulary: v, slots: make([]uint64, 1<<n), shift: 64 - uint(n),
-		filter: make([]uint64, (1<<n<<filterBits+63)/64)}
-	for id := range uint32(v.Len()) {
-		left, right, ok := v.Pair(id)
-		if !ok {
-			continue
-		}
-		pair := packPair(left, right)
-		at := pair * pairSpread >> m.shift
-		for m.slots[at] != 0 {
-			at = (at + 1) & uint64(len(m.slots)-1)
-		}
-		m.slots[at] = pair<<idBits | uint64(id)
-		bit := pair * pairSpread >> (m.shift - filterBits)
-		m.filter[bit/64] |= 1 << (bit % 64)
-	}
+	m := &mergeTable{Table: pairs.New(v), vocabulary: v}
 	for b := range m.bytes {
 		m.bytes[b] = v.Byte(byte(b))
 	}
 	for i := range m.starts {
-		m.starts[i] = m.find(m.bytes[i&0xff], m.bytes[i>>8])
+		m.starts[i] = m.Find(m.bytes[i&0xff], m.bytes[i>>8])
 	}
 	m.firm.fill(m)
 	return m
-}
-
-const (
-	pairSpread = 0x9e3779b97f4a7c15
-	filterBits = 3 // a slot has 2^filterBits bits of the filter
-)
-
-func packPair(left, right uint32) uint64 {
-	return 1<<(2*idBits) | uint64(left)<<idBits | uint64(right)
-}
-
-// find returns the token that two tokens merge into, or noToken.
-func (m *mergeTable) find(left, right uint32) uint32 {
-	pair := packPair(left, right)
-	hash := pair * pairSpread
-	if bit := hash >> (m.shift - filterBits); m.filter[bit/64]>>(bit%64)&1 == 0 {
-		return noToken
-	}
-	return m.probe(pair, hash)
-}
-
-func (m *mergeTable) probe(pair, hash uint64) uint32 {
-	for at := hash >> m.shift; ; at = (at + 1) & uint64(len(m.slots)-1) {
-		slot := m.slots[at]
-		if slot>>idBits == pair {
-			return uint32(slot) & (1<<idBits - 1)
-		}
-		if slot == 0 {
-			return noToken
-		}
-	}
 }
 
 // firmTable has the firm characters of two and three bytes. A character is firm if its bytes, wherever they are, become
@@ -182,7 +125,7 @@ func (c *crossings) entry(m *mergeTable, id uint32, text []byte) uint32 {
 		}
 		at, rank := -1, noToken
 		for i := range len(parts) - 1 {
-			if r := m.find(parts[i], parts[i+1]); r < rank {
+			if r := m.Find(parts[i], parts[i+1]); r < rank {
 				at, rank = i, r
 			}
 		}

@@ -61,10 +61,14 @@ const noToken = ^uint32(0)
 type pieceTable struct {
 	short      []shortSlot
 	shortShift uint
+	filter     []uint64 // a bit for each short token, by more bits of its hash: most new pieces are no tokens
 	long       []uint32 // ids of tokens longer than shortMax, noToken if empty
 	longMask   uint64
 	vocabulary *vocab.Vocabulary
 }
+
+// pieceFilterBits says that a slot of short tokens has 2^pieceFilterBits bits of the filter.
+const pieceFilterBits = 2
 
 type shortSlot struct {
 	key key
@@ -84,6 +88,7 @@ func newPieceTable(v *vocab.Vocabulary) *pieceTable {
 	t := &pieceTable{
 		short:      make([]shortSlot, 1<<shortBits),
 		shortShift: 64 - uint(shortBits),
+		filter:     make([]uint64, (1<<shortBits<<pieceFilterBits+63)/64),
 		long:       make([]uint32, 1<<bits.Len(uint(2*long))),
 		vocabulary: v,
 	}
@@ -103,7 +108,10 @@ func (t *pieceTable) insert(id uint32) {
 	case len(token) == 0 || !t.vocabulary.IsWhole(id):
 	case len(token) <= shortMax:
 		k := shortKey(token)
-		at := k.hash() >> t.shortShift
+		hash := k.hash()
+		bit := hash >> (t.shortShift - pieceFilterBits)
+		t.filter[bit/64] |= 1 << (bit % 64)
+		at := hash >> t.shortShift
 		for t.short[at].key.hi != 0 {
 			at = (at + 1) & uint64(len(t.short)-1)
 		}
@@ -119,6 +127,9 @@ func (t *pieceTable) insert(id uint32) {
 
 // findShort returns the token that a key spells, or noToken.
 func (t *pieceTable) findShort(k key, hash uint64) uint32 {
+	if bit := hash >> (t.shortShift - pieceFilterBits); t.filter[bit/64]>>(bit%64)&1 == 0 {
+		return noToken
+	}
 	for at := hash >> t.shortShift; ; at = (at + 1) & uint64(len(t.short)-1) {
 		slot := &t.short[at]
 		if slot.key == k {

@@ -12,8 +12,8 @@ import (
 	"math"
 )
 
-// MaxTokens bounds ids, so that two of them and a third pack into 63 bits.
-const MaxTokens = 1 << 21
+// MaxTokens bounds ids, so that two of them and a third pack into 63 bits. Of 21 bits, all ones are no id.
+const MaxTokens = 1<<21 - 1
 
 // none marks an id without a pair: a single byte, a token that no merge makes, or an unused id.
 const none = math.MaxUint32

@@ -110,6 +110,7 @@ type Assignment struct {
 	Part       uint32
 	Parts      uint32
 	Holder     uint32
+	Half       uint32 // in a preference pair (constructors.Chosen); 0: in none, as in every plan
 }
 
 // Columns returns the columns of its row that the assignment takes, before context parallelism. Every segment is

@@ -20,6 +20,8 @@ const (
 	lineageFixed  = 8
 	segmentRecord = 48
 	stringRecord  = 8
+
+	pairPart = 1<<16 - 2 // the part of the chosen segment of a pair; the rejected one has the next number
 )
 
 // filled is a frame with a whole microbatch, and the content of its BATCH message.
@@ -162,7 +164,10 @@ func appendFields(b []byte, start int, fields []string) []byte {
 // sliceOf encodes a rank's part of a segment. If one context-parallel rank holds the whole segment, the code is that
 // rank + 1. Otherwise it is parts<<16 | part.
 func sliceOf(a *millrace.Assignment) uint32 {
-	if a.Holder > 0 {
+	switch {
+	case a.Half > 0:
+		return pairPart + a.Half - constructors.Chosen
+	case a.Holder > 0:
 		return a.Holder
 	}
 	return a.Parts<<16 | a.Part

@@ -98,9 +98,12 @@ func (f *feeder) fill(ctx context.Context, e *entry, m uint32) (filled, error) {
 	if err := seal.VerifyPart(plan.Plan, f.share.part, m); err != nil {
 		return filled{}, err
 	}
-	part := plan.Part(f.share.part, m)
+	in, err := e.content(f.share.part, m)
+	if err != nil {
+		return filled{}, err
+	}
 	collator := e.collator.For(f.share.slice)
-	tensors, size := collator.Layout(part)
+	tensors, size := collator.Layout(in.Part)
 	most := f.steps.room
 	if !f.share.whole {
 		size, most = 0, 0
@@ -110,12 +113,8 @@ func (f *feeder) fill(ctx context.Context, e *entry, m uint32) (filled, error) {
 		microbatches: plan.Microbatches, placement: plan.Placement, tensors: tensors, absent: !f.share.whole,
 		stepLoss: e.loss,
 	}
-	tokens, err := e.payload.Tokens(f.share.part, m)
-	if err != nil {
-		return filled{}, err
-	}
-	b.loss = collator.LossTokens(part, tokens, e.payload.Masked(f.share.part, m))
-	if f.blob, err = appendLineage(f.blob[:0], part, plan.Sources, e.payload.Fields(f.share.part, m)); err != nil {
+	b.loss = collator.LossTokens(in.Part, in.Tokens, in.Masked)
+	if f.blob, err = appendLineage(f.blob[:0], in.Part, plan.Sources, in.Fields); err != nil {
 		return filled{}, err
 	}
 	var state []byte
@@ -138,20 +137,17 @@ func (f *feeder) fill(ctx context.Context, e *entry, m uint32) (filled, error) {
 		"the sidecar to build a batch of step %d", plan.Step)
 	defer building.End(0, 0)
 	f.observe(Event{Kind: Filling, Slot: b.slot, Generation: b.frame.Generation})
-	err = f.build(e, b, collator, size, state)
+	err = f.build(in, b, collator, size, state)
 	return b, errors.Join(err, done(err))
 }
 
 // build writes a microbatch into its frame. size is the size of its tensors in bytes.
-func (f *feeder) build(e *entry, b filled, collator *constructors.Collator, size int64, state []byte) error {
-	dst, m := b.frame.Bytes, b.slot.Microbatch
+func (f *feeder) build(
+	in constructors.Content, b filled, collator *constructors.Collator, size int64, state []byte,
+) error {
+	dst := b.frame.Bytes
 	if f.share.whole {
-		tokens, err := e.payload.Tokens(f.share.part, m)
-		if err != nil {
-			return err
-		}
-		part, masked := e.plan.Part(f.share.part, m), e.payload.Masked(f.share.part, m)
-		if err := collator.Build(dst[:size], b.tensors, part, tokens, masked); err != nil {
+		if err := collator.Build(dst[:size], b.tensors, in.Part, in.Tokens, in.Masked); err != nil {
 			return fmt.Errorf("build %s: %w", b.slot, err)
 		}
 	}

@@ -233,6 +233,15 @@ func lossTokens(plan *millrace.Plan, payload Payload, ranks []millrace.Rank) (ui
 	return labels, nil
 }
 
+// content returns the content of a microbatch, with pairs apart.
+func (e *entry) content(rank millrace.Rank, m uint32) (in constructors.Content, err error) {
+	if in.Tokens, err = e.payload.Tokens(rank, m); err != nil {
+		return in, err
+	}
+	in.Part, in.Masked, in.Fields = e.plan.Part(rank, m), e.payload.Masked(rank, m), e.payload.Fields(rank, m)
+	return in.Apart()
+}
+
 // tellReady tells the gauge how far the steps of each rank are here.
 func (s *steps) tellReady() {
 	if s.gauge == nil {

@@ -52,7 +52,7 @@ func NewConversationMaker(t Tokenizer, c Conversation) (sources.Maker, error) {
 		return jinja.Object{Keys: []string{"role", "content"}, Values: []any{role, content}}
 	}
 	probe := []any{turn("user", "a"), turn("assistant", "b"), turn("user", "c"), turn("assistant", "d")}
-	if _, err := m.passage(probe, nil); err != nil {
+	if _, err := m.passage(probe, nil, 0); err != nil {
 		return nil, millrace.Errorf(millrace.ErrInvalid, "try the chat template on a short conversation: %v", err)
 	}
 	return m, nil
@@ -103,7 +103,7 @@ func (m *conversationMaker) Document(
 			tools = all
 		}
 	}
-	p, err := m.passage(messages, tools)
+	p, err := m.passage(messages, tools, 0)
 	if err != nil {
 		return dst, 0, err
 	}

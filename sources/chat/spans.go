@@ -25,17 +25,18 @@ func (m *conversationMaker) render(messages []any, tools any, prompt bool) (jinj
 	return m.template.Render(values)
 }
 
-// passage renders a conversation and marks its trained characters.
-func (m *conversationMaker) passage(messages []any, tools any) (*passage, error) {
+// passage renders a conversation and marks its trained characters. Of the turns, those from message number `from` on
+// are trained on.
+func (m *conversationMaker) passage(messages []any, tools any, from int) (*passage, error) {
 	full, err := m.render(messages, tools, false)
 	if err != nil {
 		return nil, err
 	}
 	spans := []jinja.Span{{From: 0, To: len(full.Runes)}}
 	if m.Train != Everything {
-		spans = full.Generated
+		spans = since(full, full.Generated, uint32(firstMessage+from))
 		if !m.template.HasGeneration {
-			if spans, err = m.turns(full, messages, tools); err != nil {
+			if spans, err = m.turns(full, messages, tools, from); err != nil {
 				return nil, err
 			}
 		}
@@ -53,12 +54,23 @@ func (m *conversationMaker) passage(messages []any, tools any) (*passage, error)
 	return p, nil
 }
 
+// since returns the spans that have a character of an origin from the first one on, or that follow such a character.
+func since(full jinja.Rendered, spans []jinja.Span, first uint32) []jinja.Span {
+	if first == firstMessage {
+		return spans
+	}
+	begin := slices.IndexFunc(full.Origin, func(origin uint32) bool { return origin >= first })
+	return slices.DeleteFunc(slices.Clone(spans), func(s jinja.Span) bool { return begin < 0 || s.To <= begin })
+}
+
 // turns returns the assistant's turns of a template without {% generation %} blocks. A turn begins where the rendering
 // of the messages before it ends, with the prompt for a generation. It ends with the end of the turn's last special
 // token, as far as the rendering goes on as that of the messages up to it.
-func (m *conversationMaker) turns(full jinja.Rendered, messages []any, tools any) (spans []jinja.Span, err error) {
+func (m *conversationMaker) turns(
+	full jinja.Rendered, messages []any, tools any, from int,
+) (spans []jinja.Span, err error) {
 	for i, message := range messages {
-		if role, _ := jinja.ObjectOf(message).Get("role"); role != "assistant" {
+		if role, _ := jinja.ObjectOf(message).Get("role"); i < from || role != "assistant" {
 			continue
 		}
 		before, err := m.render(messages[:i], tools, true)

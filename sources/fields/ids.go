@@ -10,7 +10,7 @@ import (
 )
 
 // mostID is the highest id of a token.
-const mostID = int(tokenid.Untrained) - 1
+const mostID = int(tokenid.Begin&^tokenid.Untrained) - 1
 
 // idsMaker makes documents of a column of token ids.
 type idsMaker struct {

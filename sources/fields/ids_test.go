@@ -19,7 +19,7 @@ func TestIDs(t *testing.T) {
 		values []any
 		want   []uint32
 	}{
-		{[]any{[]uint32{1, 1<<31 - 1}}, []uint32{1, 1<<31 - 1}},
+		{[]any{[]uint32{1, 1<<30 - 1}}, []uint32{1, 1<<30 - 1}},
 		{[]any{[]any{0, 7}}, []uint32{0, 7}},
 		{[]any{[]any{}}, nil},
 		{[]any{7}, []uint32{7}},
@@ -48,7 +48,7 @@ func TestUnfitIDs(t *testing.T) {
 		{nil, good, `field "ids" is null`, true},
 		{good, nil, `field "mask" is null`, true},
 		{sources.NewMissingError("ids", sources.Absent, nil), good, `field "ids" is absent`, true},
-		{[]uint32{1, 1 << 31}, good, `field "ids" has 2147483648 as value 1, want a token id`, false},
+		{[]uint32{1, 1 << 30}, good, `field "ids" has 1073741824 as value 1, want a token id`, false},
 		{[]any{1, -1}, good, `field "ids" has -1 as value 1`, false},
 		{[]any{1.5, 1}, good, `field "ids" has 1.5 as value 0`, false},
 		{[]any{"x"}, good, `field "ids" has x as value 0`, false},

@@ -117,6 +117,15 @@ def test_digests(house):
     for s in sorted(batch.segments, key=lambda s: (s.source, s.ordinal, s.offset)):
         h.update(s.source.encode() + b"\0" + b"".join(n.to_bytes(8, "little") for n in (s.ordinal, s.offset, s.length)))
     assert millrace.content_digest(reversed(batch.segments)) == h.hexdigest()
+    halves = []
+    for s in batch.segments:  # of a pair, the plan has one segment
+        if s.offset == 0 and s.length > 1:
+            halves += [s._replace(length=1), s._replace(offset=1, length=s.length - 1)]
+            halves[-2].pair, halves[-1].pair = "chosen", "rejected"
+        else:
+            halves.append(s)
+    assert len(halves) > len(batch.segments)
+    assert millrace.content_digest(halves) == h.hexdigest()
 
 
 def test_states(house, at_once):

@@ -140,7 +140,7 @@ func checkPassed(v *validator, path string, s *Source) {
 
 // checkChat checks the keys of conversations and pairs, and reads the chat template.
 func checkChat(v *validator, path string, s *Source) {
-	if s.Messages == "" && s.Prompt == "" && s.Completion == "" {
+	if s.Messages == "" && s.Prompt == "" && s.Completion == "" && s.Chosen == "" && s.Rejected == "" {
 		return
 	}
 	for _, key := range []string{"text", "tokens"} {
@@ -151,6 +151,8 @@ func checkChat(v *validator, path string, s *Source) {
 		}
 	}
 	switch {
+	case s.Chosen+s.Rejected != "":
+		checkPairs(v, path, s)
 	case s.Messages != "" && s.Prompt+s.Completion != "":
 		v.wrong(path+".messages", "a source has conversations or pairs, not both", "keep `messages`, or "+
 			"`prompt` and `completion`")
@@ -159,6 +161,43 @@ func checkChat(v *validator, path string, s *Source) {
 	case s.Format != "" && !s.Format.HoldsText():
 		v.wrongKey(path, "format "+string(s.Format)+" has tokens, and no conversations", "leave the key out")
 	case s.Messages != "":
+		checkTemplate(v, path, s)
+	}
+}
+
+// checkPairs checks the keys of preference pairs, and the settings that pairs need: a pair is never cut, and its two
+// segments stand side by side without padding.
+func checkPairs(v *validator, path string, s *Source) {
+	_, split := v.Place(path + ".too_long")
+	switch {
+	case s.Chosen == "" || s.Rejected == "":
+		v.wrongKey(path, "a preference pair needs `chosen` and `rejected`", "name both fields")
+		return
+	case s.Messages+s.Completion+s.Tools != "" || s.TrainOn != chat.Assistant:
+		v.wrongKey(path, "`chosen` and `rejected` stand beside `messages`, `completion`, `tools` or `train_on`",
+			"keep `chosen`, `rejected`, `prompt` and `template`")
+		return
+	case s.Format != "" && !s.Format.HoldsText():
+		v.wrongKey(path, "format "+string(s.Format)+" has tokens, and no pairs", "leave the key out")
+		return
+	case split && s.TooLong == "split":
+		v.wrong(path+".too_long", "a preference pair cannot be split", "write `truncate` or `drop`")
+	case v.c.PadMultiple > 1:
+		v.wrongKey(path, fmt.Sprintf("preference pairs need pad_multiple 1, not %d: their two segments are found when "+
+			"a batch is built", v.c.PadMultiple), "leave `pad_multiple` and `parallelism.cp` out")
+	case v.c.SplitDocuments != nil:
+		v.wrongKey(path, "preference pairs cannot be split over ranks", "leave `split_documents` out")
+	}
+	for _, in := range v.c.AllStages() {
+		if in.Packing == millrace.Concat {
+			v.wrongKey(path, "packing concat cuts preference pairs", "write `packing: best_fit` or `pad`")
+			break
+		}
+	}
+	if !split {
+		s.TooLong = "truncate"
+	}
+	if _, given := v.Place(path + ".template"); given {
 		checkTemplate(v, path, s)
 	}
 }

@@ -117,6 +117,15 @@ func (c *Config) AllStages() []Stage {
 	return append([]Stage{first}, c.Stages...)
 }
 
+// PairTokens returns the most tokens of a preference pair: those of the shortest sequence of all stages.
+func (c *Config) PairTokens() uint32 {
+	tokens := c.SequenceLength
+	for _, in := range c.AllStages() {
+		tokens = min(tokens, in.SequenceLength)
+	}
+	return tokens
+}
+
 // PieceTokens returns the tokens of a piece if the ordinals of a source are pieces of documents: the longest sequence
 // of all stages. 0: ordinals are whole documents.
 //

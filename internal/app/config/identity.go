@@ -179,6 +179,9 @@ func (g *Group) identity(c *Config) string {
 func (s *Source) identity(c *Config) string {
 	parts := []string{string(s.Format)}
 	switch {
+	case s.HasPairs():
+		parts = append(parts, "chosen="+s.Chosen, "rejected="+s.Rejected, "prompt="+s.Prompt, s.conversation(),
+			fmt.Sprintf("too_long=%s:%d", s.TooLong, c.PairTokens()))
 	case s.Prompt != "":
 		parts = append(parts, "prompt="+s.Prompt, "completion="+s.Completion, s.tooLong(c))
 	case s.Messages != "":

@@ -154,6 +154,12 @@ var edits = map[string]string{
 	"sources.*.completion": "sources: {web: {path: web/*.jsonl, prompt: p, completion: c}, code: {path: " +
 		"code/*.parquet}} " +
 		"=> sources: {web: {path: web/*.jsonl, prompt: p, completion: d}, code: {path: code/*.parquet}}",
+	"sources.*.chosen": "sources: {web: {path: web/*.jsonl, chosen: c, rejected: r}, code: {path: " +
+		"code/*.parquet}} " +
+		"=> sources: {web: {path: web/*.jsonl, chosen: d, rejected: r}, code: {path: code/*.parquet}}",
+	"sources.*.rejected": "sources: {web: {path: web/*.jsonl, chosen: c, rejected: r}, code: {path: " +
+		"code/*.parquet}} " +
+		"=> sources: {web: {path: web/*.jsonl, chosen: c, rejected: s}, code: {path: code/*.parquet}}",
 	"sources.*.messages": "sources: {web: {path: web/*.jsonl, messages: m, template: chatml}, code: {path: " +
 		"code/*.parquet}} " +
 		"=> sources: {web: {path: web/*.jsonl, messages: n, template: chatml}, code: {path: code/*.parquet}}",

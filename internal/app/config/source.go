@@ -133,6 +133,12 @@ type Source struct {
 	Prompt string `yaml:"prompt"`
 	// Completion is the field with the completion of a pair.
 	Completion string `yaml:"completion"`
+	// Chosen is the field with the chosen answer of a preference pair, in place of text. With a template it has a text,
+	// a message or a list of messages, else a text. prompt names their prompt; without it, the prompt is the beginning
+	// that both answers share.
+	Chosen string `yaml:"chosen"`
+	// Rejected is the field with the rejected answer of a preference pair.
+	Rejected string `yaml:"rejected"`
 	// Messages is the field with the list of a conversation's messages, in place of text.
 	Messages string `yaml:"messages"`
 	// Template renders conversations. tokenizer: the chat template beside the tokenizer's file. chatml: ChatML. Or
@@ -150,7 +156,8 @@ type Source struct {
 	// last one. all: every token.
 	TrainOn chat.Train `yaml:"train_on" jsonschema:"default=assistant,enum=assistant,enum=last_assistant,enum=all"`
 	// TooLong is the treatment of a conversation or a pair longer than sequence_length. split: it is cut into pieces,
-	// as a text is. truncate: its beginning is kept. drop: it is left out.
+	// as a text is. truncate: its beginning is kept. drop: it is left out. Preference pairs are never split: they are
+	// truncated if the key is left out.
 	TooLong string `yaml:"too_long" jsonschema:"default=split,enum=split,enum=truncate,enum=drop"`
 	// Record is the content of each record of formats without fields of their own (arrayrecord, tfrecord). text: the
 	// record is the text. example: it is a tf.train.Example, and its features are fields. Left out: example for
@@ -239,6 +246,9 @@ func (f Format) HoldsText() bool { return !slices.Contains(ofTokens(), f) }
 
 // HoldsText reports whether the source's documents are made of text, which needs a tokenizer.
 func (s *Source) HoldsText() bool { return s.Format.HoldsText() && s.Tokens == "" }
+
+// HasPairs reports whether the documents are preference pairs.
+func (s *Source) HasPairs() bool { return s.Chosen != "" }
 
 // isOfPlainIDs reports whether a file of the format may leave out the type of its ids and the ends of its documents.
 func (f Format) isOfPlainIDs() bool { return f == OLMo || f == Datatrove || f == Tokens }

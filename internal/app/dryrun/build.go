@@ -37,12 +37,19 @@ func (w *Walk) Build(ctx context.Context, r millrace.Rank, microbatch uint32) (*
 	if err != nil {
 		return nil, err
 	}
-	b := &Batch{Segments: part, Tokens: tokens, Fields: fields}
+	in := constructors.Content{Part: part, Tokens: constructors.AllWide(tokens), Fields: fields}
+	if in, err = in.Apart(); err != nil {
+		return nil, err
+	}
+	b := &Batch{Segments: in.Part, Fields: in.Fields}
+	for _, t := range in.Tokens {
+		b.Tokens = append(b.Tokens, t.IDs())
+	}
 	var size int64
 	collator = collator.For(uint32(at.CP))
-	b.Tensors, size = collator.Layout(part)
+	b.Tensors, size = collator.Layout(in.Part)
 	b.frame = make([]byte, size)
-	if err := collator.Build(b.frame, b.Tensors, part, constructors.AllWide(tokens), nil); err != nil {
+	if err := collator.Build(b.frame, b.Tensors, in.Part, in.Tokens, nil); err != nil {
 		return nil, fmt.Errorf("step %d, rank %d, microbatch %d: %w", w.last.Step, r, microbatch, err)
 	}
 	b.Digest, err = b.digest()

@@ -95,7 +95,7 @@ func SourceSpec(c *config.Config, s *config.Source, e *tokenize.Encoding, k *Kep
 			spec.Tokenizer = e
 		}
 	}
-	if s.HoldsText() && e != nil && s.Messages+s.Prompt != "" {
+	if s.HoldsText() && e != nil && s.Messages+s.Prompt+s.Chosen != "" {
 		return spec, setChat(&spec, c, s, e)
 	}
 	return spec, setMaker(&spec, s)
@@ -127,7 +127,7 @@ func setChat(spec *sources.Spec, c *config.Config, s *config.Source, e *tokenize
 	long := chat.TooLong{
 		Tokens: int(c.SequenceLength), Truncate: s.TooLong == "truncate", Drop: s.TooLong == "drop",
 	}
-	if s.Prompt != "" {
+	if s.Prompt != "" && !s.HasPairs() {
 		spec.Maker = chat.NewPairMaker(e, chat.Pair{
 			Prompt: s.Prompt, Completion: s.Completion, BOS: spec.AddBOS, EOS: spec.AddEOS, TooLong: long,
 		})
@@ -143,7 +143,19 @@ func setChat(spec *sources.Spec, c *config.Config, s *config.Source, e *tokenize
 	if id, ok := e.EOS(); ok {
 		talk.EOS = e.Specials()[id]
 	}
-	if spec.Maker, err = chat.NewConversationMaker(e, talk); err != nil {
+	if s.HasPairs() {
+		long.Tokens = int(c.PairTokens())
+		talk.Messages = s.Chosen
+		pair := chat.Preference{Prompt: s.Prompt, Chosen: s.Chosen, Rejected: s.Rejected, BOS: spec.AddBOS,
+			EOS: spec.AddEOS, TooLong: long}
+		if s.Template.Source != "" {
+			pair.Talk = &talk
+		}
+		spec.Maker, err = chat.NewPreferenceMaker(e, pair)
+	} else {
+		spec.Maker, err = chat.NewConversationMaker(e, talk)
+	}
+	if err != nil {
 		return c.ErrorAt("sources."+s.Name, err.Error(), "name another `template`, or write `train_on: all`")
 	}
 	return nil

@@ -28,9 +28,11 @@ class Segment(_Place):
     All numbers count from 0. With the varlen layout `row` is 0 and `start` indexes the 1-D tensors.
 
     `fields` has the values of the record that `fields` of the source names. It is None if the source names none, and
-    for a masked segment. It is no element of the tuple, and segments compare without it."""
+    for a masked segment. `pair` is "chosen" or "rejected" for the segments of a preference pair, which stand one behind
+    the other, and None for others. Both are no elements of the tuple, and segments compare without them."""
 
     fields: Optional[Dict[str, Any]] = None
+    pair: Optional[str] = None
 
 
 class Slice(NamedTuple):
@@ -47,7 +49,13 @@ def content_digest(segments: Iterable[Segment]) -> str:
     `segments` has the segments of all microbatches of the step on all ranks, in any order. A segment that several ranks
     have counts once. The digest is equal under every topology."""
     h = hashlib.blake2b(digest_size=16)
-    places = {(s.source.encode(), s.ordinal, s.offset, s.length) for s in segments}
+    places = {  # a plan has one segment for a pair, from its beginning to the end of the rejected segment
+        (s.source.encode(), s.ordinal, 0, s.offset + s.length)
+        if s.pair
+        else (s.source.encode(), s.ordinal, s.offset, s.length)
+        for s in segments
+        if s.pair != "chosen"
+    }
     for source, ordinal, offset, length in sorted(places):
         h.update(source + b"\0" + struct.pack("<QQQ", ordinal, offset, length))
     return h.hexdigest()
@@ -58,6 +66,9 @@ _RECORD = np.dtype(
     + [(n, "<u8") for n in ("ordinal", "record")]
     + [(n, "<u4") for n in ("epoch", "offset", "length", "row", "start", "slice")]
 )
+
+
+_PAIR = {0xFFFE: "chosen", 0xFFFF: "rejected"}  # by the slice's part, without parts
 
 
 def read_lineage(raw: bytes) -> Tuple[List[Segment], List[Slice]]:
@@ -74,7 +85,10 @@ def read_lineage(raw: bytes) -> Tuple[List[Segment], List[Slice]]:
     ]
     for segment, values in zip(segments, _read_fields(raw, at, count, names)):
         segment.fields = values
-    return segments, [_slice(r[-1]) for r in rows]
+    for segment, row in zip(segments, rows):
+        if row[-1] in _PAIR:
+            segment.pair = _PAIR[row[-1]]
+    return segments, [_slice(0 if r[-1] in _PAIR else r[-1]) for r in rows]
 
 
 def _read_fields(raw: bytes, at: int, count: int, names: int) -> Iterator[Optional[Dict[str, Any]]]:

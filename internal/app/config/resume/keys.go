@@ -120,7 +120,8 @@ var keyRules = []Rule{
 	},
 	{
 		Keys: []string{"sources.*.format", "sources.*.text", "sources.*.tokens", "sources.*.mask",
-			"sources.*.prompt", "sources.*.completion", "sources.*.messages", "sources.*.template", "sources.*.role",
+			"sources.*.prompt", "sources.*.completion", "sources.*.chosen", "sources.*.rejected",
+			"sources.*.messages", "sources.*.template", "sources.*.role",
 			"sources.*.content", "sources.*.roles", "sources.*.tools", "sources.*.train_on", "sources.*.too_long",
 			"sources.*.record", "sources.*.missing", "sources.*.fields[]", "sources.*.dtype", "sources.*.eos",
 			"sources.*.filter", "sources.*.on_exhausted",

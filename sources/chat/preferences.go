@@ -1,0 +1,223 @@
+package chat
+
+import (
+	"fmt"
+	"reflect"
+	"unicode"
+
+	"millrace"
+	"millrace/internal/tokenid"
+	"millrace/sources"
+	"millrace/sources/chat/jinja"
+	"millrace/sources/fields"
+)
+
+// Preference describes documents of a prompt with a chosen and a rejected answer. A document is two segments: the
+// prompt with the chosen answer, then the prompt with the rejected one. The first token of each has the bits
+// tokenid.Begin. The loss is on the answers.
+type Preference struct {
+	Prompt           string // dotted path; empty: the prompt is the beginning that both answers share
+	Chosen, Rejected string // dotted paths
+	BOS, EOS         bool   // put in front of and behind each segment, if the fields are texts
+	TooLong          TooLong
+	// Talk has the rendering of messages. A text is then a message: of the user in the prompt, of the assistant in an
+	// answer. nil: all fields are texts.
+	Talk *Conversation
+}
+
+type preferenceMaker struct {
+	Preference
+	t    *encoder
+	talk *conversationMaker
+}
+
+// NewPreferenceMaker returns the maker of the documents of preference pairs. A template that is not understood is an
+// error that wraps millrace.ErrInvalid.
+func NewPreferenceMaker(t Tokenizer, p Preference) (sources.Maker, error) {
+	m := &preferenceMaker{Preference: p, t: newEncoder(t)}
+	if p.Talk == nil {
+		return m, nil
+	}
+	talk, err := NewConversationMaker(t, *p.Talk)
+	if err != nil {
+		return nil, err
+	}
+	m.talk = talk.(*conversationMaker)
+	return m, nil
+}
+
+// LimitsLength implements sources.Limiter.
+func (*preferenceMaker) LimitsLength() bool { return true }
+
+// Fields implements sources.Maker.
+func (m *preferenceMaker) Fields() []string {
+	if m.Prompt == "" {
+		return []string{m.Chosen, m.Rejected}
+	}
+	return []string{m.Chosen, m.Rejected, m.Prompt}
+}
+
+// Settings implements sources.Maker.
+func (m *preferenceMaker) Settings() string {
+	p, talk := m.Preference, ""
+	if p.Talk != nil {
+		talk = fmt.Sprint(*p.Talk)
+	}
+	p.Talk = nil
+	return fmt.Sprintf("preference 1 %+v %q", p, talk)
+}
+
+// Document implements sources.Maker.
+func (m *preferenceMaker) Document(
+	dst []uint32, r *sources.Record, values []any, tell func(),
+) ([]uint32, int64, error) {
+	make := m.texts
+	if m.talk != nil {
+		make = m.talks
+	}
+	both, err := make(values)
+	if err != nil {
+		return dst, 0, err
+	}
+	first, bytes := len(dst), int64(0)
+	var lengths [2]int
+	for i, p := range both {
+		at := len(dst)
+		if id, ok := m.t.BOS(); ok && m.BOS && m.talk == nil {
+			dst = append(dst, id|tokenid.Untrained)
+		}
+		dst = encode(dst, m.t, p, tell)
+		if id, ok := m.t.EOS(); ok && m.EOS && m.talk == nil {
+			dst = append(dst, id)
+		}
+		if !isTrained(dst[at:]) {
+			return dst[:first], 0, millrace.Errorf(millrace.ErrBadSample,
+				"field %q has no token to train on behind the prompt's first token", m.Fields()[i])
+		}
+		lengths[i], bytes = len(dst)-at, bytes+int64(len(p.text))
+	}
+	dst = m.cut(dst, first, lengths[0], r)
+	return dst, bytes, nil
+}
+
+// isTrained reports whether a segment has a label: a trained token behind its first one.
+func isTrained(ids []uint32) bool {
+	for i, id := range ids {
+		if i > 0 && id&tokenid.Untrained == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// cut applies the treatment of long documents to the pair behind dst[:first], whose first segment has so many tokens,
+// and marks where its segments begin. A segment keeps its beginning, and half of the sequence or what the other leaves.
+// A pair of which an answer is cut off is dropped.
+func (m *preferenceMaker) cut(dst []uint32, first, chosen int, r *sources.Record) []uint32 {
+	rejected := len(dst) - first - chosen
+	if r.TooLong = chosen+rejected > m.TooLong.Tokens; r.TooLong {
+		if m.TooLong.Drop {
+			return dst[:first]
+		}
+		half := m.TooLong.Tokens / 2
+		a := min(chosen, max(half, m.TooLong.Tokens-rejected))
+		b := min(rejected, m.TooLong.Tokens-a)
+		if !isTrained(dst[first:first+a]) || !isTrained(dst[first+chosen:first+chosen+b]) {
+			return dst[:first]
+		}
+		copy(dst[first+a:], dst[first+chosen:first+chosen+b])
+		dst, chosen = dst[:first+a+b], a
+	}
+	dst[first] |= tokenid.Begin
+	dst[first+chosen] |= tokenid.Begin
+	return dst
+}
+
+// texts returns the passages of two texts and their prompt.
+func (m *preferenceMaker) texts(values []any) (both [2]*passage, err error) {
+	var texts [3]string
+	for i, v := range values {
+		if texts[i], err = textOf(m.Fields()[i], v); err != nil {
+			return both, err
+		}
+	}
+	answers, prompt := [2][]rune{[]rune(texts[0]), []rune(texts[1])}, []rune(texts[2])
+	if m.Prompt == "" {
+		n := shared(len(answers[0]), len(answers[1]), func(i int) bool { return answers[0][i] == answers[1][i] })
+		for n > 0 && unicode.IsSpace(answers[0][n-1]) { // white space begins a word of the answer
+			n--
+		}
+		prompt, answers[0], answers[1] = answers[0][:n], answers[0][n:], answers[1][n:]
+	}
+	for i := range both {
+		both[i] = &passage{}
+		for _, c := range prompt {
+			both[i].add(c, false, false)
+		}
+		for _, c := range answers[i] {
+			both[i].add(c, false, true)
+		}
+	}
+	return both, nil
+}
+
+// shared returns the length of the beginning that two sequences share.
+func shared(a, b int, isSame func(i int) bool) (n int) {
+	for n < min(a, b) && isSame(n) {
+		n++
+	}
+	return n
+}
+
+// talks returns the passages of two answers of messages and their prompt.
+func (m *preferenceMaker) talks(values []any) (both [2]*passage, err error) {
+	var lists [3][]any
+	for i, v := range values {
+		role := "assistant"
+		if i == 2 {
+			role = "user"
+		}
+		if lists[i], err = m.messagesOf(m.Fields()[i], v, role); err != nil {
+			return both, err
+		}
+	}
+	prompt := lists[2]
+	if m.Prompt == "" {
+		n := shared(len(lists[0]), len(lists[1]), func(i int) bool {
+			return reflect.DeepEqual(lists[0][i], lists[1][i])
+		})
+		prompt, lists[0], lists[1] = lists[0][:n], lists[0][n:], lists[1][n:]
+	}
+	for i := range both {
+		all := append(append([]any(nil), prompt...), lists[i]...)
+		if both[i], err = m.talk.passage(all, nil, len(prompt)); err != nil {
+			return both, err
+		}
+	}
+	return both, nil
+}
+
+// messagesOf returns a field's messages with the keys and roles of templates. An object is one message, and a text is
+// one of this role.
+func (m *preferenceMaker) messagesOf(name string, v any, role string) (out []any, err error) {
+	if err := missing(name, v); err != nil {
+		return nil, err
+	}
+	switch v := v.(type) {
+	case string:
+		return []any{jinja.Object{Keys: []string{"role", "content"}, Values: []any{role, v}}}, nil
+	case []any:
+		out = append(out, v...)
+	case map[string]any:
+		out = []any{v}
+	default:
+		return nil, millrace.Errorf(millrace.ErrBadSample,
+			"field %q is %s, not a text, a message or a list of messages", name, fields.KindOf(v))
+	}
+	for i := range out {
+		if out[i], err = m.talk.message(i, out[i]); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}

@@ -50,7 +50,9 @@ func (c Content) Apart() (Content, error) {
 				a.Source, a.Ordinal, a.Offset, a.Offset+a.Length)
 		}
 		ids := slices.Clone(tokens.wide)
-		ids[0], ids[border] = ids[0]&^tokenid.Begin, ids[border]&^tokenid.Begin
+		for _, first := range []int{0, border} { // out of the loss, as first tokens are
+			ids[first] = ids[first]&^tokenid.Begin | tokenid.Untrained
+		}
 		chosen, rejected := a, a
 		chosen.Half, chosen.Length = Chosen, uint32(border)
 		rejected.Half, rejected.Length = Rejected, a.Length-uint32(border)

@@ -38,6 +38,10 @@ func TestPairsAreTwoSegments(t *testing.T) {
 		rejected.Half != constructors.Rejected || rejected.Offset != 3 || rejected.Start != 5 || rejected.Length != 3 {
 		t.Errorf("halves %+v and %+v", chosen, rejected)
 	}
+	if !slices.Equal(out.Tokens[1].IDs(), []uint32{5 | u, 6, 7}) ||
+		!slices.Equal(out.Tokens[2].IDs(), []uint32{5 | u, 8 | u, 9}) {
+		t.Errorf("halves have tokens %x and %x", out.Tokens[1].IDs(), out.Tokens[2].IDs())
+	}
 	for _, layout := range []millrace.Layout{millrace.Packed, millrace.Varlen} {
 		shape := millrace.Shape{SequenceLength: 9, MicroBatch: 1, Layout: layout, TokenDtype: millrace.Int32,
 			CapTokens: 9}

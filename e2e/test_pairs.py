@@ -78,6 +78,7 @@ def mixture(directory: Path, layout: str) -> Path:
         "version": 1, "sequence_length": LENGTH, "global_batch_size": 4, "stop": {"epochs": 1}, "layout": layout,
         "tokenizer": {"path": "b.tiktoken", "pattern": "cl100k", "specials": SPECIALS, "eos": "<|end|>"},
         "mixture": {"weights": {"texts": 1, "talks": 1}},
+        "cache": {"tokens": "1MiB", "dir": str(directory / "tokens")}, "index_dir": str(directory / "index"),
         "sources": {
             "texts": {"path": "t.jsonl", "prompt": "p", "chosen": "good", "rejected": "bad", "fields": ["n"]},
             "talks": {"path": "t.parquet", "chosen": "chosen", "rejected": "rejected", "template": "chatml"},
@@ -123,7 +124,8 @@ def test_every_pair(binary: Path, tmp_path: Path, layout: str) -> None:
 
 @pytest.mark.parametrize("layout", ["packed", "varlen"])
 def test_pairs_survive(binary: Path, tmp_path: Path, layout: str) -> None:
-    """After a kill of all processes, each batch is the one of an undisturbed run, under two ranks."""
+    """After a kill of all processes, each batch is the one of an undisturbed run, under two ranks. The later runs take
+    documents from the token cache, and lengths from the index."""
     path = mixture(tmp_path, layout)
     with Run(binary, path, tmp_path / "whole", ranks=2) as run:
         whole = run.train()

@@ -24,6 +24,11 @@ func FuzzOpen(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
+	tekken, err := os.ReadFile("testdata/tekken/v13.json")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(uint8(3), tekken, "", "camelCase [TOOL]")
 	names := []string{"x.tiktoken", "tokenizer.json", "tokenizer.model", "tekken.json"}
 	f.Add(uint8(0), []byte(ranks.String()), "gpt2", "abc ab")
 	f.Add(uint8(0), []byte(ranks.String()), `\p{L}+|\s+|[^\s\p{L}]+`, "abc ab")

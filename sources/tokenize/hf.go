@@ -26,14 +26,19 @@ func readHF(path string) (t *hf.Tokenizer, err error) {
 	} else {
 		t, err = hf.ReadFile(path)
 	}
-	var own *hf.Error
-	switch {
-	case errors.As(err, &own):
-		return nil, wrongFile(own.Reason, cmp.Or(own.Cure, cureRanks))
-	case err != nil:
-		return nil, unopened(err)
+	if err != nil {
+		return nil, refused(err)
 	}
 	return t, nil
+}
+
+// refused returns the error of a file that package hf did not read.
+func refused(err error) error {
+	var own *hf.Error
+	if errors.As(err, &own) {
+		return wrongFile(own.Reason, cmp.Or(own.Cure, cureRanks))
+	}
+	return unopened(err)
 }
 
 // openHF returns the encoding of a tokenizer.json.
@@ -52,16 +57,13 @@ func (s *Spec) openHF(t *hf.Tokenizer) (*Encoding, error) {
 	if err := d.add(t); err != nil {
 		return nil, err
 	}
-	if err := s.mark("bos", s.BOS, s.NeedBOS, &d.bos, &d); err != nil {
-		return nil, err
-	}
 	if s.NeedEOS && s.EOS == "" && t.Ends != "" {
 		return nil, &Error{Key: "eos",
 			Reason: "generation_config.json names several tokens that end a text (" + t.Ends +
 				"), and no other file names one",
 			Cure: "write `eos:` with the one that ends a document"}
 	}
-	if err := s.mark("eos", s.EOS, s.NeedEOS, &d.eos, &d); err != nil {
+	if err := s.marks(&d); err != nil {
 		return nil, err
 	}
 	if t.Pipeline != nil {

@@ -67,7 +67,6 @@ const (
 // that may have ranks.
 func unreadable(head []byte) (what, cure string) {
 	text := bytes.TrimLeft(bytes.TrimPrefix(head, []byte("\ufeff")), " \t\r\n")
-	has := func(key string) bool { return bytes.Contains(text, []byte(`"`+key+`"`)) }
 	switch {
 	case len(text) == 0:
 		return "empty", cureRanks
@@ -77,10 +76,13 @@ func unreadable(head []byte) (what, cure string) {
 		return "a list of merges (merges.txt), which cannot be read yet", cureRanks
 	case text[0] != '{':
 		return "", ""
-	case has("config") && has("pattern"):
-		return "a Tekken file of Mistral, which cannot be read yet", cureRanks
 	}
 	return "JSON, which cannot be read yet", cureRanks
+}
+
+// isTekken reports whether a file begins as the Tekken files of Mistral do. Their keys may be in any order.
+func isTekken(head []byte) bool {
+	return bytes.Contains(head, []byte(`"default_num_special_tokens"`)) || bytes.Contains(head, []byte(`"token_bytes"`))
 }
 
 // isSentencePiece reports whether a file begins as sentencepiece_model.proto defines it: with a piece, which is a text

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"millrace/sources/tokenize/internal/hf"
 	"millrace/sources/tokenize/internal/split"
 	"millrace/sources/tokenize/internal/vocab"
 )
@@ -23,7 +24,7 @@ var vocabularies embed.FS
 type Spec struct {
 	Name string // of an embedded vocabulary: gpt2 (which is r50k_base), r50k_base, cl100k_base or o200k_base
 	// Path of a rank file, which has a token in base64, a space and its rank on each line, of a SentencePiece model, of
-	// a Hugging Face tokenizer.json, or of a directory with one.
+	// a Tekken file, of a Hugging Face tokenizer.json, or of a directory with one.
 	Path string
 
 	// Facts that a rank file does not have. They replace the known ones.
@@ -64,6 +65,11 @@ func open(s Spec) (*Encoding, error) {
 		} else if t != nil {
 			return s.openHF(t)
 		}
+		if content, err := hf.ReadJSON(s.Path, isTekken); err != nil {
+			return nil, refused(err)
+		} else if content != nil {
+			return s.openTekken(content)
+		}
 	}
 	v, known, err := find(s)
 	if err != nil {
@@ -74,6 +80,32 @@ func open(s Spec) (*Encoding, error) {
 		return nil, err
 	}
 	return newEncoding(d, v)
+}
+
+// openTekken returns the encoding of a Tekken file.
+func (s *Spec) openTekken(content []byte) (*Encoding, error) {
+	t, err := vocab.ParseTekken(content)
+	if err != nil {
+		return nil, wrongFile("read the Tekken file: "+err.Error(), "restore the file from its publisher")
+	}
+	if s.Pattern != "" {
+		return nil, &Error{Key: "pattern", Reason: "a Tekken file has its own pattern", Cure: "remove `pattern:`"}
+	}
+	d := definition{name: strings.TrimSuffix(filepath.Base(s.Path), filepath.Ext(s.Path)), specials: t.Specials,
+		bos: "<s>", eos: "</s>"}
+	if err := d.setPattern(t.Pattern); err != nil {
+		return nil, err
+	}
+	if s.Specials != nil {
+		d.dropAbsent(s.Specials)
+	}
+	if err := checkSpecials(d.specials, "a token of the file has it", ownerIn(t.Vocabulary)); err != nil {
+		return nil, err
+	}
+	if err := s.marks(&d); err != nil {
+		return nil, err
+	}
+	return newEncoding(&d, t.Vocabulary)
 }
 
 // find returns the vocabulary of a spec, with its definition if it is a known one.
@@ -134,19 +166,10 @@ func (s *Spec) define(v *vocab.Vocabulary, known *definition) (*definition, erro
 	if s.Specials != nil {
 		d.specials = s.Specials
 	}
-	rank := func(_ string, id uint32) []byte {
-		if int64(id) < int64(v.Len()) {
-			return v.Token(id)
-		}
-		return nil
-	}
-	if err := checkSpecials(d.specials, fmt.Sprintf("the ranks end at %d", v.Len()-1), rank); err != nil {
+	if err := checkSpecials(d.specials, fmt.Sprintf("the ranks end at %d", v.Len()-1), ownerIn(v)); err != nil {
 		return nil, err
 	}
-	if err := s.mark("bos", s.BOS, s.NeedBOS, &d.bos, &d); err != nil {
-		return nil, err
-	}
-	if err := s.mark("eos", s.EOS, s.NeedEOS, &d.eos, &d); err != nil {
+	if err := s.marks(&d); err != nil {
 		return nil, err
 	}
 	if known != nil && !d.isAsKnown(known) {
@@ -205,8 +228,26 @@ func checkSpecials(specials map[string]uint32, cure string, owner func(text stri
 	return nil
 }
 
+// ownerIn returns the tokens of a vocabulary by their ids, for [checkSpecials].
+func ownerIn(v *vocab.Vocabulary) func(string, uint32) []byte {
+	return func(_ string, id uint32) []byte {
+		if int64(id) < int64(v.Len()) {
+			return v.Token(id)
+		}
+		return nil
+	}
+}
+
 func wrongSpecial(cure, reason string, args ...any) *Error {
 	return &Error{Key: "specials", Reason: fmt.Sprintf(reason, args...), Cure: cure}
+}
+
+// marks sets bos and eos of a definition.
+func (s *Spec) marks(d *definition) error {
+	if err := s.mark("bos", s.BOS, s.NeedBOS, &d.bos, d); err != nil {
+		return err
+	}
+	return s.mark("eos", s.EOS, s.NeedEOS, &d.eos, d)
 }
 
 // mark sets bos or eos of a definition.

@@ -58,10 +58,7 @@ func (s *Spec) openSentencePiece(m *sentencepiece.Model) (*Encoding, error) {
 		}
 		d.dropAbsent(s.Specials)
 	}
-	if err := s.mark("bos", s.BOS, s.NeedBOS, &d.bos, &d); err != nil {
-		return nil, err
-	}
-	if err := s.mark("eos", s.EOS, s.NeedEOS, &d.eos, &d); err != nil {
+	if err := s.marks(&d); err != nil {
 		return nil, err
 	}
 	h, err := newDigest()

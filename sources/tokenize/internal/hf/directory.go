@@ -49,7 +49,7 @@ func ReadDirectory(dir string) (*Tokenizer, error) {
 }
 
 func read(path string, c *config) (*Tokenizer, error) {
-	content, err := readJSON(path)
+	content, err := ReadJSON(path, isTokenizer)
 	if content == nil || err != nil {
 		return nil, err
 	}
@@ -61,8 +61,8 @@ func read(path string, c *config) (*Tokenizer, error) {
 	return t, err
 }
 
-// readJSON returns the content of a file of tokenizers, or nil if its first bytes are not those of one.
-func readJSON(path string) ([]byte, error) {
+// ReadJSON returns the content of a JSON file of up to 256 MiB, or nil if its first bytes are not of the kind.
+func ReadJSON(path string, isKind func(head []byte) bool) ([]byte, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -70,7 +70,7 @@ func readJSON(path string) ([]byte, error) {
 	defer file.Close()
 	head := make([]byte, sniffed)
 	n, err := io.ReadFull(file, head)
-	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF || !isTokenizer(head[:n]) {
+	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF || !isKind(head[:n]) {
 		return nil, nil
 	}
 	content, err := io.ReadAll(io.MultiReader(bytes.NewReader(head[:n]), io.LimitReader(file, maxJSON)))

@@ -66,24 +66,18 @@ func (e *Expression) Gap() (r rune, ok bool) {
 // Next returns the end of the part of t that begins at i, which must be less than len(t) and at the end of a part. A
 // part is a match, or the text between two matches.
 func (e *Expression) Next(t []byte, i int) int {
-	if end := e.match(t, i); end > i {
-		return end
+	mask, size := e.classes.at(t, i)
+	if mask>>e.first&1 != 0 {
+		if end := e.classes.match(e.start, t, i); end > i {
+			return end
+		}
 	}
-	for i < len(t) {
-		_, size := e.classes.at(t, i)
-		if i += size; i < len(t) && e.match(t, i) > i {
+	for i += size; i < len(t); i += size {
+		if mask, size = e.classes.at(t, i); mask>>e.first&1 != 0 && e.classes.match(e.start, t, i) > i {
 			break
 		}
 	}
 	return i
-}
-
-// match returns the end of the match at t[i], or -1.
-func (e *Expression) match(t []byte, i int) int {
-	if mask, _ := e.classes.at(t, i); mask>>e.first&1 == 0 {
-		return -1
-	}
-	return e.classes.match(e.start, t, i)
 }
 
 // back returns the place of the character that ends at i.

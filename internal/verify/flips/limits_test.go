@@ -187,13 +187,13 @@ func TestLimitsOfSettings(t *testing.T) {
 		},
 		"more than 1073741824 bytes": func() error { return resolve(".", "mds") },
 		"more than 1048576 paths":    func() error { return resolve("{0..99999999}.jsonl", "jsonl") },
-		"the highest id is 2097151": func() error {
+		"the highest supported one is 2097150": func() error {
 			_, err := tokenize.Open(tokenize.Spec{Path: file("tokenizer.json",
 				`{"version":"1.0","truncation":null,"padding":null,"added_tokens":[],"normalizer":null,`+
 					`"pre_tokenizer":{"type":"ByteLevel"},"model":{"type":"BPE","vocab":{"a":2097151},"merges":[]}}`)})
 			return err
 		},
-		"not a number from 0 to 2097151": func() error {
+		"not a number from 0 to 2097150": func() error {
 			_, err := tokenize.Open(tokenize.Spec{Path: file("x.tiktoken", "AA== 99999999\n"), Pattern: "gpt2"})
 			return err
 		},

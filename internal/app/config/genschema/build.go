@@ -145,7 +145,7 @@ func mapped(r *jsonschema.Reflector, t reflect.Type) *jsonschema.Schema {
 		complete(rule, reflect.TypeFor[config.Derived]())
 		return &jsonschema.Schema{OneOf: []*jsonschema.Schema{given, rule}}
 	case reflect.TypeFor[config.Specials]():
-		id := &jsonschema.Schema{Type: "integer", Minimum: "0", Maximum: "2097151"}
+		id := &jsonschema.Schema{Type: "integer", Minimum: "0", Maximum: "2097150"}
 		return &jsonschema.Schema{Type: "object", AdditionalProperties: id, MinProperties: ptr(1)}
 	case reflect.TypeFor[config.Roles]():
 		role := &jsonschema.Schema{Type: "string", MinLength: ptr(1)}

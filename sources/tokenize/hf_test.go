@@ -232,3 +232,90 @@ func TestSpecialsReplaceThoseOfTokenizerJSON(t *testing.T) {
 		}
 	}
 }
+
+// TestVocabularyAndMergesGiveIDsOfTokenizerJSON has the parts of transformers 4.57.6 and 5.23.0 for the classes.
+func TestVocabularyAndMergesGiveIDsOfTokenizerJSON(t *testing.T) {
+	content, err := os.ReadFile("testdata/hf/plain/tokenizer.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file struct {
+		Model struct {
+			Vocab  json.RawMessage
+			Merges [][2]string
+		}
+	}
+	if err := json.Unmarshal(content, &file); err != nil {
+		t.Fatal(err)
+	}
+	merges := "#version: 0.2\n"
+	for _, m := range file.Model.Merges {
+		merges += m[0] + " " + m[1] + "\n"
+	}
+	write := func(t *testing.T, config string, more ...string) string {
+		folder := t.TempDir()
+		files := []string{"vocab.json", string(file.Model.Vocab), "merges.txt", merges, "tokenizer_config.json", config}
+		for files = append(files, more...); len(files) > 0; files = files[2:] {
+			if err := os.WriteFile(filepath.Join(folder, files[0]), []byte(files[1]), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return folder
+	}
+	five := strings.TrimSuffix(string(file.Model.Vocab), "}") +
+		`, "<s>": 450, "</s>": 451, "<unk>": 452, "<pad>": 453, "<mask>": 454}`
+	ends := map[string]uint32{
+		"GPT2Tokenizer": 0, "CodeGenTokenizerFast": 0, "Qwen2Tokenizer": 0, "RobertaTokenizer": 451,
+	}
+	for class, end := range ends {
+		more := []string{}
+		if end > 0 {
+			more = []string{"vocab.json", five}
+		}
+		e, err := Open(Spec{Path: write(t, `{"tokenizer_class": "`+class+`"}`, more...), NeedEOS: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if eos, _ := e.EOS(); eos != end {
+			t.Errorf("%s: eos %d, want %d", class, eos, end)
+		}
+		got := e.NewEncoder().Append(nil, []byte("Hi <new> <|endoftext|>1"))
+		if want := []uint32{40, 73, 221, 28, 78, 69, 87, 30, 221, 28}; !slices.Equal(got[:10], want) {
+			t.Errorf("%s: got %d, want %d and more", class, got, want)
+		}
+	}
+	folder := write(t, `{"tokenizer_class": "GPT2Tokenizer"}`)
+	cases, err := os.ReadFile("testdata/hf/plain/cases.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []struct {
+		Text string
+		IDs  []uint32
+	}
+	if err := json.Unmarshal(cases, &list); err != nil {
+		t.Fatal(err)
+	}
+	e, err := Open(Spec{Path: folder})
+	if err != nil {
+		t.Fatal(err)
+	}
+	enc := e.NewEncoder()
+	for _, c := range list {
+		if got := enc.Append(nil, []byte(c.Text)); !slices.Equal(got, c.IDs) {
+			t.Errorf("%q: got %d, want %d", c.Text, got, c.IDs)
+		}
+	}
+	for want, folder := range map[string]string{
+		`tokenizer_class "CLIPTokenizer"`: write(t, `{"tokenizer_class": "CLIPTokenizer"}`),
+		`tokenizer_class ""`:              write(t, `{}`),
+		"add_prefix_space":                write(t, `{"tokenizer_class": "GPT2Tokenizer", "add_prefix_space": true}`),
+		"added_tokens.json":               write(t, `{"tokenizer_class": "GPT2Tokenizer"}`, "added_tokens.json", "{}"),
+		"merges.txt:2":                    write(t, `{"tokenizer_class": "GPT2Tokenizer"}`, "merges.txt", "a b\nc\n"),
+		"neither tokenizer.json":          t.TempDir(),
+	} {
+		if _, err := Open(Spec{Path: folder}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %s", err, want)
+		}
+	}
+}

@@ -31,8 +31,8 @@ const (
 // ReadFile returns the tokenizer of a tokenizer.json by itself, or nil if the first bytes are not those of one.
 func ReadFile(path string) (*Tokenizer, error) { return read(path, &config{}) }
 
-// ReadDirectory returns the tokenizer of a model's directory. Its tokenizer_config.json, special_tokens_map.json and
-// generation_config.json give bos, eos and further added tokens.
+// ReadDirectory returns the tokenizer of a model's directory: of its tokenizer.json, else of vocab.json and merges.txt.
+// Its tokenizer_config.json, special_tokens_map.json and generation_config.json give bos, eos and further added tokens.
 func ReadDirectory(dir string) (*Tokenizer, error) {
 	c, err := readConfigs(dir)
 	if err != nil {
@@ -40,7 +40,7 @@ func ReadDirectory(dir string) (*Tokenizer, error) {
 	}
 	t, err := read(filepath.Join(dir, "tokenizer.json"), c)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, &Error{"the directory has no tokenizer.json", "write the path of the tokenizer's file"}
+		return readMerges(dir, c)
 	}
 	if t == nil && err == nil {
 		return nil, &Error{"tokenizer.json does not have the keys of a tokenizer", cureRestore}
@@ -99,6 +99,8 @@ func isTokenizer(head []byte) bool {
 
 // config has what the files beside a tokenizer.json say about it.
 type config struct {
+	class        string // of tokenizer_config.json
+	prefix       bool   // a text begins with a space
 	bos, eos     string // empty: they name none
 	added        map[uint32]Added
 	bosID, eosID idList // of generation_config.json
@@ -112,6 +114,9 @@ func readConfigs(dir string) (*config, error) {
 			BOS   configToken      `json:"bos_token"`
 			EOS   configToken      `json:"eos_token"`
 			Added map[uint32]Added `json:"added_tokens_decoder"`
+
+			Class  string `json:"tokenizer_class"`
+			Prefix bool   `json:"add_prefix_space"`
 		}
 		if err := readConfig(filepath.Join(dir, name), &content); err != nil {
 			return nil, err
@@ -122,6 +127,7 @@ func readConfigs(dir string) (*config, error) {
 		if content.EOS != "" {
 			c.eos = string(content.EOS)
 		}
+		c.class, c.prefix = content.Class, content.Prefix // the last file is tokenizer_config.json
 		if content.Added != nil {
 			c.added = content.Added
 		}

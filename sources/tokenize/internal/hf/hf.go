@@ -179,7 +179,11 @@ func parse(content []byte, c *config) (*Tokenizer, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &Tokenizer{Added: f.Added}
+	return build(&f, m, &Tokenizer{Added: f.Added}, c)
+}
+
+// build completes a tokenizer, which may name bos and eos, by its parts.
+func build(f *file, m anyModel, t *Tokenizer, c *config) (*Tokenizer, error) {
 	if err := t.postProcessor("post_processor", f.PostProcessor); err != nil {
 		return nil, err
 	}
@@ -190,7 +194,7 @@ func parse(content []byte, c *config) (*Tokenizer, error) {
 	t.marks(c, ids)
 	bpe, ok := m.(*model)
 	if !ok || !f.isByteLevel() {
-		return t, t.pipeline(&f, m)
+		return t, t.pipeline(f, m)
 	}
 	if err := t.normalizer("normalizer", f.Normalizer); err != nil {
 		return nil, err

@@ -4,7 +4,7 @@
 .PHONY: help build wheel image test test-race test-adapters test-pythons sim lint generate demo clean
 .PHONY: chaos endurance observe mutants fuzz flips
 .PHONY: bench bench-tokenizer bench-stream bench-plan bench-failover bench-delivery bench-scale bench-peers \
-	bench-read
+	bench-read bench-storage
 
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -87,6 +87,10 @@ bench-scale: ## cost, memory and start as sources, shards, ranks and cores grow
 
 bench-read: ## each format's files read by us and by the format's own reader, in turns; downloads PyTorch once
 	bench/read.sh $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY))
+
+# SECTIONS=reads measures one section.
+bench-storage: ## files of an object store with 50 ms latency, cached and not, beside local ones
+	bench/storage.sh $(if $(SECTIONS),--sections $(SECTIONS))
 
 bench-peers: ## other loaders over the same files, in turns with ours; downloads PyTorch once
 	bench/peers.sh $(if $(SECTIONS),--sections $(SECTIONS))

@@ -13,6 +13,8 @@ const (
 	maxRepeat = 1000 // of a character
 	maxUnroll = 16   // of a group
 	maxSteps  = 4096
+	// maxChoices bounds the time of a match. Public expressions have up to 6 choices in a row.
+	maxChoices = 12
 )
 
 // parser reads an expression from left to right.

@@ -6,7 +6,8 @@
 // this package does not is refused by its name and its place.
 //
 // A group is not repeated without bound, so the time of a match is at most the length of the text to the power of the
-// number of repetitions. It is proportional to the length for the expressions of public tokenizers.
+// number of choices in a row, which is at most [maxChoices]. It is proportional to the length for the expressions of
+// public tokenizers.
 package regex
 
 import (
@@ -37,6 +38,10 @@ func Parse(text string, syntax Syntax) (*Expression, error) {
 	t, err := parse(text, syntax)
 	if err != nil {
 		return nil, fmt.Errorf("parse the expression %q: %w", text, err)
+	}
+	if n := t.choices(); n > maxChoices {
+		return nil, fmt.Errorf("parse the expression %q: it has %d repetitions and alternatives in a row, "+
+			"and at most %d can be followed", text, n, maxChoices)
 	}
 	if t.skippable() {
 		return nil, fmt.Errorf("parse the expression %q: it can match the empty text", text)

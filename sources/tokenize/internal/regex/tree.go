@@ -122,6 +122,26 @@ func allSkippable(parts []*tree) bool {
 	return true
 }
 
+// choices returns the largest number of parts in a row that can match in several ways.
+func (t *tree) choices() (n int) {
+	for _, p := range t.parts {
+		if t.kind == choice {
+			n = max(n, p.choices())
+		} else {
+			n += p.choices()
+		}
+	}
+	switch {
+	case t.kind == choice:
+		n++
+	case t.kind == repeat && t.parts[0].kind != one:
+		n = t.max*n + t.max - t.min
+	case t.kind == repeat && t.mode != possessive && t.min != t.max:
+		n++
+	}
+	return n
+}
+
 // beginnings returns the characters with which a match that is not empty begins, and perhaps others.
 func (t *tree) beginnings() (s set) {
 	switch t.kind {

@@ -86,6 +86,19 @@ func TestMissingCapacityIsAnAlert(t *testing.T) {
 	}
 }
 
+func TestALoaderMayTakeLongToStart(t *testing.T) {
+	c := newCluster(t, 1, "loader-0", "loader-1", "shadow-0")
+	c.wait(opening / 2)
+	if got := c.kinds(); got != "" {
+		t.Errorf("while loaders start there are the alerts %q", got)
+	}
+	c.wait(opening)
+	got := c.m.Status().Alerts
+	if len(got) != 2 || !strings.Contains(got[0].Text, "loader-0 has not joined the run yet") {
+		t.Errorf("after twice the time there are the alerts %v", got)
+	}
+}
+
 func TestALoaderThatIsAskedToLeaveHandsOverFirst(t *testing.T) {
 	c := newCluster(t, 1, "loader-0", "loader-1", "shadow-0")
 	c.settle()

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"time"
 
 	"millrace/internal/activity"
 	"millrace/orchestrator/roster"
@@ -74,6 +75,9 @@ func (m *Machine) Status() *proto.StatusReply {
 	return r
 }
 
+// opening is how long a loader may open its tokenizer and its sources before people are told.
+const opening = 10 * time.Second
+
 // lacking lists the conditions of now that people should know if they last, by kind and key.
 func (m *Machine) lacking() []condition {
 	out := m.quarantine.nearlySpent()
@@ -83,7 +87,11 @@ func (m *Machine) lacking() []condition {
 	if !m.cfg.Further { // the processes and the disk of all streams
 		out = append(m.alerts.lowSpace(), out...)
 		for _, owner := range m.roster.AbsentOwners() {
-			out = append(out, condition{"role", owner, owner + " is not there; it is being restarted", roster.Absence})
+			text, lasts := " is not there; it is being restarted", roster.Absence
+			if !owner.Lost {
+				text, lasts = " has not joined the run yet; it opens its tokenizer and its sources first", opening
+			}
+			out = append(out, condition{"role", owner.Name, owner.Name + text, lasts})
 		}
 	}
 	for _, t := range m.roster.Troubles() {

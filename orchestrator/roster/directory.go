@@ -36,11 +36,18 @@ func (r *Roster) Protected() int64 { return r.protected }
 // Switches counts the stripes that a standby took over in this life of the orchestrator.
 func (r *Roster) Switches() uint64 { return r.switches }
 
+// Absent is an owner of stripes that is not connected.
+type Absent struct {
+	Name string
+	Lost bool // it was connected in this life of the orchestrator
+}
+
 // AbsentOwners lists the owners of stripes that are not connected.
-func (r *Roster) AbsentOwners() (out []string) {
+func (r *Roster) AbsentOwners() (out []Absent) {
 	for _, owner := range r.stripes.owners {
 		if r.members[owner] == nil {
-			out = append(out, owner)
+			_, lost := r.lost[owner]
+			out = append(out, Absent{owner, lost})
 		}
 	}
 	return out

@@ -45,6 +45,9 @@ func openFooter(f sources.File) (*footer, error) {
 	if err != nil {
 		return nil, orUnfit(f, err, "its last block has no postscript; its writer may have ended early")
 	}
+	if last.kind == 't' {
+		return nil, last.refuse(f)
+	}
 	var u unpacker
 	defer u.close()
 	records, err := last.records(&u, nil, last.count) // three copies

@@ -104,6 +104,9 @@ func (a *azureStore) list(ctx context.Context, prefix string, fn func(object) er
 				return err
 			}
 		}
+		if page.Segment == nil {
+			return &failure{cause: wrong, err: errors.New("its list has no blobs; is the endpoint one of Azure?")}
+		}
 		for _, b := range page.Segment.BlobItems {
 			o := object{key: valueOf(b.Name)}
 			if p := b.Properties; p != nil {

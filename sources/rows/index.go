@@ -142,7 +142,7 @@ func (x *index) startOf(n uint64) (int64, bool) {
 	deltas := x.deltas[from:]
 	for range n % pageRecords {
 		d, size := binary.Uvarint(deltas)
-		if size <= 0 || d > uint64(x.plain) {
+		if size <= 0 || at > x.plain || d > uint64(x.plain-at) {
 			return 0, false
 		}
 		at += int64(d)

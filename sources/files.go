@@ -26,6 +26,24 @@ type OpenFile interface {
 	Identity() (identity.File, error)
 }
 
+// Range is a stretch of a file: its first byte, and the byte behind its last one.
+type Range struct{ Start, End int64 }
+
+// Expecter is implemented by files that fetch bytes before they are read.
+type Expecter interface {
+	// Expect notes the ranges that one reader reads next, in ascending order. list returns them; Expect calls it at
+	// once or not at all. The reader calls done after its reads.
+	Expect(list func() []Range) (done func())
+}
+
+// Expect tells a file which ranges one reader reads next, if the file fetches bytes before they are read.
+func Expect(f File, list func() []Range) (done func()) {
+	if e, ok := f.(Expecter); ok {
+		return e.Expect(list)
+	}
+	return func() {}
+}
+
 // OSFS returns the operating system's files.
 func OSFS() FS { return osFS{} }
 

@@ -150,7 +150,10 @@ type retryFile struct {
 	shard    string // name in the manifest
 }
 
-var _ File = (*retryFile)(nil)
+var (
+	_ File     = (*retryFile)(nil)
+	_ Expecter = (*retryFile)(nil)
+)
 
 // Name implements File.
 func (f *retryFile) Name() string { return f.name }
@@ -192,6 +195,16 @@ func (f *retryFile) ReadAt(p []byte, off int64) (n int, err error) {
 		f.failed.Store(&err)
 	}
 	return n, err
+}
+
+// Expect implements Expecter. The file need not stay open: reads of a file that was opened again are not expected.
+func (f *retryFile) Expect(list func() []Range) (done func()) {
+	done = func() {}
+	_ = f.use(func(file OpenFile) error { // the reads report why a file cannot be opened
+		done = Expect(file, list)
+		return nil
+	})
+	return done
 }
 
 // use opens the file for an act, if it is not open.

@@ -104,6 +104,7 @@ const (
 // Read implements sources.Shard.
 func (s *Shard) Read(ctx context.Context, numbers []uint64, fn func(sources.Record) error) error {
 	r, count := s.Reader(), s.Table.Count()
+	defer sources.Expect(s.File, func() []sources.Range { return s.ranges(numbers) })()
 	for i, n := range numbers {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -131,6 +132,20 @@ func (s *Shard) Read(ctx context.Context, numbers []uint64, fn func(sources.Reco
 	}
 	r.Close()
 	return nil
+}
+
+// ranges returns the stretches of the file that a read of records takes, but those whose decoder fetches a part.
+func (s *Shard) ranges(numbers []uint64) []sources.Range {
+	out := make([]sources.Range, 0, len(numbers))
+	for _, n := range numbers {
+		if n >= s.Table.Count() {
+			break
+		}
+		if start, end := s.Table.Extent(n); s.Limit > 0 && end-start <= s.Limit || end-start <= scanBytes {
+			out = append(out, sources.Range{Start: start, End: end})
+		}
+	}
+	return out
 }
 
 // Reader has the memory of one read or scan. One goroutine uses it.

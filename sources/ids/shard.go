@@ -111,6 +111,13 @@ func (s *Shard) Scan(ctx context.Context, from uint64, fn func(sources.Record) e
 // Read implements sources.Shard.
 func (s *Shard) Read(ctx context.Context, numbers []uint64, fn func(sources.Record) error) error {
 	r := &reader{Shard: s}
+	defer sources.Expect(s.file, func() []sources.Range {
+		out := make([]sources.Range, 0, len(numbers))
+		for _, n := range numbers {
+			out = s.rangeOf(out, sources.DocumentPart{Record: n, Length: math.MaxUint32})
+		}
+		return out
+	})()
 	for i, n := range numbers {
 		run := uint64(1)
 		for i+int(run) < len(numbers) && numbers[i+int(run)] == n+run {
@@ -126,6 +133,13 @@ func (s *Shard) Read(ctx context.Context, numbers []uint64, fn func(sources.Reco
 // ReadPieces implements sources.PieceReader.
 func (s *Shard) ReadPieces(ctx context.Context, parts []sources.DocumentPart, fn func(sources.Record) error) error {
 	r := &reader{Shard: s}
+	defer sources.Expect(s.file, func() []sources.Range {
+		out := make([]sources.Range, 0, len(parts))
+		for _, part := range parts {
+			out = s.rangeOf(out, part)
+		}
+		return out
+	})()
 	for i, part := range parts {
 		run := uint64(1)
 		for i+int(run) < len(parts) && s.follows(parts[i+int(run)-1], parts[i+int(run)]) {
@@ -136,6 +150,17 @@ func (s *Shard) ReadPieces(ctx context.Context, parts []sources.DocumentPart, fn
 		}
 	}
 	return nil
+}
+
+// rangeOf appends the stretch of the file that a part of a document takes.
+func (s *Shard) rangeOf(out []sources.Range, part sources.DocumentPart) []sources.Range {
+	start, length, ok := s.table.Span(part.Record)
+	if !ok || !s.isGood(length) {
+		return out
+	}
+	first := min(uint64(part.Start), length)
+	from, size := s.layout.From+int64((start+first)*uint64(s.layout.DType.Size)), uint64(s.layout.DType.Size)
+	return append(out, sources.Range{Start: from, End: from + int64(min(uint64(part.Length), length-first)*size)})
 }
 
 // follows reports whether a part begins at the end of another one, or before it.

@@ -44,26 +44,26 @@ func (g *page) copy(ctx context.Context, p []byte, at int64) error {
 	return g.err
 }
 
-// room is the memory of read-ahead, in pages.
+// room is the memory of read-ahead.
 type room struct {
 	mu   sync.Mutex
-	free int64
+	free int64 // bytes
 }
 
-func (r *room) take() bool {
+func (r *room) take(n int64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.free == 0 {
+	if r.free < n {
 		return false
 	}
-	r.free--
+	r.free -= n
 	return true
 }
 
-func (r *room) give() {
+func (r *room) give(n int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.free++
+	r.free += n
 }
 
 // ahead notes a read, and begins to read the pages that are likely to follow. It returns the pages that have bytes of
@@ -139,40 +139,42 @@ func (f *file) follow(off, n int64) *stream {
 
 // start begins to read a page of a stream, if there is memory for it. The lock is held.
 func (f *file) start(s *stream, at int64) bool {
-	if f.ctx.Err() != nil || !f.host.room.take() {
+	if f.ctx.Err() != nil || !f.host.room.take(pageBytes) {
 		return false
 	}
-	ctx, cancel := context.WithCancel(f.ctx)
-	pg := &page{ready: make(chan struct{}), cancel: cancel}
-	f.pages[at] = pg
 	s.flying++
-	go func() {
-		defer cancel()
-		data := make([]byte, min(pageBytes, f.of.size-at*pageBytes))
-		if pg.err = f.load(ctx, data, at*pageBytes); pg.err == nil {
-			pg.data = data
+	f.pages[at] = f.begin(at*pageBytes, min(pageBytes, f.of.size-at*pageBytes), func(err error) {
+		s.flying--
+		if err == nil {
+			f.extend(s)
 		}
-		close(pg.ready)
-		f.landed(s, pg.err)
-	}()
+	})
 	return true
 }
 
-// landed makes place in flight for the next page of a stream.
-func (f *file) landed(s *stream, err error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	s.flying--
-	if err == nil {
-		f.extend(s)
-	}
+// begin begins to read a range. It calls landed with the lock when the range has come or failed.
+func (f *file) begin(off, n int64, landed func(error)) *page {
+	ctx, cancel := context.WithCancel(f.ctx)
+	pg := &page{ready: make(chan struct{}), cancel: cancel}
+	go func() {
+		defer cancel()
+		data := make([]byte, n)
+		if pg.err = f.load(ctx, data, off); pg.err == nil {
+			pg.data = data
+		}
+		close(pg.ready)
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		landed(pg.err)
+	}()
+	return pg
 }
 
 // drop gives a page up. Readers that have it keep it. The lock is held.
 func (f *file) drop(at int64) {
 	if pg := f.pages[at]; pg != nil {
 		delete(f.pages, at)
-		f.host.room.give()
+		f.host.room.give(pageBytes)
 	}
 }
 

@@ -33,9 +33,13 @@ type file struct {
 	mu      sync.Mutex
 	streams [mostStreams]*stream
 	pages   map[int64]*page
+	plans   []*plan
 }
 
-var _ sources.OpenFile = (*file)(nil)
+var (
+	_ sources.OpenFile = (*file)(nil)
+	_ sources.Expecter = (*file)(nil)
+)
 
 func newFile(files *Files, s store, url string, of object) *file {
 	f := &file{files: files, host: files.host, store: s, url: url, of: of, pages: map[int64]*page{}}
@@ -65,6 +69,9 @@ func (f *file) Close() error {
 	for at := range f.pages {
 		f.drop(at)
 	}
+	for _, p := range f.plans {
+		f.endPlan(p)
+	}
 	return nil
 }
 
@@ -90,8 +97,14 @@ func (f *file) ReadAt(p []byte, off int64) (n int, err error) {
 	return len(p), nil
 }
 
-// fill fills p with bytes of the file, from pages that were read ahead if there are any.
+// fill fills p with bytes of the file, from ranges that were expected and from pages that were read ahead if there are
+// any.
 func (f *file) fill(p []byte, off int64) error {
+	n, err := f.planned(p, off)
+	if err != nil || n == len(p) {
+		return err
+	}
+	p, off = p[n:], off+int64(n)
 	at := f.ahead(off, int64(len(p)))
 	for len(p) > 0 {
 		n := int64(len(p))

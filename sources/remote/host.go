@@ -47,7 +47,7 @@ func NewHost(o Options) *Host {
 	if o.Ahead <= 0 {
 		o.Ahead = 64 << 20
 	}
-	return &Host{cache: o.Cache, slots: make(chan struct{}, mostRequests), room: &room{free: o.Ahead / pageBytes},
+	return &Host{cache: o.Cache, slots: make(chan struct{}, mostRequests), room: &room{free: o.Ahead},
 		idle: stalled, meter: o.Meter, counts: map[string]*counts{}, stores: map[storeKey]store{},
 		seen: map[seenKey]sight{}, retries: quota{left: quotaMost}}
 }

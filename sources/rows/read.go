@@ -43,6 +43,7 @@ func (s *shard) Read(ctx context.Context, numbers []uint64, fn func(sources.Reco
 	if err != nil {
 		return err
 	}
+	defer sources.Expect(s.f, func() []sources.Range { return s.ranges(spans) })()
 	w := c.window()
 	for i, n := range numbers {
 		if err := ctx.Err(); err != nil {
@@ -59,6 +60,21 @@ func (s *shard) Read(ctx context.Context, numbers []uint64, fn func(sources.Reco
 	s.parsers.Put(x)
 	s.windows.give(c)
 	return nil
+}
+
+// ranges returns the stretches of the file that a read of spans takes.
+func (s *shard) ranges(spans []span) []sources.Range {
+	out := make([]sources.Range, 0, len(spans))
+	for _, at := range spans {
+		if s.kind == plain {
+			out = append(out, sources.Range{Start: at.start, End: at.end})
+			continue
+		}
+		for i := max(s.index.holding(at.start), 0); i < len(s.points) && s.points[i].at < at.end; i++ {
+			out = append(out, sources.Range{Start: s.points[i].packed, End: s.points[i].packed + s.points[i].size})
+		}
+	}
+	return out
 }
 
 // parser returns a parser of the shard's lines. It goes back to the shard after a read that succeeded.

@@ -1,0 +1,165 @@
+package remote
+
+import (
+	"slices"
+	"sort"
+
+	"millrace/sources"
+	"millrace/sources/cache"
+)
+
+// Sizes of plans.
+const (
+	planGap    = 128 << 10 // bytes between two expected ranges that one request covers
+	planFlying = 32        // requests of one plan in flight
+)
+
+// plan is the ranges that one reader reads next. Neighbours are one slot, so that one request fetches them.
+type plan struct {
+	slots  []slot // ascending; they do not overlap
+	done   int    // the slots before it were read
+	next   int    // the first slot that was not asked for
+	flying int    // slots in flight
+	isOver bool
+}
+
+// slot is a part of a plan, of at most pageBytes.
+type slot struct {
+	start, end int64
+	page       *page // nil: not asked for, not kept in memory any more, or in the cache
+}
+
+// newPlan divides ranges into slots. Ranges that do not ascend are left out. grain is the unit in which bytes are
+// fetched.
+func newPlan(ranges []sources.Range, grain, size int64) *plan {
+	p, last, before := &plan{}, slot{end: -planGap - 1}, int64(0)
+	for _, r := range ranges {
+		start, end := max(r.Start/grain*grain, 0), min((r.End+grain-1)/grain*grain, size)
+		if end <= last.end || r.Start >= r.End || r.Start < before {
+			continue
+		}
+		before = r.Start
+		if start <= last.end || start-last.end <= planGap && end-last.start <= pageBytes {
+			start = last.end
+		}
+		for at := start; at < end; {
+			if n := len(p.slots); n > 0 && at == last.end && last.end-last.start < pageBytes {
+				last.end = min(last.start+pageBytes, end)
+				p.slots[n-1] = last
+			} else {
+				last = slot{start: at, end: min(at+pageBytes, end)}
+				p.slots = append(p.slots, last)
+			}
+			at = last.end
+		}
+	}
+	return p
+}
+
+// Expect implements sources.Expecter. Requests for the first ranges begin at once, further ones when earlier ranges
+// have been read.
+func (f *file) Expect(list func() []sources.Range) (done func()) {
+	grain := int64(1)
+	if f.host.cache != nil {
+		grain = cache.BlockBytes
+	}
+	p := newPlan(list(), grain, f.of.size)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.plans = append(f.plans, p)
+	f.advance(p)
+	return func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.endPlan(p)
+		f.plans = slices.DeleteFunc(f.plans, func(x *plan) bool { return x == p })
+	}
+}
+
+// endPlan gives up all that was fetched and not read. The lock is held.
+func (f *file) endPlan(p *plan) {
+	p.isOver = true
+	for i := range p.slots[:p.next] {
+		f.dropSlot(&p.slots[i])
+	}
+}
+
+// dropSlot gives up a slot that nobody reads. The lock is held.
+func (f *file) dropSlot(s *slot) {
+	if s.page != nil {
+		s.page.cancel()
+		f.takeSlot(s)
+	}
+}
+
+// takeSlot takes the page of a slot, whose reader keeps it. The lock is held.
+func (f *file) takeSlot(s *slot) {
+	if s.page != nil {
+		s.page = nil
+		f.host.room.give(s.end - s.start)
+	}
+}
+
+// advance asks for the next slots of a plan, as far as there is memory. The lock is held.
+func (f *file) advance(p *plan) {
+	for ; !p.isOver && p.next < len(p.slots) && p.flying < planFlying; p.next++ {
+		s := &p.slots[p.next]
+		if f.host.cache != nil && f.host.cache.Has(f.key, s.start, s.end-s.start) {
+			continue
+		}
+		if f.ctx.Err() != nil || !f.host.room.take(s.end-s.start) {
+			return
+		}
+		p.flying++
+		s.page = f.begin(s.start, s.end-s.start, func(error) {
+			p.flying--
+			f.advance(p)
+		})
+	}
+}
+
+// planned fills the beginning of p with bytes that a reader has announced, and returns their number.
+func (f *file) planned(p []byte, off int64) (n int, err error) {
+	for n < len(p) {
+		at := off + int64(n)
+		s, ok := f.slotOf(at, off+int64(len(p)))
+		if !ok {
+			return n, nil
+		}
+		part := p[n:min(int64(len(p)), s.end-off)]
+		// a failed slot is not used: the range is read by itself
+		if s.page == nil || s.page.copy(f.ctx, part, at-s.start) != nil {
+			if err := f.load(f.ctx, part, at); err != nil {
+				return n, err
+			}
+		}
+		n += len(part)
+	}
+	return n, nil
+}
+
+// slotOf returns the slot of a plan with byte at, of which a reader takes the bytes up to end. It moves the plan on.
+func (f *file) slotOf(at, end int64) (found slot, ok bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, p := range f.plans {
+		i := sort.Search(len(p.slots), func(i int) bool { return p.slots[i].end > at })
+		if i == len(p.slots) || p.slots[i].start > at {
+			continue
+		}
+		found = p.slots[i]
+		for p.next <= i { // it is read by itself
+			p.next++
+		}
+		for ; p.done < i; p.done++ {
+			f.dropSlot(&p.slots[p.done])
+		}
+		if end >= found.end && p.done == i {
+			f.takeSlot(&p.slots[i])
+			p.done++
+		}
+		f.advance(p)
+		return found, true
+	}
+	return slot{}, false
+}

@@ -28,9 +28,12 @@ func TestLongDocumentsAreNoted(t *testing.T) {
 		} {
 			for _, filters := range []*filter.Set{nil, set(t, "id >= 100")} {
 				encoding := gpt2(t)
+				maker, err := chat.NewPairMaker(encoding, chat.Pair{Prompt: "p", Completion: "c", TooLong: long})
+				if err != nil {
+					t.Fatal(err)
+				}
 				spec := sources.Spec{Name: "web", Format: jsonl.Format{}, Base: dir, Patterns: []string{"*"}, Seed: 3,
-					Epochs: 1, Tokenizer: encoding, IndexDir: t.TempDir(), Filters: filters,
-					Maker: chat.NewPairMaker(encoding, chat.Pair{Prompt: "p", Completion: "c", TooLong: long})}
+					Epochs: 1, Tokenizer: encoding, IndexDir: t.TempDir(), Filters: filters, Maker: maker}
 				for pass := range 2 {
 					offers, st := offersOf(t, spec)
 					if len(offers) != records || pass > 0 && st.TooLong != records/2 {

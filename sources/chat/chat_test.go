@@ -171,7 +171,7 @@ func TestPairs(t *testing.T) {
 		"drop":     {chat.TooLong{Tokens: 5, Drop: true}, ""},
 	} {
 		pair := chat.Pair{Prompt: "p", Completion: "c", BOS: true, EOS: true, TooLong: c.long}
-		m := chat.NewPairMaker(tokenizer(), pair)
+		m := pairs(t, tokenizer(), pair)
 		if got := show(t, tokenizer(), document(t, m, "xa", "bcd")); got != c.want {
 			t.Errorf("%s: got %q, want %q", name, got, c.want)
 		}
@@ -180,7 +180,7 @@ func TestPairs(t *testing.T) {
 			t.Errorf("%s: it says too long: %v, %v", name, r.TooLong, err)
 		}
 	}
-	m := chat.NewPairMaker(tokenizer(), chat.Pair{Prompt: "p", Completion: "c"})
+	m := pairs(t, tokenizer(), chat.Pair{Prompt: "p", Completion: "c"})
 	var missing *sources.MissingError
 	if _, _, err := m.Document(nil, &sources.Record{}, []any{"x", nil}, func() {}); !errors.As(err, &missing) {
 		t.Errorf("a missing completion: %v", err)
@@ -196,6 +196,43 @@ func TestPairs(t *testing.T) {
 	}
 }
 
+func pairs(t testing.TB, tokenizer chat.Tokenizer, p chat.Pair) sources.Maker {
+	t.Helper()
+	m, err := chat.NewPairMaker(tokenizer, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// TestPairTemplates: a prompt and a completion of several fields, of which one may be empty.
+func TestPairTemplates(t *testing.T) {
+	m := pairs(t, tokenizer(), chat.Pair{Prompt: "{p}-{q}:", Completion: "c", EOS: true})
+	if got := m.Fields(); !slices.Equal(got, []string{"p", "q", "c"}) {
+		t.Errorf("the fields are %q", got)
+	}
+	for want, values := range map[string][]any{
+		"[ab-5:]c{</s>}": {"ab", 5, "c"},
+		"[ab-:]c{</s>}":  {"ab", "", "c"},
+	} {
+		ids, n, err := m.Document(nil, &sources.Record{}, values, func() {})
+		if got := show(t, tokenizer(), ids); got != want || err != nil || n != int64(len(want)-len("[]{</s>}")) {
+			t.Errorf("got %q of %d bytes, %v, want %q", got, n, err, want)
+		}
+	}
+	var missing *sources.MissingError
+	if _, _, err := m.Document(nil, &sources.Record{}, []any{"ab", nil, "c"}, func() {}); !errors.As(err, &missing) {
+		t.Errorf("a missing part of the prompt: %v", err)
+	}
+	m = pairs(t, tokenizer(), chat.Pair{Prompt: "p", Completion: "{c}."})
+	if got := show(t, tokenizer(), document(t, m, "x", "y")); got != "[x]y." {
+		t.Errorf("got %q", got)
+	}
+	if _, err := chat.NewPairMaker(tokenizer(), chat.Pair{Prompt: "{p", Completion: "c"}); err == nil {
+		t.Error("a brace without a partner is accepted")
+	}
+}
+
 // folding is a tokenizer that changes the text: its tokens do not have the text's bytes.
 type folding struct{ *characters }
 
@@ -205,7 +242,7 @@ func (f folding) Append(dst []uint32, text []byte, tell func()) []uint32 {
 
 // TestChangedText: a prompt and a completion are encoded apart if the places of the tokens are not known.
 func TestChangedText(t *testing.T) {
-	m := chat.NewPairMaker(folding{tokenizer()}, chat.Pair{Prompt: "p", Completion: "c"})
+	m := pairs(t, folding{tokenizer()}, chat.Pair{Prompt: "p", Completion: "c"})
 	if got := document(t, m, "A", "B"); !slices.Equal(got, []uint32{'a' | tokenid.Untrained, 'b'}) {
 		t.Errorf("got %v", got)
 	}

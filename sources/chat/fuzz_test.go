@@ -31,7 +31,7 @@ func FuzzConversation(f *testing.F) {
 		}
 		makers = append(makers, m)
 	}
-	pair := chat.NewPairMaker(tokenizer(), chat.Pair{Prompt: "p", Completion: "c", BOS: true, EOS: true})
+	pair := pairs(f, tokenizer(), chat.Pair{Prompt: "p", Completion: "c", BOS: true, EOS: true})
 	check := func(t *testing.T, ids []uint32, err error) {
 		if err != nil && !errors.Is(err, millrace.ErrBadSample) {
 			t.Fatal(err)

@@ -32,24 +32,40 @@ func (l TooLong) cut(dst []uint32, first int, r *sources.Record) []uint32 {
 
 // Pair describes documents of a prompt and a completion. The loss is on the completion.
 type Pair struct {
-	Prompt, Completion string // dotted paths
+	Prompt, Completion string // dotted paths, or templates of fields
 	BOS, EOS           bool   // put in front of and behind the document
 	TooLong            TooLong
 }
 
 type pairMaker struct {
 	Pair
-	t *encoder
+	t         *encoder
+	templates [2]*fields.Template // of the prompt and the completion; nil: a field
+	names     []string            // of all fields
 }
 
 // LimitsLength implements sources.Limiter.
 func (*pairMaker) LimitsLength() bool { return true }
 
-// NewPairMaker returns the maker of the documents of pairs.
-func NewPairMaker(t Tokenizer, p Pair) sources.Maker { return &pairMaker{p, newEncoder(t)} }
+// NewPairMaker returns the maker of the documents of pairs. The error of a template says what to write.
+func NewPairMaker(t Tokenizer, p Pair) (sources.Maker, error) {
+	m := &pairMaker{Pair: p, t: newEncoder(t)}
+	for i, text := range [2]string{p.Prompt, p.Completion} {
+		if !fields.IsTemplate(text) {
+			m.names = append(m.names, text)
+			continue
+		}
+		var err error
+		if m.templates[i], err = fields.ParseTemplate(text); err != nil {
+			return nil, err
+		}
+		m.names = append(m.names, m.templates[i].Fields()...)
+	}
+	return m, nil
+}
 
 // Fields implements sources.Maker.
-func (m *pairMaker) Fields() []string { return []string{m.Prompt, m.Completion} }
+func (m *pairMaker) Fields() []string { return m.names }
 
 // Settings implements sources.Maker.
 func (m *pairMaker) Settings() string { return fmt.Sprintf("pair 1 %+v", m.Pair) }
@@ -57,14 +73,21 @@ func (m *pairMaker) Settings() string { return fmt.Sprintf("pair 1 %+v", m.Pair)
 // Document implements sources.Maker.
 func (m *pairMaker) Document(dst []uint32, r *sources.Record, values []any, tell func()) ([]uint32, int64, error) {
 	var p passage
-	for i, v := range values {
-		text, err := textOf(m.Fields()[i], v)
+	for i, template := range m.templates {
+		text, n, err := "", 1, error(nil)
+		if template == nil {
+			text, err = textOf(m.names[len(m.names)-len(values)], values[0])
+		} else {
+			n = len(template.Fields())
+			text, err = template.Text(values[:n])
+		}
 		if err != nil {
 			return dst, 0, err
 		}
 		for _, c := range text {
 			p.add(c, false, i == 1)
 		}
+		values = values[n:]
 	}
 	first := len(dst)
 	if id, ok := m.t.BOS(); ok && m.BOS {

@@ -89,6 +89,12 @@ func (t *Template) Fields() []string {
 	return out
 }
 
+// Text returns the text of a record. values are those of Fields. A missing field is a *sources.MissingError.
+func (t *Template) Text(values []any) (string, error) {
+	text, err := t.render(nil, values, false)
+	return string(text), err
+}
+
 // render appends the text of a record. values are those of Fields. A missing field, and with skipEmpty a field without
 // a byte, is a *sources.MissingError.
 func (t *Template) render(dst []byte, values []any, skipEmpty bool) ([]byte, error) {

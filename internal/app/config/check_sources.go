@@ -33,7 +33,7 @@ func (v *validator) checkSources() {
 		checkStorage(v, path, s)
 		v.checkFilter(path+".filter", s.Filter, s)
 		v.checkPieces(path+".long_documents", s.LongDocuments)
-		checkText(v, path+".text", s)
+		checkText(v, path+".text", s.Text)
 		checkChat(v, path, s)
 		checkIDs(v, path, s)
 		checkPassed(v, path+".fields", s)
@@ -72,14 +72,14 @@ func checkContent(v *validator, path string, s *Source) {
 	}
 }
 
-// checkText checks the field of a source's text, or its template.
-func checkText(v *validator, path string, s *Source) {
+// checkText checks the field of a text, or its template. path is that of its key.
+func checkText(v *validator, path, text string) {
 	if !v.Sound(path) {
 		return
 	}
-	names := []string{s.Text}
-	if fields.IsTemplate(s.Text) {
-		t, err := fields.ParseTemplate(s.Text)
+	names := []string{text}
+	if fields.IsTemplate(text) {
+		t, err := fields.ParseTemplate(text)
 		if err != nil {
 			v.wrong(path, "this template cannot be read: "+err.Error(),
 				"write fields in braces, as \"{title}\\n\\n{body}\", and `{{` for a brace of the text")
@@ -90,7 +90,7 @@ func checkText(v *validator, path string, s *Source) {
 	for _, name := range names {
 		if name == "" || strings.HasPrefix(name, ".") || strings.HasSuffix(name, ".") || strings.Contains(name, "..") {
 			v.wrong(
-				path, "`text` names an empty field: "+tree.Quote(s.Text),
+				path, "`"+path[strings.LastIndexByte(path, '.')+1:]+"` names an empty field: "+tree.Quote(text),
 				"write the names of the fields with single dots between them, as `meta.body`",
 			)
 			return
@@ -162,6 +162,9 @@ func checkChat(v *validator, path string, s *Source) {
 		v.wrongKey(path, "format "+string(s.Format)+" has tokens, and no conversations", "leave the key out")
 	case s.Messages != "":
 		checkTemplate(v, path, s)
+	default:
+		checkText(v, path+".prompt", s.Prompt)
+		checkText(v, path+".completion", s.Completion)
 	}
 }
 

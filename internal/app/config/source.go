@@ -129,9 +129,10 @@ type Source struct {
 	// Mask is the field or column with a number for each of these tokens: 1, or 0 for a token that is not trained on.
 	// Left out: all are trained on.
 	Mask string `yaml:"mask"`
-	// Prompt is the field with the prompt of a pair, in place of text. The loss is on the completion alone.
+	// Prompt is the field with the prompt of a pair, in place of text. The loss is on the completion alone. With
+	// completion it may be a template of several fields, as text.
 	Prompt string `yaml:"prompt"`
-	// Completion is the field with the completion of a pair.
+	// Completion is the field with the completion of a pair, or a template of several fields.
 	Completion string `yaml:"completion"`
 	// Chosen is the field with the chosen answer of a preference pair, in place of text. With a template it has a text,
 	// a message or a list of messages, else a text. prompt names their prompt; without it, the prompt is the beginning

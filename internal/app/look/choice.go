@@ -9,9 +9,8 @@ import (
 
 // choice is the way in which a source's documents are made, by its first file.
 type choice struct {
-	keys      []string // of the source, as `text: body`
-	note      string   // for people; empty if there is nothing to say
-	needsText bool     // a tokenizer makes the documents
+	keys []string // of the source, as `text: body`
+	note string   // for people; empty if there is nothing to say
 }
 
 // usual returns the names under which texts, ids and masks usually stand, the most telling first.
@@ -34,12 +33,12 @@ func (d *File) choose() choice {
 	if d.Tokens != nil || len(d.Fields) == 0 {
 		return choice{}
 	}
-	for _, way := range []func() (choice, bool){d.chat, d.pair, d.ids, d.text} {
+	for _, way := range []func() (choice, bool){d.preference, d.chat, d.pair, d.ids, d.text} {
 		if c, ok := way(); ok {
 			return c
 		}
 	}
-	return choice{needsText: true, keys: []string{"text: text"},
+	return choice{keys: []string{"text: text"},
 		note: "no field holds a text in most records; write the field of the text: " + d.fieldNames()}
 }
 
@@ -64,6 +63,9 @@ func (d *File) field(name string) *Field {
 // most reports whether n is more than half of the records that were looked at.
 func (d *File) most(n int) bool { return 2*n > d.Looked }
 
+// tokenizersTemplate is the key for messages that the tokenizer's chat template renders.
+const tokenizersTemplate = "template: tokenizer"
+
 // chat recognises conversations: lists of objects with a role and a content.
 func (d *File) chat() (choice, bool) {
 	for _, x := range d.Fields {
@@ -75,23 +77,44 @@ func (d *File) chat() (choice, bool) {
 			has := strings.Split(inside, ", ")
 			switch {
 			case slices.Contains(has, "role") && slices.Contains(has, "content"):
-				return choice{needsText: true, keys: []string{"messages: " + plain(x.Name)}}, true
+				return choice{keys: []string{"messages: " + plain(x.Name), tokenizersTemplate}}, true
 			case slices.Contains(has, "from") && slices.Contains(has, "value"):
-				return choice{needsText: true, keys: []string{"messages: " + plain(x.Name), "role: from",
-					"content: value", "roles: {human: user, gpt: assistant}"}}, true
+				return choice{keys: []string{"messages: " + plain(x.Name), "role: from",
+					"content: value", "roles: {human: user, gpt: assistant}", tokenizersTemplate}}, true
 			}
 		}
 	}
 	return choice{}, false
 }
 
-// pair recognises prompts and completions.
+// preference recognises preference pairs.
+func (d *File) preference() (choice, bool) {
+	if d.field("chosen") == nil || d.field("rejected") == nil {
+		return choice{}, false
+	}
+	c := choice{keys: []string{"chosen: chosen", "rejected: rejected"}}
+	if d.field("prompt") != nil {
+		c.keys = append(c.keys, "prompt: prompt")
+	}
+	if !d.most(d.field("chosen").texts) {
+		c.keys = append(c.keys, tokenizersTemplate)
+	}
+	return c, true
+}
+
+// pair recognises prompts and completions. An instruction may have a field with its input, as in Alpaca.
 func (d *File) pair() (choice, bool) {
 	for _, p := range usualPairs() {
 		prompt, completion := d.field(p[0]), d.field(p[1])
-		if prompt != nil && completion != nil && d.most(prompt.texts) && d.most(completion.texts) {
-			return choice{needsText: true, keys: []string{"prompt: " + p[0], "completion: " + p[1]}}, true
+		if prompt == nil || completion == nil || !d.most(prompt.texts) || !d.most(completion.texts) {
+			continue
 		}
+		c := choice{keys: []string{"prompt: " + p[0], "completion: " + p[1]}}
+		if input := d.field("input"); p[0] == "instruction" && input != nil && d.most(input.texts) {
+			c.keys[0] = `prompt: "{instruction}\n\n{input}\n\n"`
+			c.note = "the text between the fields is for you to choose"
+		}
+		return c, true
 	}
 	return choice{}, false
 }
@@ -124,7 +147,7 @@ func (d *File) text() (choice, bool) {
 			break
 		}
 	}
-	c := choice{needsText: true}
+	c := choice{}
 	for i := range d.Fields {
 		if x := &d.Fields[i]; best < 0 && d.most(x.texts) || best >= 0 && c.note != "" &&
 			d.most(x.texts) && x.bytes > d.Fields[best].bytes {

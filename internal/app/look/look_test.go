@@ -121,15 +121,24 @@ func TestWriteMixture(t *testing.T) {
 // TestConversations: chats, and prompts with completions, are recognised; the program accepts the file.
 func TestConversations(t *testing.T) {
 	data(t, map[string]string{
-		"chat.jsonl":  `{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}`,
-		"share.jsonl": `{"conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}]}`,
-		"inst.jsonl":  `{"instruction": "do", "output": "done", "text": "x"}`,
+		"chat.jsonl":   `{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}`,
+		"share.jsonl":  `{"conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}]}`,
+		"inst.jsonl":   `{"instruction": "do", "output": "done", "text": "x"}`,
+		"alpaca.jsonl": `{"instruction": "do", "input": "", "output": "done"}`,
+		"dpo.jsonl":    `{"prompt": "p", "chosen": "good", "rejected": "bad"}`,
+		"talks.jsonl": `{"chosen": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}], ` +
+			`"rejected": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "c"}]}`,
+		"notes/a.txt": "a text",
 	})
 	for path, want := range map[string]string{
 		"chat.jsonl": "messages: messages, template: chatml}",
 		"share.jsonl": "messages: conversations, role: from, content: value, roles: {human: user, gpt: assistant}, " +
 			"template: chatml}",
-		"inst.jsonl": "prompt: instruction, completion: output",
+		"inst.jsonl":   "prompt: instruction, completion: output",
+		"alpaca.jsonl": `prompt: "{instruction}\n\n{input}\n\n", completion: output`,
+		"dpo.jsonl":    "chosen: chosen, rejected: rejected, prompt: prompt}",
+		"talks.jsonl":  "chosen: chosen, rejected: rejected, template: chatml}",
+		"notes":        "tokenizer: {name: gpt2}",
 	} {
 		var out bytes.Buffer
 		if err := look.WriteMixture(t.Context(), &out, []string{path}); err != nil {

@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"millrace"
@@ -122,13 +121,13 @@ func (s *source) settle(tokenizer string) {
 	if len(s.keys) == 0 || s.parses(tokenizer) {
 		return
 	}
-	if wanted := s.keys; strings.HasPrefix(wanted[0], "messages:") {
-		s.keys = append(slices.Clone(wanted), "template: chatml")
+	if last := len(s.keys) - 1; s.keys[last] == tokenizersTemplate {
+		s.keys[last] = "template: chatml"
 		if s.parses(tokenizer) {
 			s.note = "the tokenizer has no chat template: name your model's directory as its path, or keep ChatML"
 			return
 		}
-		s.keys = wanted
+		s.keys[last] = tokenizersTemplate
 	}
 	wanted := strings.Join(s.keys, ", ")
 	if c, ok := s.first.text(); ok {
@@ -141,8 +140,12 @@ func (s *source) settle(tokenizer string) {
 
 // parses reports whether a mixture file with the source is valid.
 func (s *source) parses(tokenizer string) bool {
-	text := "version: 1\n" + tokenizerLine(tokenizer) + "sequence_length: 8\nglobal_batch_size: 1\n" +
-		"mixture: {weights: {" + s.name + ": 1}}\nsources:\n  " + s.line() + "\n"
+	return isValid("version: 1\n" + tokenizerLine(tokenizer) + "sequence_length: 8\nglobal_batch_size: 1\n" +
+		"mixture: {weights: {" + s.name + ": 1}}\nsources:\n  " + s.line() + "\n")
+}
+
+// isValid reports whether a text is a mixture file.
+func isValid(text string) bool {
 	_, err := config.Parse("mixture.yaml", []byte(text), ".")
 	return err == nil
 }
@@ -163,15 +166,12 @@ func share(s *source, total int64) string {
 
 // write writes the file.
 func write(w io.Writer, all []*source, tokenizer string) error {
-	total, needsText := int64(0), false
+	total := int64(0)
 	for _, s := range all {
-		total, needsText = total+s.bytes, needsText || s.needsText
+		total += s.bytes
 	}
+	head := "# Written by millrace init. Read it, then run `millrace check` on it.\nversion: 1\nseed: 1\n"
 	var b strings.Builder
-	b.WriteString("# Written by millrace init. Read it, then run `millrace check` on it.\nversion: 1\nseed: 1\n")
-	if needsText {
-		b.WriteString(tokenizerLine(tokenizer))
-	}
 	b.WriteString("sequence_length: 2048       # tokens in a row\n" +
 		"global_batch_size: 8        # rows in one optimizer step, over all ranks\n" +
 		"stop: {epochs: 1}           # every document once; without it the run is endless\n\n" +
@@ -187,7 +187,10 @@ func write(w io.Writer, all []*source, tokenizer string) error {
 		}
 		fmt.Fprintf(&b, "  %s\n", s.line())
 	}
-	_, err := io.WriteString(w, b.String())
+	if tokenizer != "" || !isValid(head+b.String()) { // files of ids need none
+		head += tokenizerLine(tokenizer)
+	}
+	_, err := io.WriteString(w, head+b.String())
 	return err
 }
 

@@ -128,10 +128,10 @@ func setChat(spec *sources.Spec, c *config.Config, s *config.Source, e *tokenize
 		Tokens: int(c.SequenceLength), Truncate: s.TooLong == "truncate", Drop: s.TooLong == "drop",
 	}
 	if s.Prompt != "" && !s.HasPairs() {
-		spec.Maker = chat.NewPairMaker(e, chat.Pair{
+		spec.Maker, err = chat.NewPairMaker(e, chat.Pair{
 			Prompt: s.Prompt, Completion: s.Completion, BOS: spec.AddBOS, EOS: spec.AddEOS, TooLong: long,
 		})
-		return nil
+		return err
 	}
 	talk := chat.Conversation{
 		Messages: s.Messages, Tools: s.Tools, Role: s.Role, Content: s.Content, Roles: s.Roles, Train: s.TrainOn,

@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"unsafe"
 
-	"millrace/sources/tokenize/internal/nfc"
+	"millrace/sources/tokenize/internal/normal"
 	"millrace/sources/tokenize/internal/prefetch"
 	"millrace/sources/tokenize/internal/pretokenize"
 	"millrace/sources/tokenize/internal/split"
@@ -80,19 +80,18 @@ func (enc byteLevel) append(dst []uint32, text []byte, _ bool) []uint32 {
 }
 
 func (enc byteLevel) normalise(text []byte) []byte {
-	if !enc.encoding.normalises {
+	if enc.encoding.normal == nil {
 		return text
 	}
-	n := nfc.Span(text)
+	n := normal.Span(text)
 	if n == len(text) {
 		return text
 	}
-	normal := append(enc.normal[:0], text[:n]...)
-	normal = nfc.Append(normal, text[n:])
-	if cap(normal) <= normalMax {
-		enc.normal = normal
+	out := enc.encoding.normal(append(enc.normal[:0], text[:n]...), text[n:])
+	if cap(out) <= normalMax {
+		enc.normal = out
 	}
-	return normal
+	return out
 }
 
 // staged encodes by byte-level BPE the pieces that stages find.

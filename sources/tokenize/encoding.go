@@ -22,8 +22,8 @@ import (
 type Encoding struct {
 	name        string
 	splitter    *split.Splitter
-	stages      pretokenize.Stages // divide text in place of splitter; nil: none
-	normalises  bool               // text is brought into normal form C first
+	stages      pretokenize.Stages            // divide text in place of splitter; nil: none
+	normal      func(dst, text []byte) []byte // brings text into normal form C first; nil: none
 	vocabulary  *vocab.Vocabulary
 	pieces      *pieceTable
 	merges      *mergeTable

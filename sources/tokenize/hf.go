@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"millrace/sources/tokenize/internal/hf"
+	"millrace/sources/tokenize/internal/normal"
 	"millrace/sources/tokenize/internal/pipeline"
 	"millrace/sources/tokenize/internal/vocab"
 )
@@ -72,6 +73,9 @@ func (s *Spec) openHF(t *hf.Tokenizer) (*Encoding, error) {
 	e, err := newEncoding(&d, t.Vocabulary)
 	if err != nil {
 		return nil, err
+	}
+	if t.NFC {
+		e.normal = normal.C
 	}
 	e.added = hf.NewDivider(t.Added, byteLevel{&Encoder{encoding: e}}.normalise)
 	e.fingerprint, err = fingerprintHF(e.fingerprint, t)

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"millrace/sources/tokenize/internal/hf"
+	"millrace/sources/tokenize/internal/normal"
 	"millrace/sources/tokenize/internal/split"
 	"millrace/sources/tokenize/internal/vocab"
 )
@@ -292,7 +293,6 @@ func newEncoding(d *definition, v *vocab.Vocabulary) (*Encoding, error) {
 	e := &Encoding{
 		name:        d.name,
 		stages:      d.stages,
-		normalises:  d.nfc,
 		vocabulary:  v,
 		pieces:      newPieceTable(v),
 		merges:      newMergeTable(v),
@@ -302,6 +302,9 @@ func newEncoding(d *definition, v *vocab.Vocabulary) (*Encoding, error) {
 	}
 	if d.stages == nil {
 		e.splitter = split.New(d.pattern)
+	}
+	if d.nfc {
+		e.normal = normal.CurrentC
 	}
 	e.setSpecials(d)
 	return e, nil

@@ -4,13 +4,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"math"
-	"slices"
+	"sync"
 	"unicode/utf8"
 
 	"millrace/sources/tokenize/internal/charbpe"
 	"millrace/sources/tokenize/internal/charsmap"
+	"millrace/sources/tokenize/internal/normal"
 	"millrace/sources/tokenize/internal/pipeline"
 	"millrace/sources/tokenize/internal/unigram"
 	"millrace/sources/tokenize/internal/vocab"
@@ -28,10 +28,13 @@ func (f *file) isByteLevel() bool {
 // pipeline reads a tokenizer whose model is not byte-level.
 func (t *Tokenizer) pipeline(f *file, m anyModel) error {
 	p := &pipeline.Pipeline{}
-	if err := normalizers(p, "normalizer", f.Normalizer); err != nil {
+	characters := sync.OnceValue(pipeline.NewCharacters)
+	if err := normalizers(p, characters, "normalizer", f.Normalizer); err != nil {
 		return err
 	}
-	if err := splitter(p, "pre_tokenizer", f.PreTokenizer); err != nil {
+	if f.PreTokenizer != nil && f.PreTokenizer.Type == "BertPreTokenizer" {
+		p.Splitter = characters()
+	} else if err := splitter(p, "pre_tokenizer", f.PreTokenizer); err != nil {
 		return err
 	}
 	if err := m.set(p); err != nil {
@@ -49,7 +52,7 @@ func (t *Tokenizer) pipeline(f *file, m anyModel) error {
 }
 
 // normalizers adds the normalizers of a part, in their order.
-func normalizers(to *pipeline.Pipeline, path string, p *part) error {
+func normalizers(to *pipeline.Pipeline, characters func() pipeline.Characters, path string, p *part) error {
 	if p == nil {
 		return nil
 	}
@@ -57,13 +60,25 @@ func normalizers(to *pipeline.Pipeline, path string, p *part) error {
 	switch p.Type {
 	case "Sequence":
 		for i, inner := range p.Normalizers {
-			if err := normalizers(to, fmt.Sprintf("%s.normalizers[%d]", path, i), inner); err != nil {
+			if err := normalizers(to, characters, fmt.Sprintf("%s.normalizers[%d]", path, i), inner); err != nil {
 				return err
 			}
 		}
 		return nil
 	case "NFC":
-		n = pipeline.NFC
+		n = normal.C
+	case "NFD":
+		n = normal.D
+	case "NFKC":
+		n = normal.KC
+	case "NFKD":
+		n = normal.KD
+	case "Lowercase":
+		n = characters().Lower
+	case "StripAccents":
+		n = characters().StripMarks
+	case "BertNormalizer":
+		return p.bert(to, characters(), path)
 	case "Prepend":
 		n = pipeline.Prepend(p.Prepend)
 	case "Replace":
@@ -127,14 +142,12 @@ func splitter(to *pipeline.Pipeline, path string, p *part) error {
 	return nil
 }
 
-func (m *model) ids() map[string]uint32 { return m.Vocab }
-
 // set sets a BPE model of characters.
 func (m *model) set(to *pipeline.Pipeline) error {
 	if err := m.lacks(); err != nil {
 		return err
 	}
-	tokens, err := m.texts()
+	tokens, err := texts(m.Vocab)
 	if err != nil {
 		return err
 	}
@@ -168,56 +181,6 @@ func (m *model) set(to *pipeline.Pipeline) error {
 	}
 	to.Model, to.Tokens, to.Bytes = pipeline.BPE{Model: bpe}, tokens, c.Bytes
 	return nil
-}
-
-// lacks returns an error for the parts of a BPE model that no encoder follows.
-func (m *model) lacks() error {
-	switch {
-	case m.Dropout != nil && *m.Dropout != 0:
-		return refuse("model.dropout", "it is %g, so ids are random", *m.Dropout)
-	case m.Prefix != nil && *m.Prefix != "":
-		return refuse("model.continuing_subword_prefix", "it is %q", *m.Prefix)
-	case m.Suffix != nil && *m.Suffix != "":
-		return refuse("model.end_of_word_suffix", "it is %q", *m.Suffix)
-	}
-	return nil
-}
-
-// texts returns the texts of the ids.
-func (m *model) texts() ([][]byte, error) {
-	most := uint32(0)
-	for _, key := range slices.Sorted(maps.Keys(m.Vocab)) {
-		id := m.Vocab[key]
-		if id >= vocab.MaxTokens || int(id) > 2*len(m.Vocab)+1<<12 {
-			return nil, fmt.Errorf("model.vocab[%q]: the id is %d, for %d tokens", key, id, len(m.Vocab))
-		}
-		most = max(most, id)
-	}
-	tokens := make([][]byte, most+1)
-	for _, key := range slices.Sorted(maps.Keys(m.Vocab)) {
-		id := m.Vocab[key]
-		if key == "" || tokens[id] != nil {
-			return nil, fmt.Errorf("model.vocab[%q]: the token is empty, or id %d is there twice", key, id)
-		}
-		tokens[id] = []byte(key)
-	}
-	return tokens, nil
-}
-
-// byteIDs returns the ids of the tokens that stand for bytes. An ASCII character that is a token needs none.
-func byteIDs(ids map[string]uint32) (*[256]uint32, error) {
-	var list [256]uint32
-	for b := range list {
-		var ok bool
-		name := fmt.Sprintf("<0x%02X>", b)
-		if list[b], ok = ids[name]; !ok && b < utf8.RuneSelf {
-			list[b], ok = ids[string(rune(b))]
-		}
-		if !ok {
-			return nil, refuse("model.byte_fallback", "it is true, and the vocabulary lacks the token %s", name)
-		}
-	}
-	return &list, nil
 }
 
 // unigramFile has the keys of a Unigram model.

@@ -6,7 +6,6 @@ import (
 	"unicode/utf8"
 
 	"millrace/sources/tokenize/internal/charsmap"
-	"millrace/sources/tokenize/internal/nfc"
 )
 
 // Normalizer appends the rewritten text to dst. text is UTF-8 and not empty.
@@ -14,9 +13,6 @@ type Normalizer func(dst, text []byte) []byte
 
 // space stands for a space in tokens.
 const space = '\u2581'
-
-// NFC brings text into normal form C.
-func NFC(dst, text []byte) []byte { return nfc.Append(dst, text) }
 
 // Prepend writes a prefix before the text.
 func Prepend(prefix string) Normalizer {

@@ -9,7 +9,7 @@ import random
 import sys
 
 import tokenizers
-from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers
+from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 
 PARTS = [
     "The quick brown fox's", "don't I'LL we'Ve", "Größe Äpfel straße", "Привет, мир", "こんにちは世界", "你好，世界。",
@@ -108,9 +108,20 @@ def chars(name, normalizer, pre, fallback):
     finish(t, name)
 
 
-def unigram(name, pre):
+def word_piece(name, normalizer, **options):
+    t = Tokenizer(models.WordPiece(unk_token="[UNK]", **options))
+    t.normalizer = normalizer
+    t.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    t.train_from_iterator(PARTS * 3 + [" ".join(PARTS)], trainers.WordPieceTrainer(
+        vocab_size=350, special_tokens=["[UNK]", "[CLS]", "[SEP]"], show_progress=False))
+    t.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", pair=None, special_tokens=[("[CLS]", 1), ("[SEP]", 2)])
+    finish(t, name)
+
+
+def unigram(name, pre, normalizer):
     t = Tokenizer(models.Unigram())
-    t.normalizer = normalizers.Sequence([normalizers.Nmt(), normalizers.NFC(), normalizers.Strip()])
+    t.normalizer = normalizer
     t.pre_tokenizer = pre
     t.train_from_iterator(PARTS * 3 + [" ".join(PARTS)], trainers.UnigramTrainer(
         vocab_size=300, special_tokens=["<unk>"], unk_token="<unk>", show_progress=False))
@@ -142,4 +153,10 @@ else:
     chars("gemma", normalizers.Replace(" ", "▁"), pre_tokenizers.Split(" ", "merged_with_previous"), True)
     chars("mistral", None, pre_tokenizers.Metaspace(prepend_scheme="first", split=False), True)
     chars("unk", normalizers.NFC(), pre_tokenizers.Metaspace(prepend_scheme="always"), False)
-    unigram("unigram", pre_tokenizers.Metaspace(prepend_scheme="always"))
+    always = pre_tokenizers.Metaspace(prepend_scheme="always")
+    unigram("unigram", always, normalizers.Sequence([normalizers.Nmt(), normalizers.NFC(), normalizers.Strip()]))
+    unigram("albert", always, normalizers.Sequence([normalizers.Replace("``", '"'), normalizers.NFKD(),
+            normalizers.StripAccents(), normalizers.Lowercase()]))
+    word_piece("bert", normalizers.BertNormalizer())
+    word_piece("cased", normalizers.Sequence([normalizers.NFKC(), normalizers.BertNormalizer(
+        handle_chinese_chars=False, lowercase=False)]), max_input_chars_per_word=12, continuing_subword_prefix="_")

@@ -1,7 +1,9 @@
-package nfc
+package normal
 
 import (
+	"encoding/json"
 	"math/rand/v2"
+	"os"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -9,9 +11,31 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-func normal(text string) string { return string(Append(nil, []byte(text))) }
+func normal(text string) string { return string(CurrentC(nil, []byte(text))) }
 
-func TestAppend(t *testing.T) {
+// TestGolden compares with the library whose tokenizers are followed.
+func TestGolden(t *testing.T) {
+	content, err := os.ReadFile("testdata/golden.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cases []struct{ Text, C, D, KC, KD string }
+	if err := json.Unmarshal(content, &cases); err != nil || len(cases) < 500 {
+		t.Fatal(len(cases), err)
+	}
+	for _, c := range cases {
+		for name, form := range map[string]struct {
+			normalise func(dst, text []byte) []byte
+			want      string
+		}{"C": {C, c.C}, "D": {D, c.D}, "KC": {KC, c.KC}, "KD": {KD, c.KD}} {
+			if got := string(form.normalise(nil, []byte(c.Text))); got != form.want {
+				t.Errorf("%s of %+q: %+q, want %+q", name, c.Text, got, form.want)
+			}
+		}
+	}
+}
+
+func TestFormC(t *testing.T) {
 	marks := strings.Repeat("\u0301", 40)
 	for text, want := range map[string]string{
 		"":                              "",
@@ -36,7 +60,7 @@ func TestAppend(t *testing.T) {
 }
 
 // x/text's own form is right if no run of marks is long.
-func TestAppendAgreesWithText(t *testing.T) {
+func TestAgreesWithText(t *testing.T) {
 	var interesting []rune
 	for r := rune(0); r <= utf8.MaxRune; r++ {
 		if !utf8.ValidRune(r) {
@@ -72,15 +96,17 @@ func TestAppendAgreesWithText(t *testing.T) {
 	}
 }
 
-func FuzzAppend(f *testing.F) {
+func FuzzForms(f *testing.F) {
 	f.Add("e\u0301 \xff")
 	f.Fuzz(func(t *testing.T, text string) {
-		got := normal(text)
-		if normal(got) != got {
-			t.Errorf("%q is not the normal form of %q", got, text)
-		}
-		if utf8.ValidString(text) != utf8.ValidString(got) {
-			t.Errorf("%q becomes %q", text, got)
+		for _, form := range []func(dst, text []byte) []byte{CurrentC, C, D, KC, KD} {
+			got := string(form(nil, []byte(text)))
+			if string(form(nil, []byte(got))) != got {
+				t.Errorf("%q is not the normal form of %q", got, text)
+			}
+			if utf8.ValidString(text) != utf8.ValidString(got) {
+				t.Errorf("%q becomes %q", text, got)
+			}
 		}
 	})
 }

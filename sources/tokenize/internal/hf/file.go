@@ -1,0 +1,107 @@
+package hf
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+)
+
+// file has the keys of a tokenizer.json. Truncation and padding change no id of a whole text, and the decoder none.
+type file struct {
+	Version       json.RawMessage `json:"version"`
+	Truncation    json.RawMessage `json:"truncation"`
+	Padding       json.RawMessage `json:"padding"`
+	Added         []Added         `json:"added_tokens"`
+	Normalizer    *part           `json:"normalizer"`
+	PreTokenizer  *part           `json:"pre_tokenizer"`
+	PostProcessor *part           `json:"post_processor"`
+	Decoder       json.RawMessage `json:"decoder"`
+	Model         json.RawMessage `json:"model"`
+}
+
+// part is a normalizer, a pre-tokenizer or a post-processor with the keys of all that are understood.
+type part struct {
+	Type string `json:"type"`
+
+	Normalizers   []*part `json:"normalizers"`
+	PreTokenizers []*part `json:"pretokenizers"`
+	Processors    []*part `json:"processors"`
+
+	AddPrefixSpace *bool `json:"add_prefix_space"`
+	UseRegex       *bool `json:"use_regex"` // nil: true
+
+	IndividualDigits bool `json:"individual_digits"`
+
+	Pattern  struct{ Regex, String *string } `json:"pattern"`
+	Behavior string                          `json:"behavior"`
+	Invert   bool                            `json:"invert"`
+
+	Single []struct {
+		SpecialToken *struct {
+			ID     string `json:"id"`
+			TypeID int    `json:"type_id"`
+		}
+		Sequence json.RawMessage
+	} `json:"single"`
+
+	Sep marker `json:"sep"`
+	Cls marker `json:"cls"`
+
+	Prepend  string `json:"prepend"`
+	Content  string `json:"content"`
+	Left     bool   `json:"strip_left"`
+	Right    bool   `json:"strip_right"`
+	Charsmap []byte `json:"precompiled_charsmap"`
+
+	Replacement   string `json:"replacement"`
+	PrependScheme string `json:"prepend_scheme"`
+	Split         *bool  `json:"split"` // nil: true
+
+	// These change no id of a document.
+	StrRep        json.RawMessage `json:"str_rep"`
+	TrimOffsets   json.RawMessage `json:"trim_offsets"`
+	Pair          json.RawMessage `json:"pair"`
+	SpecialTokens json.RawMessage `json:"special_tokens"`
+
+	// These belong to kinds that are refused. They are known here so that the error has the kind and its place.
+	Delimiter json.RawMessage `json:"delimiter"`
+	Length    json.RawMessage `json:"length"`
+
+	CleanText    *bool `json:"clean_text"`
+	ChineseChars *bool `json:"handle_chinese_chars"`
+	StripAccents *bool `json:"strip_accents"` // nil: as Lowercase
+	Lowercase    *bool `json:"lowercase"`
+}
+
+// marker is the text of a token that is written as [text, id].
+type marker string
+
+// UnmarshalJSON reads the text.
+func (m *marker) UnmarshalJSON(text []byte) error {
+	list := []any{(*string)(m), new(uint32)}
+	if err := json.Unmarshal(text, &list); err != nil {
+		return err
+	}
+	if len(list) != 2 {
+		return fmt.Errorf("read marker: it has %d parts, not a text and an id", len(list))
+	}
+	return nil
+}
+
+// decode reads one JSON value and refuses keys that into lacks, because they may change ids.
+func decode(content []byte, into any) error {
+	d := json.NewDecoder(bytes.NewReader(bytes.TrimPrefix(content, []byte("\ufeff"))))
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		return fmt.Errorf("parse JSON: %w", err)
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return fmt.Errorf("parse JSON: text follows the object at byte %d", d.InputOffset())
+	}
+	return nil
+}
+
+func refuse(path, what string, args ...any) error {
+	return fmt.Errorf("%s: %s, which cannot be followed", path, fmt.Sprintf(what, args...))
+}

@@ -1,0 +1,117 @@
+package hf
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"unicode/utf8"
+
+	"millrace/sources/tokenize/internal/pipeline"
+	"millrace/sources/tokenize/internal/vocab"
+)
+
+// anyModel is the content of the key model of a tokenizer.json, by its kind.
+type anyModel interface {
+	// ids returns the ids of the tokens by their texts.
+	ids() map[string]uint32
+	// set sets the model of a pipeline.
+	set(p *pipeline.Pipeline) error
+}
+
+// model has the keys of a BPE model.
+type model struct {
+	Type         string            `json:"type"`
+	Dropout      *float64          `json:"dropout"`
+	UnkToken     *string           `json:"unk_token"` // every byte has a token, so no text needs it
+	Prefix       *string           `json:"continuing_subword_prefix"`
+	Suffix       *string           `json:"end_of_word_suffix"`
+	FuseUnk      bool              `json:"fuse_unk"`
+	ByteFallback bool              `json:"byte_fallback"`
+	IgnoreMerges bool              `json:"ignore_merges"`
+	Vocab        map[string]uint32 `json:"vocab"`
+	Merges       []merge           `json:"merges"`
+}
+
+// merge is "left right" or ["left", "right"].
+type merge [2]string
+
+// UnmarshalJSON reads a merge in one of its forms.
+func (m *merge) UnmarshalJSON(text []byte) error {
+	if len(text) > 0 && text[0] == '[' {
+		var list []string
+		if err := json.Unmarshal(text, &list); err != nil {
+			return err
+		}
+		if len(list) != 2 {
+			return fmt.Errorf("read merge: it has %d tokens, not 2", len(list))
+		}
+		*m = merge(list)
+		return nil
+	}
+	var line []byte
+	var s string
+	if err := json.Unmarshal(text, &s); err != nil {
+		return err
+	}
+	line = []byte(s)
+	left, right, ok := bytes.Cut(line, []byte(" "))
+	if !ok || bytes.IndexByte(right, ' ') >= 0 {
+		return fmt.Errorf("read merge: %q is not two tokens with a space between", s)
+	}
+	*m = merge{string(left), string(right)}
+	return nil
+}
+
+func (m *model) ids() map[string]uint32 { return m.Vocab }
+
+// lacks returns an error for the parts of a BPE model that no encoder follows.
+func (m *model) lacks() error {
+	switch {
+	case m.Dropout != nil && *m.Dropout != 0:
+		return refuse("model.dropout", "it is %g, so ids are random", *m.Dropout)
+	case m.Prefix != nil && *m.Prefix != "":
+		return refuse("model.continuing_subword_prefix", "it is %q", *m.Prefix)
+	case m.Suffix != nil && *m.Suffix != "":
+		return refuse("model.end_of_word_suffix", "it is %q", *m.Suffix)
+	}
+	return nil
+}
+
+// texts returns the texts of the ids.
+func texts(ids map[string]uint32) ([][]byte, error) {
+	keys, most := slices.Sorted(maps.Keys(ids)), uint32(0)
+	for _, key := range keys {
+		id := ids[key]
+		if id >= vocab.MaxTokens || int(id) > 2*len(ids)+1<<12 {
+			return nil, fmt.Errorf("model.vocab[%q]: the id is %d, for %d tokens", key, id, len(ids))
+		}
+		most = max(most, id)
+	}
+	tokens := make([][]byte, most+1)
+	for _, key := range keys {
+		id := ids[key]
+		if key == "" || tokens[id] != nil {
+			return nil, fmt.Errorf("model.vocab[%q]: the token is empty, or id %d is there twice", key, id)
+		}
+		tokens[id] = []byte(key)
+	}
+	return tokens, nil
+}
+
+// byteIDs returns the ids of the tokens that stand for bytes. An ASCII character that is a token needs none.
+func byteIDs(ids map[string]uint32) (*[256]uint32, error) {
+	var list [256]uint32
+	for b := range list {
+		var ok bool
+		name := fmt.Sprintf("<0x%02X>", b)
+		if list[b], ok = ids[name]; !ok && b < utf8.RuneSelf {
+			list[b], ok = ids[string(rune(b))]
+		}
+		if !ok {
+			return nil, refuse("model.byte_fallback", "it is true, and the vocabulary lacks the token %s", name)
+		}
+	}
+	return &list, nil
+}

@@ -1,0 +1,97 @@
+package pipeline
+
+import (
+	"unicode/utf8"
+
+	"millrace/sources/tokenize/internal/chars"
+	"millrace/sources/tokenize/internal/normal"
+	"millrace/sources/tokenize/internal/wordpiece"
+)
+
+// Characters makes the normalizers and the splitter of BERT, by the tables of the library. See normalizers/bert.rs and
+// pre_tokenizers/bert.rs of tokenizers 0.23.
+type Characters struct{ table *chars.Table }
+
+// NewCharacters returns them with their table.
+func NewCharacters() Characters { return Characters{chars.New()} }
+
+// Clean leaves control characters out, and makes white space spaces.
+func (c Characters) Clean(dst, text []byte) []byte {
+	for len(text) > 0 {
+		r, n := utf8.DecodeRune(text)
+		switch of := c.table.Of(r); {
+		case of&chars.Control != 0:
+		case of&chars.Blank != 0:
+			dst = append(dst, ' ')
+		default:
+			dst = append(dst, text[:n]...)
+		}
+		text = text[n:]
+	}
+	return dst
+}
+
+// Part puts a space before and behind each Chinese character.
+func (c Characters) Part(dst, text []byte) []byte {
+	for len(text) > 0 {
+		r, n := utf8.DecodeRune(text)
+		if c.table.Of(r)&chars.Ideograph != 0 {
+			dst = append(append(append(dst, ' '), text[:n]...), ' ')
+		} else {
+			dst = append(dst, text[:n]...)
+		}
+		text = text[n:]
+	}
+	return dst
+}
+
+// Unaccent decomposes characters and leaves out marks that take no space.
+func (c Characters) Unaccent(dst, text []byte) []byte {
+	return c.table.Remove(dst, normal.D(nil, text), chars.Accent)
+}
+
+// StripMarks leaves out combining marks. It decomposes no character.
+func (c Characters) StripMarks(dst, text []byte) []byte { return c.table.Remove(dst, text, chars.Mark) }
+
+// Lower makes the characters lower case.
+func (c Characters) Lower(dst, text []byte) []byte { return c.table.AppendLower(dst, text) }
+
+// Split divides a text into words without the white space between them. Each punctuation mark is a word.
+func (c Characters) Split(text []byte, _ bool, _ *Scratch, do func(part []byte)) {
+	word := 0
+	upTo := func(end, next int) {
+		if word < end {
+			do(text[word:end])
+		}
+		word = next
+	}
+	for i := 0; i < len(text); {
+		r, n := utf8.DecodeRune(text[i:])
+		switch of := c.table.Of(r); {
+		case of&chars.Space != 0:
+			upTo(i, i+n)
+		case of&chars.Punctuation != 0:
+			upTo(i, i)
+			upTo(i+n, i+n)
+		}
+		i += n
+	}
+	upTo(len(text), len(text))
+}
+
+// WordPiece is a model that encodes each part as a word.
+type WordPiece struct{ *wordpiece.Model }
+
+// Kind returns the name of the kind of model.
+func (WordPiece) Kind() string { return "WordPiece" }
+
+// Pieces returns the part as one piece.
+func (WordPiece) Pieces(part []byte, _ int, ends []int) int {
+	ends[0] = len(part)
+	return 1
+}
+
+// Append appends the ids of a word.
+func (m WordPiece) Append(dst []uint32, word []byte, _ *Scratch) []uint32 {
+	return m.Model.Append(dst, word, nil)
+}

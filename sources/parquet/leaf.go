@@ -57,7 +57,7 @@ func (l *leaf) gather(row uint64, limit int64) error {
 	l.row = -1
 	c := l.data.chunkOf(row)
 	if l.chunk != c {
-		if err := l.enter(c); err != nil {
+		if err := l.enter(c, row); err != nil {
 			return err
 		}
 		l.rewind(-1, 0)

@@ -33,6 +33,7 @@ type reader struct {
 	codes   []uint32 // places in the dictionary of the values of a page
 	codesOf *pageRef // that page; codes are nil if a value is null
 	stream  stream   // of the page decoded last
+	done    func()   // ends the announcement of a scan's pages; nil without one
 }
 
 // stream is the part of a page that holds its values.
@@ -69,7 +70,7 @@ func (r *reader) alone(row uint64) (v []byte, ok bool, err error) {
 		return nil, false, nil
 	}
 	c := r.data.chunkOf(row)
-	if err := r.enter(c); err != nil {
+	if err := r.enter(c, row); err != nil {
 		return nil, false, err
 	}
 	ref := &r.pages.data[r.pages.pageOf(int64(row)-c.firstRow)]
@@ -133,13 +134,37 @@ func (r *reader) decodeCodes(ref *pageRef) error {
 }
 
 func (r *reader) close() {
+	r.leave()
 	if r.unpack != nil {
 		r.unpack.close()
 	}
 }
 
-// enter goes to a row group.
-func (r *reader) enter(c *chunk) error {
+// leave ends the announcement of pages.
+func (r *reader) leave() {
+	if r.done != nil {
+		r.done()
+		r.done = nil
+	}
+}
+
+// announce tells the file that a scan reads the pages of its row group from a row on.
+func (r *reader) announce(row uint64) {
+	r.leave()
+	if r.ahead != nil {
+		return
+	}
+	r.done = sources.Expect(r.data.f, func() (out []sources.Range) {
+		if d := &r.pages.dictionary; d.header != nil {
+			out = append(out, sources.Range{Start: d.off, End: d.off + int64(d.header.CompressedPageSize)})
+		}
+		first := &r.pages.data[max(r.pages.pageOf(int64(row)-r.chunk.firstRow), 0)]
+		return append(out, sources.Range{Start: first.off, End: r.chunk.end})
+	})
+}
+
+// enter goes to the row group of a row.
+func (r *reader) enter(c *chunk, row uint64) error {
 	if r.chunk == c {
 		return nil
 	}
@@ -154,6 +179,9 @@ func (r *reader) enter(c *chunk) error {
 		}
 	}
 	r.chunk, r.pages, r.dec.dictionary = c, p, nil
+	if len(p.data) > 0 {
+		r.announce(row)
+	}
 	return nil
 }
 
@@ -161,7 +189,7 @@ func (r *reader) enter(c *chunk) error {
 func (r *reader) find(row uint64) error {
 	r.values = r.values[:0]
 	c := r.data.chunkOf(row)
-	if err := r.enter(c); err != nil {
+	if err := r.enter(c, row); err != nil {
 		return err
 	}
 	ref := &r.pages.data[r.pages.pageOf(int64(row)-c.firstRow)]
@@ -214,6 +242,10 @@ func (r *reader) fail(ref *pageRef, err error) error {
 // load reads a page's bytes and compares their checksum if the page has one.
 func (r *reader) load(ref *pageRef) error {
 	r.packed = resize(r.packed, int(ref.header.CompressedPageSize))
+	if r.ahead != nil { // a page by itself: what follows it belongs to rows that nobody asked for
+		at := sources.Range{Start: ref.off, End: ref.off + int64(len(r.packed))}
+		defer sources.Expect(r.data.f, func() []sources.Range { return []sources.Range{at} })()
+	}
 	if err := sources.ReadFull(r.data.f, r.packed, ref.off); err != nil {
 		return err
 	}

@@ -202,7 +202,9 @@ func (r *pieceReader) unpack(i int) error {
 	from, size := p.list[i].packed, int(p.end(i)-p.list[i].start)
 	r.packed = resize(r.packed, mostPrefix+int(p.packedEnd(i)-from))
 	b := r.packed[mostPrefix:]
-	if err := sources.ReadFull(r.f, b, p.off+int64(from)); err != nil {
+	at := sources.Range{Start: p.off + int64(from), End: p.off + int64(from) + int64(len(b))}
+	defer sources.Expect(r.f, func() []sources.Range { return []sources.Range{at} })()
+	if err := sources.ReadFull(r.f, b, at.Start); err != nil {
 		return err
 	}
 	if xxh3.Hash(b) != p.list[i].sum {

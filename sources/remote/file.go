@@ -185,8 +185,42 @@ func (f *file) missing(off int64, n int) int {
 	}
 }
 
-// loadBlocks reads a range from the store, together with the rest of its first and last block, and keeps the blocks.
+// loadBlocks reads a range whose blocks the cache lacked a moment ago.
 func (f *file) loadBlocks(ctx context.Context, p []byte, off int64) error {
+	for len(p) > 0 {
+		n, err := f.loadSome(ctx, p, off)
+		if err != nil {
+			return err
+		}
+		p, off = p[n:], off+int64(n)
+	}
+	return nil
+}
+
+// loadSome reads the beginning of a range: the blocks that no other reader fetches now, or those that another one has
+// fetched after a wait.
+func (f *file) loadSome(ctx context.Context, p []byte, off int64) (n int, err error) {
+	first := off / cache.BlockBytes
+	mine, others := f.host.claim(f.key, first, blocksOf(off, len(p)))
+	if mine > 0 {
+		defer f.host.unclaim(f.key, first, mine)
+	} else {
+		select {
+		case <-others:
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		}
+		mine = 1
+	}
+	if n := f.kept(p, off); n > 0 {
+		return n, nil
+	}
+	p = p[:min(int64(len(p)), (first+mine)*cache.BlockBytes-off)]
+	return len(p), f.fetchBlocks(ctx, p, off)
+}
+
+// fetchBlocks reads a range from the store, together with the rest of its first and last block, and keeps the blocks.
+func (f *file) fetchBlocks(ctx context.Context, p []byte, off int64) error {
 	blocks := blocksOf(off, len(p))
 	f.files.counts.misses.Add(blocks)
 	from := off / cache.BlockBytes * cache.BlockBytes

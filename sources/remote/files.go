@@ -62,6 +62,9 @@ func (h *Host) recall(s Storage, url string) (sight, bool) {
 	return seen, ok
 }
 
+// Fetched returns the bytes that came from the stores of the source so far.
+func (f *Files) Fetched() int64 { return f.counts.fetched.Load() }
+
 // at returns the store and the key of a URL.
 func (f *Files) at(url string) (store, location, error) {
 	l, err := parse(url)

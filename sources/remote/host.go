@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"millrace"
 	"millrace/internal/activity"
 	"millrace/sources/cache"
 )
@@ -35,6 +36,39 @@ type Host struct {
 	counts map[string]*counts // by source
 	stores map[storeKey]store
 	seen   map[seenKey]sight
+	claims map[blockKey]chan struct{} // blocks that a reader fetches now for the cache
+}
+
+// blockKey names a block of a file.
+type blockKey struct {
+	file  millrace.Digest
+	block int64
+}
+
+// claim reserves the blocks from first on, at most n, up to one that another reader has claimed. The caller fetches them
+// and calls unclaim. If the first block is claimed already, mine is 0, and others is closed when its reader has ended.
+func (h *Host) claim(file millrace.Digest, first, n int64) (mine int64, others <-chan struct{}) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	ended := make(chan struct{})
+	for ; mine < n; mine++ {
+		k := blockKey{file, first + mine}
+		if of := h.claims[k]; of != nil {
+			return mine, of
+		}
+		h.claims[k] = ended
+	}
+	return mine, nil
+}
+
+// unclaim ends a claim.
+func (h *Host) unclaim(file millrace.Digest, first, n int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	close(h.claims[blockKey{file, first}])
+	for i := range n {
+		delete(h.claims, blockKey{file, first + i})
+	}
 }
 
 type storeKey struct {
@@ -49,7 +83,7 @@ func NewHost(o Options) *Host {
 	}
 	return &Host{cache: o.Cache, slots: make(chan struct{}, mostRequests), room: &room{free: o.Ahead},
 		idle: stalled, meter: o.Meter, counts: map[string]*counts{}, stores: map[storeKey]store{},
-		seen: map[seenKey]sight{}, retries: quota{left: quotaMost}}
+		seen: map[seenKey]sight{}, claims: map[blockKey]chan struct{}{}, retries: quota{left: quotaMost}}
 }
 
 // Close closes the cache.

@@ -8,10 +8,13 @@ import (
 	"millrace/sources/cache"
 )
 
-// Sizes of plans.
+// MostGap is the most bytes between two expected ranges that one request covers.
+const MostGap = 128 << 10
+
+// Bounds of one plan.
 const (
-	planGap    = 128 << 10 // bytes between two expected ranges that one request covers
-	planFlying = 32        // requests of one plan in flight
+	planFlying = 32      // requests in flight
+	planBytes  = 8 << 20 // in flight or not read yet
 )
 
 // plan is the ranges that one reader reads next. Neighbours are one slot, so that one request fetches them.
@@ -20,6 +23,7 @@ type plan struct {
 	done   int    // the slots before it were read
 	next   int    // the first slot that was not asked for
 	flying int    // slots in flight
+	held   int64  // bytes of slots that have pages
 	isOver bool
 }
 
@@ -32,14 +36,14 @@ type slot struct {
 // newPlan divides ranges into slots. Ranges that do not ascend are left out. grain is the unit in which bytes are
 // fetched.
 func newPlan(ranges []sources.Range, grain, size int64) *plan {
-	p, last, before := &plan{}, slot{end: -planGap - 1}, int64(0)
+	p, last, before := &plan{}, slot{end: -MostGap - 1}, int64(0)
 	for _, r := range ranges {
 		start, end := max(r.Start/grain*grain, 0), min((r.End+grain-1)/grain*grain, size)
 		if end <= last.end || r.Start >= r.End || r.Start < before {
 			continue
 		}
 		before = r.Start
-		if start <= last.end || start-last.end <= planGap && end-last.start <= pageBytes {
+		if start <= last.end || start-last.end <= MostGap && end-last.start <= pageBytes {
 			start = last.end
 		}
 		for at := start; at < end; {
@@ -80,29 +84,30 @@ func (f *file) Expect(list func() []sources.Range) (done func()) {
 func (f *file) endPlan(p *plan) {
 	p.isOver = true
 	for i := range p.slots[:p.next] {
-		f.dropSlot(&p.slots[i])
+		f.dropSlot(p, i)
 	}
 }
 
 // dropSlot gives up a slot that nobody reads. The lock is held.
-func (f *file) dropSlot(s *slot) {
-	if s.page != nil {
-		s.page.cancel()
-		f.takeSlot(s)
+func (f *file) dropSlot(p *plan, i int) {
+	if pg := p.slots[i].page; pg != nil {
+		pg.cancel()
+		f.takeSlot(p, i)
 	}
 }
 
 // takeSlot takes the page of a slot, whose reader keeps it. The lock is held.
-func (f *file) takeSlot(s *slot) {
-	if s.page != nil {
+func (f *file) takeSlot(p *plan, i int) {
+	if s := &p.slots[i]; s.page != nil {
 		s.page = nil
+		p.held -= s.end - s.start
 		f.host.room.give(s.end - s.start)
 	}
 }
 
 // advance asks for the next slots of a plan, as far as there is memory. The lock is held.
 func (f *file) advance(p *plan) {
-	for ; !p.isOver && p.next < len(p.slots) && p.flying < planFlying; p.next++ {
+	for ; !p.isOver && p.next < len(p.slots) && p.flying < planFlying && p.held < planBytes; p.next++ {
 		s := &p.slots[p.next]
 		if f.host.cache != nil && f.host.cache.Has(f.key, s.start, s.end-s.start) {
 			continue
@@ -110,7 +115,7 @@ func (f *file) advance(p *plan) {
 		if f.ctx.Err() != nil || !f.host.room.take(s.end-s.start) {
 			return
 		}
-		p.flying++
+		p.flying, p.held = p.flying+1, p.held+s.end-s.start
 		s.page = f.begin(s.start, s.end-s.start, func(error) {
 			p.flying--
 			f.advance(p)
@@ -152,10 +157,10 @@ func (f *file) slotOf(at, end int64) (found slot, ok bool) {
 			p.next++
 		}
 		for ; p.done < i; p.done++ {
-			f.dropSlot(&p.slots[p.done])
+			f.dropSlot(p, p.done)
 		}
 		if end >= found.end && p.done == i {
-			f.takeSlot(&p.slots[i])
+			f.takeSlot(p, i)
 			p.done++
 		}
 		f.advance(p)

@@ -15,7 +15,7 @@ import (
 
 // randomRanges returns ascending ranges of a file, some of them neighbours, empty, long, or beyond the file.
 func randomRanges(rng *rand.Rand, size int64) (out []sources.Range) {
-	lengths, gaps := []int64{0, 1, 700, 5000, 3 << 20}, []int64{0, 1, 20 << 10, planGap, planGap + 1, 1 << 20}
+	lengths, gaps := []int64{0, 1, 700, 5000, 3 << 20}, []int64{0, 1, 20 << 10, MostGap, MostGap + 1, 1 << 20}
 	for at := int64(0); at < size; {
 		at += gaps[rng.IntN(len(gaps))] + rng.Int64N(100)
 		n := lengths[rng.IntN(len(lengths))]
@@ -27,7 +27,7 @@ func randomRanges(rng *rand.Rand, size int64) (out []sources.Range) {
 	return out
 }
 
-// TestPlan: the slots of a plan ascend, hold every range inside the file, and hold no gap longer than planGap.
+// TestPlan: the slots of a plan ascend, hold every range inside the file, and hold no gap longer than MostGap.
 func TestPlan(t *testing.T) {
 	for seed := range uint64(16) {
 		rng := rand.New(rand.NewPCG(seed, 1))
@@ -52,7 +52,7 @@ func TestPlan(t *testing.T) {
 			for at := s.start; at < s.end; at++ {
 				if gap++; needed[at] {
 					gap = 0
-				} else if gap > planGap+2*int(grain) {
+				} else if gap > MostGap+2*int(grain) {
 					t.Fatalf("seed %d: slot %d … %d is not needed around byte %d", seed, s.start, s.end, at)
 				}
 			}
@@ -140,5 +140,33 @@ func TestExpectedAtOnce(t *testing.T) {
 	x := figures(h)
 	if x.Requests != apart || x.Used != apart*beside*500 || x.Fetched != apart*(9*10_000+500) {
 		t.Errorf("%d requests, %d bytes used, %d fetched", x.Requests, x.Used, x.Fetched)
+	}
+}
+
+// TestOneFetchOfABlock: readers that need a block of the cache at the same time fetch it once.
+func TestOneFetchOfABlock(t *testing.T) {
+	const readers = 8
+	url := zeros(t, 3*cache.BlockBytes, func(int64, http.ResponseWriter) bool {
+		time.Sleep(20 * time.Millisecond)
+		return false
+	})
+	blocks, err := cache.OpenBlocks(cache.Config{Dir: t.TempDir(), Limit: 1 << 30})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer blocks.Close()
+	h := NewHost(Options{Cache: blocks})
+	f := open(t, h.Files("web", Storage{}), url)
+	var group sync.WaitGroup
+	for range readers {
+		group.Go(func() {
+			if err := sources.ReadFull(f, make([]byte, 1000), cache.BlockBytes+5000); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+	if x := figures(h); x.Requests != 1 || x.Fetched != cache.BlockBytes || x.Used != readers*1000 {
+		t.Errorf("%d requests, %d bytes fetched, %d used", x.Requests, x.Fetched, x.Used)
 	}
 }

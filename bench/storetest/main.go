@@ -1,6 +1,6 @@
 // Command storetest serves the files of a directory as the objects of bucket `data` over S3, with faults: latency,
 // errors, and outages. It prints its URL. /_faults?latency=50ms&errors=0.05&down=5s changes the faults, and
-// /_faults alone returns the number of requests and of bytes of bodies.
+// /_faults alone returns the number of requests, of bytes of bodies, and of requests refused during outages.
 package main
 
 import (
@@ -25,6 +25,7 @@ import (
 type service struct {
 	s3              http.Handler
 	requests, bytes atomic.Int64
+	refused         atomic.Int64 // requests during outages
 
 	mu      sync.Mutex
 	latency time.Duration
@@ -42,6 +43,7 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	latency, errors, isDown := s.latency, s.errors, time.Now().Before(s.until)
 	s.mu.Unlock()
 	if isDown {
+		s.refused.Add(1)
 		panic(http.ErrAbortHandler)
 	}
 	time.Sleep(latency)
@@ -80,7 +82,8 @@ func (s *service) control(w http.ResponseWriter, r *http.Request) {
 	if d, err := time.ParseDuration(query.Get("down")); err == nil {
 		s.until = time.Now().Add(d)
 	}
-	fmt.Fprintf(w, "{\"requests\": %d, \"bytes\": %d}\n", s.requests.Load(), s.bytes.Load())
+	fmt.Fprintf(w, "{\"requests\": %d, \"bytes\": %d, \"refused\": %d}\n", s.requests.Load(), s.bytes.Load(),
+		s.refused.Load())
 }
 
 func main() {

@@ -337,6 +337,9 @@ func (k *check) sources(ctx context.Context) error {
 		if r.Reading, err = k.reading(ctx, i, &r); err != nil {
 			return err
 		}
+		if r.Storage, err = k.storage(ctx, i, &r); err != nil {
+			return err
+		}
 		k.report.Sources = append(k.report.Sources, r)
 	}
 	k.report.Longest = k.longest(ctx, k.tokenShares(k.report.Sources))

@@ -8,6 +8,7 @@ import (
 	"millrace"
 	"millrace/internal/app/setup"
 	"millrace/sources"
+	"millrace/sources/remote"
 )
 
 // The costs of a million tokens in seconds of a core, as docs/benchmarks.md has them for text of four bytes a token.
@@ -99,4 +100,50 @@ func (k *check) cacheBytes(r *SourceReport) uint64 {
 	}
 	const perRecord = 28 // its table entry, its numbers
 	return r.Tokens*id + r.Records*perRecord
+}
+
+// storage predicts the bytes that are fetched from a source's store, nil if its files are local or none was read.
+func (k *check) storage(ctx context.Context, i int, r *SourceReport) (*StorageReport, error) {
+	scan := &k.scans[i]
+	if _, ok := k.opened.files[i].(*remote.Files); !ok || scan.Bytes == 0 {
+		return nil, nil
+	}
+	grain, err := k.opened.Sources[i].Grain(ctx)
+	if err != nil && !sources.IsDamage(err) {
+		return nil, err
+	}
+	all := float64(r.Bytes) / float64(scan.Bytes)
+	needed := all * float64(scan.Taken)
+	again := 1.0 // bytes that a further pass fetches, of the bytes of the first one
+	var pass float64
+	switch stripes := setup.Stripes(k.c)[slices.Index(k.c.Sources.Names(), r.Name)]; {
+	case k.c.KeepsFiles():
+		pass = all * float64(scan.Blocks)
+		again = max(0, 1-float64(k.c.Cache.Files)/max(pass, 1))
+	case r.Shuffle == string(millrace.Global):
+		pass = k.randomBytes(r, needed, float64(grain))
+	default:
+		pass = all * float64(max(scan.Fetched, scan.Taken)) * float64(len(stripes))
+	}
+	if k.c.KeepsTokens() {
+		again = 0
+	}
+	out := &StorageReport{Needed: int64(needed), Exact: scan.Complete(), Pass: int64(pass)}
+	if r.Passes != nil {
+		run := int64(pass * (min(*r.Passes, 1) + again*max(*r.Passes-1, 0)))
+		out.Run = &run
+	}
+	return out, nil
+}
+
+// randomBytes estimates the bytes that one pass in a random order fetches: the grains that have a record of a span, for
+// each span, and the bytes between ranges that one request fetches.
+func (k *check) randomBytes(r *SourceReport, needed, grain float64) float64 {
+	text, span := float64(textBytes)*float64(max(r.Tokens, 1)), float64(k.spanBytes())
+	record := text / float64(max(r.Records, 1))
+	grains := globalBytes(grain, record, text, span)
+	spans := max(text/span, 1)
+	gap := float64(r.Bytes) / (float64(r.Records) / spans) // mean distance of two records of a span in the files
+	between := gap - (gap+remote.MostGap)*math.Exp(-remote.MostGap/gap)
+	return max(needed*grains, needed+float64(r.Records)*between)
 }

@@ -74,7 +74,18 @@ type SourceReport struct {
 
 	Reading *Reading `json:"reading"` // ways to read it; null for formats of tokens
 
+	Storage *StorageReport `json:"storage"` // bytes to be fetched; null if its files are local
+
 	Skipped []SkippedFile `json:"skipped"` // files that its path leads to and that are not read
+}
+
+// StorageReport predicts the bytes that loaders fetch from a source's store, in the order and with the caches of the
+// mixture file. Shadows and repeated requests are not counted.
+type StorageReport struct {
+	Needed int64  `json:"needed_bytes"` // of its files: the columns, members and records that a pass takes
+	Exact  bool   `json:"needed_exact"` // all files were read, else it is an estimate
+	Pass   int64  `json:"pass_bytes"`   // fetched for the first pass
+	Run    *int64 `json:"run_bytes"`    // fetched by the whole run; null for an endless one
 }
 
 // Reading compares the ways to read a source of text. All numbers are estimates.

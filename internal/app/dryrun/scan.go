@@ -10,6 +10,8 @@ import (
 
 	"millrace"
 	"millrace/sources"
+	"millrace/sources/cache"
+	"millrace/sources/remote"
 )
 
 const (
@@ -25,6 +27,9 @@ type Scan struct {
 	Files   int   // read to their end
 	Skipped int   // not read: the budget was spent
 	Bytes   int64 // of these files
+	Taken   int64 // bytes of these files that their reading took
+	Blocks  int64 // bytes of the blocks that a cache of files would keep of them
+	Fetched int64 // bytes that came from the store for it; 0 if the files are local
 	Records uint64
 	Bad     uint64                // records that cannot be decoded
 	Rejects []millrace.Quarantine // the first of these
@@ -48,6 +53,8 @@ type target struct {
 	number uint32 // of the shard in its source
 	shard  millrace.Shard
 
+	taken   int64
+	blocks  int64
 	records uint64
 	bad     []uint64 // records that cannot be decoded
 	rejects []millrace.Quarantine
@@ -62,14 +69,28 @@ func (o *Opened) Scan(ctx context.Context, opt ScanOptions) ([]Scan, error) {
 	s := &scanner{opened: o, total: total, tell: opt.Progress}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(min(scanParallel, runtime.GOMAXPROCS(0)))
+	for i := range out {
+		out[i].Fetched = -o.fetched(i)
+	}
 	for i := range targets {
 		group.Go(func() error { return s.file(ctx, &targets[i]) })
 	}
 	err := group.Wait()
+	for i := range out {
+		out[i].Fetched += o.fetched(i)
+	}
 	for i := range targets {
 		out[targets[i].source].add(&targets[i])
 	}
 	return out, err
+}
+
+// fetched returns the bytes that came from a source's store so far.
+func (o *Opened) fetched(source int) int64 {
+	if files, ok := o.files[source].(*remote.Files); ok {
+		return files.Fetched()
+	}
+	return 0
 }
 
 // add counts a file that was read. The records of a broken file are not counted, because they depend on the damage.
@@ -80,6 +101,7 @@ func (s *Scan) add(t *target) {
 	}
 	s.Files++
 	s.Bytes += t.shard.Size
+	s.Taken, s.Blocks = s.Taken+t.taken, s.Blocks+t.blocks
 	s.Records += t.records
 	s.Bad += uint64(len(t.bad))
 	for _, record := range t.bad {
@@ -137,7 +159,7 @@ func (s *scanner) progress(n int64) {
 func (s *scanner) file(ctx context.Context, t *target) error {
 	src := s.opened.Sources[t.source]
 	judge := src.Judge()
-	t.err = s.read(ctx, s.opened.files[t.source], src, t.shard.Path, func(r sources.Record) error {
+	t.err = s.read(ctx, s.opened.files[t.source], src, t, func(r sources.Record) error {
 		t.records++
 		if _, left := judge.LeavesOut(&r, r.Err); r.Err == nil || left {
 			return nil
@@ -159,14 +181,16 @@ func (s *scanner) file(ctx context.Context, t *target) error {
 	return context.Cause(ctx)
 }
 
-func (s *scanner) read(ctx context.Context, files sources.FS, src *sources.Source, path string,
+func (s *scanner) read(ctx context.Context, files sources.FS, src *sources.Source, t *target,
 	take func(sources.Record) error) error {
+	path := t.shard.Path
 	f, err := files.Open(path)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
 	counted := &countedFile{File: f, tell: s.progress}
+	defer counted.sum(t)
 	return sources.Fence(millrace.ErrDamaged, func() string { return path }, func() error {
 		shard, err := src.OpenAlone(ctx, counted)
 		if err != nil {
@@ -177,15 +201,43 @@ func (s *scanner) read(ctx context.Context, files sources.FS, src *sources.Sourc
 	})
 }
 
-// countedFile calls tell with the number of bytes of each read.
+// countedFile calls tell with the number of bytes of each read, and notes the blocks that are read.
 type countedFile struct {
 	sources.File
 	tell func(n int64)
+
+	mu     sync.Mutex
+	taken  int64
+	blocks map[int64]bool
 }
 
 // ReadAt implements io.ReaderAt.
 func (f *countedFile) ReadAt(p []byte, off int64) (int, error) {
 	n, err := f.File.ReadAt(p, off)
 	f.tell(int64(n))
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.taken += int64(n)
+	if f.blocks == nil {
+		f.blocks = map[int64]bool{}
+	}
+	for at := off / cache.BlockBytes; at*cache.BlockBytes < off+int64(n); at++ {
+		f.blocks[at] = true
+	}
 	return n, err
+}
+
+// Expect implements sources.Expecter.
+func (f *countedFile) Expect(list func() []sources.Range) (done func()) {
+	return sources.Expect(f.File, list)
+}
+
+// sum notes the bytes that were read in t.
+func (f *countedFile) sum(t *target) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	t.taken = min(f.taken, f.Size()) // headers are read more than once
+	for at := range f.blocks {
+		t.blocks += min(cache.BlockBytes, f.Size()-at*cache.BlockBytes)
+	}
 }

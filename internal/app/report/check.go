@@ -100,6 +100,9 @@ func printStream(w io.Writer, r *dryrun.Report) error {
 	if err := printReadings(w, r); err != nil {
 		return err
 	}
+	if err := printFetches(w, r); err != nil {
+		return err
+	}
 	m := &r.Memory
 	fmt.Fprintln(w)
 	printLongest(w, r.Longest)
@@ -361,4 +364,31 @@ func printDry(w io.Writer, s *dryrun.SourceReport, exact bool) {
 			dryrun.Fresh,
 		)
 	}
+}
+
+// printFetches writes the bytes that loaders fetch of each source in an object store.
+func printFetches(w io.Writer, r *dryrun.Report) error {
+	rows := []string{Row("\nSTORAGE", "SIZE", "NEEDED", "FIRST PASS", "RUN")}
+	for _, s := range r.Sources {
+		if s.Storage == nil {
+			continue
+		}
+		run, about := "endless", ""
+		if s.Storage.Run != nil {
+			run = "~" + Size(*s.Storage.Run)
+		}
+		if !s.Storage.Exact {
+			about = "~"
+		}
+		rows = append(rows, Row(s.Name, Size(s.Bytes), about+Size(s.Storage.Needed), "~"+Size(s.Storage.Pass), run))
+	}
+	if len(rows) == 1 {
+		return nil
+	}
+	if err := Table(w, rows...); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintln(w, "NEEDED counts the bytes of the files that a pass takes, FIRST PASS and RUN those that "+
+		"loaders fetch from the store.")
+	return err
 }

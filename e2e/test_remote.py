@@ -110,7 +110,7 @@ def test_same_bytes(store: Store) -> None:
 
 
 def test_predicted_bytes(store: Store) -> None:
-    """check predicts the bytes that a run fetches: without a cache, the needed column alone; with one, each block once."""
+    """check predicts the bytes that a run fetches: the needed column alone, or with a cache, each block once."""
     noise = random.Random(1)
     wide = {"text": TEXTS[:1500], "noise": [noise.randbytes(2000) for _ in range(1500)]}
     pyarrow.parquet.write_table(
@@ -118,7 +118,8 @@ def test_predicted_bytes(store: Store) -> None:
     )
     store.put("wide.parquet", (store.stage.corpus / "wide.parquet").read_bytes())
     size = (store.stage.corpus / "wide.parquet").stat().st_size
-    setting = store.mixture(remote=True, mixture={"weights": {"table": 1}}, reliability={"shadows": 0}, shuffle="blocks")
+    change = {"mixture": {"weights": {"table": 1}}, "reliability": {"shadows": 0}, "shuffle": "blocks"}
+    setting = store.mixture(remote=True, **change)
     source = {**setting["sources"]["table"], "path": "s3://data/wide.parquet", "max_epochs": 1, "on_exhausted": "stop"}
     setting["sources"] = {"table": source}
     del setting["stop"]

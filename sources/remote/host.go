@@ -45,8 +45,8 @@ type blockKey struct {
 	block int64
 }
 
-// claim reserves the blocks from first on, at most n, up to one that another reader has claimed. The caller fetches them
-// and calls unclaim. If the first block is claimed already, mine is 0, and others is closed when its reader has ended.
+// claim reserves the blocks from first on, at most n, up to one that another reader has claimed. The caller fetches
+// them and calls unclaim. If the first block is claimed already, mine is 0, and others is closed when its reader ends.
 func (h *Host) claim(file millrace.Digest, first, n int64) (mine int64, others <-chan struct{}) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -36,7 +36,8 @@ type Spec struct {
 	NeedBOS, NeedEOS bool // an error if there is none
 }
 
-// Open returns the tokenizer of a spec. It takes some ten milliseconds. A mistake in the spec or its file is an
+// Open returns the tokenizer of a spec. A built-in one takes some ten milliseconds, and a tokenizer.json with 150,000
+// tokens 0.7 s. A mistake in the spec or its file is an
 // [Error].
 func Open(s Spec) (*Encoding, error) {
 	e, err := open(s)

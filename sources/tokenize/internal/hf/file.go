@@ -102,6 +102,30 @@ func decode(content []byte, into any) error {
 	return nil
 }
 
+// kindOf returns the text of the key type of an object. It reads no further, because models are large.
+func kindOf(object []byte) (string, error) {
+	d := json.NewDecoder(bytes.NewReader(object))
+	if start, err := d.Token(); err != nil || start != json.Delim('{') {
+		return "", err
+	}
+	for d.More() {
+		key, err := d.Token()
+		if err != nil {
+			return "", err
+		}
+		if key == "type" {
+			var kind string
+			err := d.Decode(&kind)
+			return kind, err
+		}
+		var value json.RawMessage
+		if err := d.Decode(&value); err != nil {
+			return "", err
+		}
+	}
+	return "", nil
+}
+
 func refuse(path, what string, args ...any) error {
 	return fmt.Errorf("%s: %s, which cannot be followed", path, fmt.Sprintf(what, args...))
 }

@@ -6,7 +6,6 @@
 package hf
 
 import (
-	"encoding/json"
 	"fmt"
 )
 
@@ -49,22 +48,20 @@ func build(f *file, m anyModel, t *Tokenizer, c *config) (*Tokenizer, error) {
 
 // model decodes the model.
 func (f *file) model() (anyModel, error) {
-	var kind struct {
-		Type string `json:"type"`
-	}
-	if err := json.Unmarshal(f.Model, &kind); err != nil {
-		return nil, fmt.Errorf("model: %w", err)
+	kind, err := kindOf(f.Model)
+	if err != nil {
+		return nil, fmt.Errorf("model: parse JSON: %w", err)
 	}
 	var m anyModel
 	switch {
-	case kind.Type == "BPE" || kind.Type == "":
-		m = &model{}
-	case kind.Type == "Unigram" && !f.isByteLevel():
+	case kind == "BPE" || kind == "":
+		return decodeBPE(f.Model)
+	case kind == "Unigram" && !f.isByteLevel():
 		m = &unigramFile{}
-	case kind.Type == "WordPiece" && !f.isByteLevel():
+	case kind == "WordPiece" && !f.isByteLevel():
 		m = &wordPieceFile{}
 	default:
-		return nil, refuse("model.type", "it is %q", kind.Type)
+		return nil, refuse("model.type", "it is %q", kind)
 	}
 	if err := decode(f.Model, m); err != nil {
 		return nil, fmt.Errorf("model: %w", err)

@@ -1,11 +1,11 @@
 package hf
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
+	"strings"
 	"unicode/utf8"
 
 	"millrace/sources/tokenize/internal/pipeline"
@@ -34,34 +34,44 @@ type model struct {
 	Merges       []merge           `json:"merges"`
 }
 
-// merge is "left right" or ["left", "right"].
+// merge is the left and the right token.
 type merge [2]string
 
-// UnmarshalJSON reads a merge in one of its forms.
-func (m *merge) UnmarshalJSON(text []byte) error {
-	if len(text) > 0 && text[0] == '[' {
-		var list []string
-		if err := json.Unmarshal(text, &list); err != nil {
-			return err
+// decodeBPE decodes a BPE model. Its merges are all "left right", or all ["left", "right"].
+func decodeBPE(text []byte) (*model, error) {
+	var m model
+	lines := struct {
+		*model
+		Merges []string `json:"merges"`
+	}{model: &m}
+	lists := struct {
+		*model
+		Merges [][]string `json:"merges"`
+	}{model: &m}
+	var err error
+	if inLists := regexp.MustCompile(`"merges"\s*:\s*\[\s*\[`).Match(text); inLists {
+		err = decode(text, &lists)
+	} else {
+		err = decode(text, &lines)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("model: %w", err)
+	}
+	m.Merges = make([]merge, 0, len(lines.Merges)+len(lists.Merges))
+	for i, line := range lines.Merges {
+		left, right, ok := strings.Cut(line, " ")
+		if !ok || strings.Contains(right, " ") {
+			return nil, fmt.Errorf("model.merges[%d]: %q is not two tokens with a space between", i, line)
 		}
+		m.Merges = append(m.Merges, merge{left, right})
+	}
+	for i, list := range lists.Merges {
 		if len(list) != 2 {
-			return fmt.Errorf("read merge: it has %d tokens, not 2", len(list))
+			return nil, fmt.Errorf("model.merges[%d]: it has %d tokens, not 2", i, len(list))
 		}
-		*m = merge(list)
-		return nil
+		m.Merges = append(m.Merges, merge(list))
 	}
-	var line []byte
-	var s string
-	if err := json.Unmarshal(text, &s); err != nil {
-		return err
-	}
-	line = []byte(s)
-	left, right, ok := bytes.Cut(line, []byte(" "))
-	if !ok || bytes.IndexByte(right, ' ') >= 0 {
-		return fmt.Errorf("read merge: %q is not two tokens with a space between", s)
-	}
-	*m = merge{string(left), string(right)}
-	return nil
+	return &m, nil
 }
 
 func (m *model) ids() map[string]uint32 { return m.Vocab }

@@ -36,7 +36,7 @@ func FromMerges(tokens [][]byte, merges []Merge, whole bool) (*Vocabulary, error
 		left, right := v.Token(m.Left), v.Token(m.Right)
 		token := v.Token(m.ID)
 		switch {
-		case len(left) == 0 || len(right) == 0 || !bytes.Equal(token, append(bytes.Clone(left), right...)):
+		case len(left) == 0 || len(right) == 0 || !isJoined(token, left, right):
 			return nil, fmt.Errorf("build vocabulary: merge %d joins %q and %q, which is not token %d, %q",
 				i, left, right, m.ID, token)
 		case m.ID < last:
@@ -48,4 +48,9 @@ func FromMerges(tokens [][]byte, merges []Merge, whole bool) (*Vocabulary, error
 	}
 	v.derivePairs(listed)
 	return v, nil
+}
+
+// isJoined reports whether a token is two others, one behind the other.
+func isJoined(token, left, right []byte) bool {
+	return len(token) == len(left)+len(right) && bytes.HasPrefix(token, left) && bytes.HasSuffix(token, right)
 }

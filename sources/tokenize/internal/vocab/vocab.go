@@ -98,39 +98,63 @@ func spell(tokens [][]byte) (*Vocabulary, error) {
 // derivePairs finds every token's pair in the order of the ranks. So only pairs of lower rank are known when a token's
 // own bytes are encoded. Unless listed is nil, a pair counts only if it is listed with its token.
 func (v *Vocabulary) derivePairs(listed map[[2]uint32]uint32) {
-	merged := make(map[[2]uint32]uint32, v.Len())
-	var parts []uint32
+	m := merging{merged: make(map[[2]uint32]uint32, v.Len())}
 	for id := range uint32(v.Len()) {
 		token := v.Token(id)
 		if len(token) < 2 {
 			continue
 		}
-		parts = parts[:0]
+		m.parts = m.parts[:0]
 		for _, b := range token {
-			parts = append(parts, v.bytes[b])
+			m.parts = append(m.parts, v.bytes[b])
 		}
-		parts = mergeAll(merged, parts)
-		if len(parts) == 2 && (listed == nil || listed[[2]uint32{parts[0], parts[1]}] == id+1) {
-			v.pairs[id] = [2]uint32{parts[0], parts[1]}
-			merged[v.pairs[id]] = id
+		m.mergeAll()
+		if len(m.parts) == 2 && (listed == nil || listed[[2]uint32{m.parts[0], m.parts[1]}] == id+1) {
+			v.pairs[id] = [2]uint32{m.parts[0], m.parts[1]}
+			m.merged[v.pairs[id]] = id
 		}
 	}
 }
 
+// merging merges the parts of one token after another.
+type merging struct {
+	merged map[[2]uint32]uint32 // the tokens of pairs
+	parts  []uint32
+	joined []uint32 // the token of each part and the next one, or none
+}
+
 // mergeAll merges the pair of the lowest rank, the leftmost of equals, until none is left.
-func mergeAll(merged map[[2]uint32]uint32, parts []uint32) []uint32 {
-	for len(parts) > 1 {
-		at, lowest := -1, uint32(none)
-		for i := range len(parts) - 1 {
-			if id, ok := merged[[2]uint32{parts[i], parts[i+1]}]; ok && id < lowest {
-				at, lowest = i, id
+func (m *merging) mergeAll() {
+	m.joined = m.joined[:0]
+	for i := range len(m.parts) - 1 {
+		m.joined = append(m.joined, m.join(i))
+	}
+	for len(m.joined) > 0 {
+		at := 0
+		for i, id := range m.joined {
+			if id < m.joined[at] {
+				at = i
 			}
 		}
-		if at < 0 {
-			break
+		if m.joined[at] == none {
+			return
 		}
-		parts[at] = lowest
-		parts = append(parts[:at+1], parts[at+2:]...)
+		m.parts[at] = m.joined[at]
+		m.parts = append(m.parts[:at+1], m.parts[at+2:]...)
+		m.joined = append(m.joined[:at], m.joined[at+1:]...)
+		if at > 0 {
+			m.joined[at-1] = m.join(at - 1)
+		}
+		if at < len(m.joined) {
+			m.joined[at] = m.join(at)
+		}
 	}
-	return parts
+}
+
+// join returns the token of part i and the next one, or none.
+func (m *merging) join(i int) uint32 {
+	if id, ok := m.merged[[2]uint32{m.parts[i], m.parts[i+1]}]; ok {
+		return id
+	}
+	return none
 }

@@ -35,6 +35,9 @@ test: ## run everything that CI runs: vet, gofmt, Go, arm64 golden tests, Python
 test-race: ## run the Go tests under the race detector
 	go test -race -vet=off -p 2 -timeout 30m ./...
 
+test-stores: ## read files of Azurite and fake-gcs-server; installs both once, Node.js is needed
+	@tools/stores.sh
+
 # The environment is outside the checkout, so that another clone does not download the frameworks again.
 ADAPTERS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/millrace/venv-adapters
 PYTEST_ADAPTERS = MILLRACE=$(CURDIR)/build/millrace $(ADAPTERS)/bin/python -m pytest -q -rs -p no:cacheprovider

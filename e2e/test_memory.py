@@ -290,7 +290,7 @@ def test_one_large_document(stage: Any, tmp_path: Path, name: str, make: Any, to
             "global_batch_size": 64,
             "micro_batch_size": 16,
             # The loaders make the document's tokens again and again, once for a step or two.
-            "stop": {"steps": 12},
+            "stop": {"steps": 6},
             "sources": {"s": {"path": name}},
             "mixture": {"weights": {"s": 1}},
             "limits": {"loader_memory": "64MiB", "sidecar_memory": "64MiB", "sample_bytes": "32MiB"},

@@ -169,6 +169,9 @@ func checkGolden(t *testing.T, name string, e *Encoding) {
 // TestGolden covers every code point of the planes that have letters, in several contexts, and random texts.
 func TestGolden(t *testing.T) {
 	for _, name := range append(testEncodings(), "cl100k_base+qwen2+nfc") {
-		t.Run(name, func(t *testing.T) { checkGolden(t, name, load(t, name)) })
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // an emulated machine takes seconds for each
+			checkGolden(t, name, load(t, name))
+		})
 	}
 }

@@ -39,6 +39,7 @@ type Shard struct {
 	// Unpack opens the bytes of the records from the beginning; nil: they are those of File. With it, the shard only
 	// streams.
 	Unpack func() (io.ReadCloser, error)
+	Names  []string // of the fields that can be read, each once; nil: they have none
 	// New makes a decoder. The shard keeps decoders of reads that succeeded for later ones.
 	New func() Decoder
 
@@ -48,7 +49,11 @@ type Shard struct {
 var (
 	_ sources.Shard = (*Shard)(nil)
 	_ sources.Sized = (*Shard)(nil)
+	_ sources.Named = (*Shard)(nil)
 )
+
+// FieldNames implements sources.Named.
+func (s *Shard) FieldNames(context.Context) ([]string, error) { return s.Names, nil }
 
 // Count implements sources.Shard.
 func (s *Shard) Count() (uint64, bool) { return s.Table.Count(), true }

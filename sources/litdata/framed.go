@@ -62,9 +62,8 @@ func openFramed(ctx context.Context, f sources.File, x *index, w *wants, limit i
 	if err := u.readFrames(behind, int64(le.Uint32(head[20:]))); err != nil {
 		return nil, err
 	}
-	return &framed{file: u, Shard: extents.Shard{File: u, Table: offsets, Limit: limit, New: func() extents.Decoder {
-		return newDecoder(x, w)
-	}}}, nil
+	return &framed{file: u, Shard: extents.Shard{File: u, Table: offsets, Limit: limit, Names: x.readable(),
+		New: func() extents.Decoder { return newDecoder(x, w) }}}, nil
 }
 
 // framed is a chunk whose items are packed in frames.

@@ -84,7 +84,7 @@ func openPlain(ctx context.Context, f sources.File, x *index, field sources.Fiel
 	if err != nil {
 		return nil, err
 	}
-	return &extents.Shard{File: f, Table: offsets, Limit: limit, New: func() extents.Decoder {
+	return &extents.Shard{File: f, Table: offsets, Limit: limit, Names: x.readable(), New: func() extents.Decoder {
 		d := newDecoder(x, w)
 		if x.Level == levelSample {
 			d.unpack = &itemUnpacker{limit: limit}
@@ -113,7 +113,7 @@ func openPacked(f sources.File, x *index, w *wants, limit int64) (sources.Shard,
 	if first, _ := offsets.Bounds(); first != offsets.Memory()+4 {
 		return nil, misfit(f, "its items begin at byte %d, and its table ends at byte %d", first, offsets.Memory()+4)
 	}
-	return &extents.Shard{File: f, Table: offsets, Limit: limit,
+	return &extents.Shard{File: f, Table: offsets, Limit: limit, Names: x.readable(),
 		New:    func() extents.Decoder { return newDecoder(x, w) },
 		Unpack: func() (io.ReadCloser, error) { return packed.NewReader(f, packed.Zstd) }}, nil
 }

@@ -183,6 +183,16 @@ func (x *index) find(f sources.File, path string) (w want, err error) {
 	return w, nil
 }
 
+// readable returns the paths of the values whose formats are read.
+func (x *index) readable() (paths []string) {
+	for _, l := range x.leaves {
+		if _, err := decoderOf(l.format); err == nil {
+			paths = append(paths, l.path)
+		}
+	}
+	return paths
+}
+
 // names lists the values of an item with their formats, for people.
 func (x *index) names() string {
 	var out []string

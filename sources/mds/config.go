@@ -120,6 +120,16 @@ func (c *config) find(f sources.File, path string) (want, error) {
 	return w, nil
 }
 
+// readable returns the names of the columns whose encodings are read.
+func (c *config) readable(f sources.File) (names []string) {
+	for _, name := range c.Names {
+		if _, err := c.find(f, name); err == nil {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
 // columns lists the columns with their encodings, for people.
 func (c *config) columns() string {
 	var out []string

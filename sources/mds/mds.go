@@ -67,9 +67,8 @@ func (Format) Open(ctx context.Context, f sources.File, field sources.Field, lim
 	if err != nil {
 		return nil, err
 	}
-	return &extents.Shard{File: f, Table: offsets, Limit: lim.SampleBytes, New: func() extents.Decoder {
-		return newDecoder(c, w)
-	}}, nil
+	return &extents.Shard{File: f, Table: offsets, Limit: lim.SampleBytes, Names: c.readable(f),
+		New: func() extents.Decoder { return newDecoder(c, w) }}, nil
 }
 
 // mostTable bounds the bytes of the table of a packed shard: 16 million samples.
@@ -103,7 +102,7 @@ func openPacked(f sources.File, kind packed.Kind, field sources.Field, limit int
 	if err != nil {
 		return nil, err
 	}
-	return &extents.Shard{File: f, Table: offsets, Limit: limit,
+	return &extents.Shard{File: f, Table: offsets, Limit: limit, Names: c.readable(f),
 		New:    func() extents.Decoder { return newDecoder(c, w) },
 		Unpack: func() (io.ReadCloser, error) { return packed.NewReader(f, kind) }}, nil
 }

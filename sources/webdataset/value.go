@@ -28,10 +28,20 @@ func valueOf(suffix string, b []byte) (any, error) {
 		return fields.FromJSON(b)
 	case "npy":
 		return fromNPY(b)
-	case "pkl", "pyd", "pickle", "pth", "pt":
+	}
+	if isPickle(suffix) {
 		return nil, errors.New("it holds pickle, which is not read because reading it runs code")
 	}
 	return append([]byte{}, b...), nil
+}
+
+// isPickle reports whether a member of this suffix holds pickle.
+func isPickle(suffix string) bool {
+	switch suffix[strings.LastIndexByte(suffix, '.')+1:] {
+	case "pkl", "pyd", "pickle", "pth", "pt":
+		return true
+	}
+	return false
 }
 
 // npyHead has the parts of the head of a .npy file that decide its values.

@@ -8,7 +8,9 @@
 package webdataset
 
 import (
+	"bytes"
 	"context"
+	"slices"
 
 	"millrace/sources"
 	"millrace/sources/extents"
@@ -73,7 +75,10 @@ type shard struct {
 	extents *extents.Shard
 }
 
-var _ sources.Sized = (*shard)(nil)
+var (
+	_ sources.Sized = (*shard)(nil)
+	_ sources.Named = (*shard)(nil)
+)
 
 // Count implements sources.Shard.
 func (s *shard) Count() (uint64, bool) {
@@ -128,6 +133,34 @@ func (s *shard) Index(ctx context.Context, progress func(int64)) ([]byte, error)
 		return nil, err
 	}
 	return b.encode(s.file.Size()), nil
+}
+
+// namedGroups is the number of first groups whose members name the fields.
+const namedGroups = 100
+
+// FieldNames implements sources.Named.
+func (s *shard) FieldNames(ctx context.Context) (names []string, err error) {
+	w := newWalk(s.file, 0, s.file.Size())
+	var key []byte
+	for groups := 0; ctx.Err() == nil; {
+		m, ok, err := w.next()
+		if err != nil || !ok {
+			return names, err
+		}
+		if !m.isField() {
+			continue
+		}
+		if !bytes.Equal(m.key(), key) {
+			if groups++; groups > namedGroups {
+				break
+			}
+			key = append(key[:0], m.key()...)
+		}
+		if name := string(m.suffix()); !slices.Contains(names, name) && !isPickle(name) {
+			names = append(names, name)
+		}
+	}
+	return names, ctx.Err()
 }
 
 // groups calls fn for each group: its number, the first byte of its first header, and the first byte of the next group,

@@ -1,8 +1,10 @@
 package look_test
 
 import (
+	"archive/tar"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -114,6 +116,39 @@ func TestWriteMixture(t *testing.T) {
 	for _, paths := range [][]string{{"nothing.jsonl"}, {"web/*.xyz"}} {
 		if err := look.WriteMixture(t.Context(), &bytes.Buffer{}, paths); err == nil {
 			t.Errorf("%v: no error", paths)
+		}
+	}
+}
+
+// TestFormatsWithNames: the fields of these formats are recognised, and the program accepts the file.
+func TestFormatsWithNames(t *testing.T) {
+	archive := filepath.Join(t.TempDir(), "a.tar")
+	var packed bytes.Buffer
+	w := tar.NewWriter(&packed)
+	for _, name := range []string{"0.txt", "0.json", "0.pkl", "1.txt"} {
+		err := w.WriteHeader(&tar.Header{Name: name, Size: 2, Mode: 0o600})
+		if _, failed := w.Write([]byte("{}")); err != nil || failed != nil {
+			t.Fatal(err, failed)
+		}
+	}
+	if err := errors.Join(w.Close(), os.WriteFile(archive, packed.Bytes(), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		"../../../sources/mds/testdata/zstd":       "120 records; fields: n, text",
+		"../../../sources/litdata/testdata/sample": "fields: text, ids",
+		"../../../sources/litdata/testdata/single": "fields: text",
+		archive: "2 records; fields: txt, json",
+	} {
+		var out bytes.Buffer
+		if err := look.WriteMixture(t.Context(), &out, []string{path}); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%s: want %q in\n%s", path, want, &out)
+		}
+		if _, err := config.Parse("mixture.yaml", out.Bytes(), "."); err != nil {
+			t.Errorf("%s: %v\n%s", path, err, &out)
 		}
 	}
 }

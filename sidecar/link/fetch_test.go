@@ -2,15 +2,18 @@ package link
 
 import (
 	"errors"
+	"log/slog"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/mem"
 	pb "google.golang.org/protobuf/proto"
 
 	"millrace"
+	"millrace/internal/seam"
 	"millrace/internal/wire"
 	"millrace/proto"
 	"millrace/sidecar"
@@ -292,11 +295,16 @@ func three() (*call, *millrace.Plan, *proto.FetchReply) {
 	return c, p, &proto.FetchReply{Row: []uint32{0, 2, 1}, Count: []uint32{3, 3, 1}, Tokens: tokens}
 }
 
-// try takes a reply that may be damaged. The result is an error, or rows of the planned lengths.
+// try takes replies that may be damaged, as a stream does. The result is an error, or rows of the planned lengths.
 func try(t *testing.T, replies ...*proto.FetchReply) (rows [3][]uint32, err error) {
 	t.Helper()
 	c, plan, _ := three()
+	p := &places{files: &testFiles{}, clock: seam.System{}, log: slog.New(slog.DiscardHandler),
+		paused: map[string]time.Time{}}
 	for _, r := range replies {
+		if _, err = p.read(t.Context(), plan, c, r); err != nil {
+			break
+		}
 		err = c.take(plan, r, func(_ *part, i int, row row) error {
 			rows[i] = row.tokens.IDs()
 			return nil
@@ -359,6 +367,10 @@ func FuzzTake(f *testing.F) {
 	}
 	f.Add(raw, raw)
 	f.Add(raw[:len(raw)/2], []byte{})
+	if raw, err = pb.Marshal(placedOf(rowOf(0, 1, 2, 3))); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(raw, raw)
 	f.Fuzz(func(t *testing.T, first, second []byte) {
 		codec := wire.NewPayload()
 		var replies []*proto.FetchReply

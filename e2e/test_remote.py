@@ -4,6 +4,7 @@ The store is bench/storetest: an S3 server in memory, with faults."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -224,6 +225,75 @@ def test_named_wait(store: Store) -> None:
         wait(lambda now: now["step"] > told["step"] and not waits(now))
         run.stop()
         collecting.join()
+
+
+def test_cache_and_kills(store: Store) -> None:
+    """kill -9 of every loader while it fills the cache of files: the run, and the next one, deliver the same bytes."""
+    local = store.stage.delivered(store.mixture(remote=False), ranks=1, tensors=True)
+    store.faults("latency=20ms")
+    cached = store.mixture(remote=True, cache={"files": "1GiB", "dir": "cache"})
+    with store.stage.up(cached, 1) as run:
+        trainers = run.start(pause=0.02, tensors=True)
+        for step in (2, 10):
+            trainers.collect(until=step)
+            for pid in loaders(store, run):
+                with contextlib.suppress(ProcessLookupError):  # status may show one that was killed before
+                    os.kill(pid, signal.SIGKILL)
+        far = trainers.collect()
+        assert run.wait() == 0, run.stderr()
+    assert far.bytes() == local.bytes()
+    assert list((store.stage.corpus / "cache" / "files").glob("*.blocks"))
+    assert store.stage.delivered(cached, ranks=1, tensors=True).bytes() == local.bytes()
+
+
+@pytest.mark.parametrize("room", [0, 600 << 10])
+def test_cache_on_a_full_disk(store: Store, tmp_path: Path, room: int) -> None:
+    """The disk of the cache is full from the start, or while blocks are written: the run warns and goes on without."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "none", disk], capture_output=True).returncode != 0:
+        pytest.skip("this user may not mount")
+    try:
+        (disk / "full").write_bytes(bytes((4 << 20) - room))
+        local = store.stage.delivered(store.mixture(remote=False), ranks=1, tensors=True)
+        with store.stage.up(store.mixture(remote=True, cache={"files": "1GiB", "dir": str(disk / "cache")}), 1) as run:
+            far = run.train(tensors=True)
+            assert run.wait() == 0, run.stderr()
+            logs = run.stderr() + "".join(p.read_text() for p in run.directory.rglob("*.stderr"))
+        assert far.bytes() == local.bytes()
+        assert "keeps no further blocks for now" in logs, logs[-3000:]
+    finally:
+        subprocess.run(["umount", "-l", disk], check=True)
+
+
+def test_no_secret(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Credentials are in no file of a run, its index and its cache, in no answer, and in no error."""
+    secrets = {"AWS_ACCESS_KEY_ID": "AKIAPLANTEDKEYID", "AWS_SECRET_ACCESS_KEY": "planted/secret+key",
+               "AWS_SESSION_TOKEN": "plantedsessiontoken"}
+    for name, value in {**secrets, "AWS_EC2_METADATA_DISABLED": "true", "MILLRACE_LOG": "debug"}.items():
+        monkeypatch.setenv(name, value)
+    setting = store.mixture(remote=True, cache={"files": "1GiB", "dir": "cache"}, stop={"steps": 10})
+    for source in setting["sources"].values():
+        source["storage"].pop("anonymous", None)
+    store.faults("errors=0.2")
+    said = command(store.stage.binary, "check", str(write_mixture(store.stage.corpus, setting)), "--json")
+    with store.stage.up(setting, 1) as run:
+        trainers = run.start(pause=0.02)
+        trainers.collect(until=2)
+        said += command(store.stage.binary, "status", str(run.directory), "--json")
+        trainers.collect()
+        assert run.wait() == 0, run.stderr()
+        said += run.stderr()
+    setting["sources"]["lines"]["path"] = "s3://no-such-bucket/*.jsonl"
+    wrong = write_mixture(store.stage.corpus, setting, "wrong.yaml")
+    refused = subprocess.run([store.stage.binary, "check", wrong], capture_output=True, text=True)
+    assert refused.returncode == 1, refused
+    said += refused.stdout + refused.stderr
+    files = [p for p in (*run.directory.rglob("*"), *store.stage.corpus.rglob("*")) if p.is_file()]
+    assert len(files) > 10
+    for secret in secrets.values():
+        assert secret not in said
+        assert not [p for p in files if secret.encode() in p.read_bytes()]
 
 
 def test_replaced(store: Store) -> None:

@@ -4,6 +4,7 @@ import (
 	"container/list"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -48,7 +49,8 @@ type partKey struct {
 	number int64
 }
 
-// OpenBlocks opens a directory of blocks. It creates the directory, and refuses one that cannot be written.
+// OpenBlocks opens a directory of blocks. It creates the directory, and refuses one that cannot be written. On a full
+// disk, it keeps no blocks until there is room.
 func OpenBlocks(c Config) (*Blocks, error) {
 	if c.FS == nil {
 		c.FS = OSFS()
@@ -58,10 +60,14 @@ func OpenBlocks(c Config) (*Blocks, error) {
 	}
 	b := &Blocks{room: room{dir: c.Dir, ext: blocksExt, limit: c.Limit, fs: c.FS, started: time.Now()}, log: c.Log,
 		parts: map[partKey]*list.Element{}}
-	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
-		return nil, fmt.Errorf("open the cache of files: %w", err)
+	err := os.MkdirAll(c.Dir, 0o755)
+	if err == nil {
+		err = b.room.change(0, func() (int64, error) { return 0, nil })
 	}
-	if err := b.room.change(0, func() (int64, error) { return 0, nil }); err != nil && !errors.Is(err, errNoRoom) {
+	switch {
+	case isFull(err):
+		b.pause(err)
+	case err != nil && !errors.Is(err, errNoRoom):
 		return nil, fmt.Errorf("open the cache of files %s: %w", c.Dir, err)
 	}
 	return b, nil
@@ -151,7 +157,12 @@ func (b *Blocks) part(k partKey, create bool) (*part, error) {
 	if _, err = os.Stat(pt.path); err != nil && !create {
 		return nil, nil
 	}
-	if pt.file, err = b.room.fs.Create(pt.path); err != nil {
+	if pt.file, err = b.room.fs.Create(pt.path); errors.Is(err, fs.ErrNotExist) && create {
+		if err = os.MkdirAll(b.room.dir, 0o755); err == nil { // the disk was full when the cache was opened
+			pt.file, err = b.room.fs.Create(pt.path)
+		}
+	}
+	if err != nil {
 		return nil, err
 	}
 	isHere := pt.file.Lock(false) && pt.file.IsAt(pt.path)

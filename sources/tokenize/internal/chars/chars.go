@@ -13,7 +13,7 @@ import (
 var tables []byte
 
 // Set is a set of characters.
-type Set uint8
+type Set uint16
 
 // The sets, in the order of tables.bin.
 const (
@@ -24,12 +24,14 @@ const (
 	Mark                        // StripAccents leaves it out
 	Punctuation                 // BertPreTokenizer makes it a part of its own
 	Space                       // BertPreTokenizer divides at it and leaves it out
+	Digit                       // Digits divides at it
+	Word                        // Whitespace has it in words
 
 	cased   // it has a lower case
 	numSets = iota - 1
 )
 
-// Table tells the sets of characters. It never changes and is safe for concurrent use. It takes 1.1 MiB.
+// Table tells the sets of characters. It never changes and is safe for concurrent use. It takes 2.2 MiB.
 type Table struct {
 	sets  []Set // by character
 	lower map[rune][]byte

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"unicode/utf8"
 
@@ -32,9 +33,7 @@ func (t *Tokenizer) pipeline(f *file, m anyModel) error {
 	if err := normalizers(p, characters, "normalizer", f.Normalizer); err != nil {
 		return err
 	}
-	if f.PreTokenizer != nil && f.PreTokenizer.Type == "BertPreTokenizer" {
-		p.Splitter = characters()
-	} else if err := splitter(p, "pre_tokenizer", f.PreTokenizer); err != nil {
+	if err := splitter(p, characters, "pre_tokenizer", f.PreTokenizer); err != nil {
 		return err
 	}
 	if err := m.set(p); err != nil {
@@ -104,30 +103,29 @@ func normalizers(to *pipeline.Pipeline, characters func() pipeline.Characters, p
 	return nil
 }
 
-// splitter sets the splitter of a pre-tokenizer.
-func splitter(to *pipeline.Pipeline, path string, p *part) error {
+// splitter adds the splitter of a pre-tokenizer.
+func splitter(to *pipeline.Pipeline, characters func() pipeline.Characters, path string, p *part) error {
 	if p == nil {
 		return nil
 	}
+	var next pipeline.Splitter
 	switch p.Type {
+	case "Sequence":
+		for i, inner := range p.PreTokenizers {
+			if err := splitter(to, characters, fmt.Sprintf("%s.pretokenizers[%d]", path, i), inner); err != nil {
+				return err
+			}
+		}
+		return nil
 	case "Metaspace":
-		m := pipeline.Metaspace{Divides: p.Split == nil || *p.Split}
-		var n int
-		if m.Replacement, n = utf8.DecodeRuneInString(p.Replacement); n == 0 || n != len(p.Replacement) {
-			return refuse(path+".replacement", "%q is not one character", p.Replacement)
+		if slices.ContainsFunc(to.Splitters, isMetaspace) {
+			return refuse(path, "it is the second Metaspace")
 		}
-		switch {
-		case p.PrependScheme == "first":
-			m.Prepend = pipeline.First
-		case p.PrependScheme == "always", p.PrependScheme == "" && (p.AddPrefixSpace == nil || *p.AddPrefixSpace):
-			m.Prepend = pipeline.Always
-		case p.PrependScheme != "never" && p.PrependScheme != "":
-			return refuse(path+".prepend_scheme", "it is %q", p.PrependScheme)
+		m, err := p.metaspace(path)
+		if err != nil {
+			return err
 		}
-		if p.AddPrefixSpace != nil && p.PrependScheme != "" && *p.AddPrefixSpace == (m.Prepend == pipeline.Never) {
-			return refuse(path+".add_prefix_space", "it contradicts the prepend_scheme %q", p.PrependScheme)
-		}
-		to.Splitter, to.Spaces = m, m.Replacement == '\u2581'
+		next, to.Spaces = m, m.Replacement == '\u2581'
 	case "Split":
 		switch {
 		case p.Pattern.String == nil || *p.Pattern.String == "":
@@ -135,11 +133,51 @@ func splitter(to *pipeline.Pipeline, path string, p *part) error {
 		case p.Behavior != "MergedWithPrevious" || p.Invert:
 			return refuse(path+".behavior", "it is %q with invert %t", p.Behavior, p.Invert)
 		}
-		to.Splitter = pipeline.SplitAfter(*p.Pattern.String)
+		next = pipeline.SplitAfter(*p.Pattern.String)
+	case "BertPreTokenizer":
+		next = characters().Words()
+	case "WhitespaceSplit":
+		next = characters().WhitespaceSplit()
+	case "Whitespace":
+		next = characters().Whitespace()
+	case "Digits":
+		next = characters().Digits(p.IndividualDigits)
+	case "Punctuation":
+		if p.Behavior != "Isolated" {
+			return refuse(path+".behavior", "it is %q", p.Behavior)
+		}
+		next = characters().Punctuation()
 	default:
 		return refuse(path, "it is %q", p.Type)
 	}
+	to.Splitters = append(to.Splitters, next)
 	return nil
+}
+
+func isMetaspace(s pipeline.Splitter) bool {
+	_, is := s.(pipeline.Metaspace)
+	return is
+}
+
+// metaspace returns a Metaspace.
+func (p *part) metaspace(path string) (m pipeline.Metaspace, err error) {
+	m.Divides = p.Split == nil || *p.Split
+	var n int
+	if m.Replacement, n = utf8.DecodeRuneInString(p.Replacement); n == 0 || n != len(p.Replacement) {
+		return m, refuse(path+".replacement", "%q is not one character", p.Replacement)
+	}
+	switch {
+	case p.PrependScheme == "first":
+		m.Prepend = pipeline.First
+	case p.PrependScheme == "always", p.PrependScheme == "" && (p.AddPrefixSpace == nil || *p.AddPrefixSpace):
+		m.Prepend = pipeline.Always
+	case p.PrependScheme != "never" && p.PrependScheme != "":
+		return m, refuse(path+".prepend_scheme", "it is %q", p.PrependScheme)
+	}
+	if p.AddPrefixSpace != nil && p.PrependScheme != "" && *p.AddPrefixSpace == (m.Prepend == pipeline.Never) {
+		return m, refuse(path+".add_prefix_space", "it contradicts the prepend_scheme %q", p.PrependScheme)
+	}
+	return m, nil
 }
 
 // set sets a BPE model of characters.

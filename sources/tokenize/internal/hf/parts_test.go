@@ -58,7 +58,6 @@ func TestPartsOfRefusedKindsAreNamed(t *testing.T) {
 		{"normalizer", "Strip", `"strip_left": true, "strip_right": true`},
 		{"normalizer", "Precompiled", `"precompiled_charsmap": "AAAA"`},
 		{"pre_tokenizer", "CharDelimiterSplit", `"delimiter": "-"`},
-		{"pre_tokenizer", "Punctuation", `"behavior": "Isolated"`},
 		{"pre_tokenizer", "FixedLength", `"length": 5`},
 	} {
 		parts := map[string]string{"normalizer": "null", "pre_tokenizer": levelPart + `true}`}

@@ -56,27 +56,33 @@ func (c Characters) StripMarks(dst, text []byte) []byte { return c.table.Remove(
 // Lower makes the characters lower case.
 func (c Characters) Lower(dst, text []byte) []byte { return c.table.AppendLower(dst, text) }
 
-// Split divides a text into words without the white space between them. Each punctuation mark is a word.
-func (c Characters) Split(text []byte, _ bool, _ *Scratch, do func(part []byte)) {
-	word := 0
-	upTo := func(end, next int) {
-		if word < end {
-			do(text[word:end])
-		}
-		word = next
+// Words divides a text into words without the white space between them. Each punctuation mark is a word.
+func (c Characters) Words() Splitter {
+	return runs(func(r rune) run { return pick(c.table.Of(r), chars.Space, left, chars.Punctuation, alone) })
+}
+
+// WhitespaceSplit divides a text at white space, which it leaves out.
+func (c Characters) WhitespaceSplit() Splitter {
+	return runs(func(r rune) run { return pick(c.table.Of(r), chars.Space, left, 0, alone) })
+}
+
+// Whitespace divides a text into words and the marks between them, without white space.
+func (c Characters) Whitespace() Splitter {
+	return runs(func(r rune) run { return pick(c.table.Of(r), chars.Space, left, chars.Word, other) })
+}
+
+// Punctuation makes each punctuation mark a part.
+func (c Characters) Punctuation() Splitter {
+	return runs(func(r rune) run { return pick(c.table.Of(r), chars.Punctuation, alone, 0, alone) })
+}
+
+// Digits makes runs of digits parts, or each digit.
+func (c Characters) Digits(each bool) Splitter {
+	of := other
+	if each {
+		of = alone
 	}
-	for i := 0; i < len(text); {
-		r, n := utf8.DecodeRune(text[i:])
-		switch of := c.table.Of(r); {
-		case of&chars.Space != 0:
-			upTo(i, i+n)
-		case of&chars.Punctuation != 0:
-			upTo(i, i)
-			upTo(i+n, i+n)
-		}
-		i += n
-	}
-	upTo(len(text), len(text))
+	return runs(func(r rune) run { return pick(c.table.Of(r), chars.Digit, of, 0, alone) })
 }
 
 // WordPiece is a model that encodes each part as a word.

@@ -13,7 +13,7 @@ import (
 // for concurrent use.
 type Pipeline struct {
 	Normalizers []Normalizer
-	Splitter    Splitter // nil: the text stays whole
+	Splitters   Sequence // none: the text stays whole
 	Model       Model
 	Tokens      [][]byte     // by id; an empty entry is an unused id
 	Bytes       *[256]uint32 // the ids that stand for bytes; nil: none
@@ -79,11 +79,7 @@ func toUTF8(dst, text []byte) []byte {
 
 // Split divides a normalised text.
 func (p *Pipeline) Split(text []byte, first bool, s *Scratch, do func(part []byte)) {
-	if p.Splitter != nil {
-		p.Splitter.Split(text, first, s, do)
-	} else {
-		do(text)
-	}
+	p.Splitters.Split(text, first, s, do)
 }
 
 // Kind returns the name of the kind of model, for people.

@@ -157,6 +157,11 @@ else:
     unigram("unigram", always, normalizers.Sequence([normalizers.Nmt(), normalizers.NFC(), normalizers.Strip()]))
     unigram("albert", always, normalizers.Sequence([normalizers.Replace("``", '"'), normalizers.NFKD(),
             normalizers.StripAccents(), normalizers.Lowercase()]))
+    t5 = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace(prepend_scheme="first")])
+    unigram("t5", t5, normalizers.NFKC())
+    chars("words", None, pre_tokenizers.Sequence([pre_tokenizers.Whitespace(), pre_tokenizers.Digits(True)]), False)
+    chars("marks", normalizers.Lowercase(), pre_tokenizers.Sequence([
+        pre_tokenizers.Punctuation(), pre_tokenizers.Digits(), pre_tokenizers.WhitespaceSplit()]), False)
     word_piece("bert", normalizers.BertNormalizer())
     word_piece("cased", normalizers.Sequence([normalizers.NFKC(), normalizers.BertNormalizer(
         handle_chinese_chars=False, lowercase=False)]), max_input_chars_per_word=12, continuing_subword_prefix="_")

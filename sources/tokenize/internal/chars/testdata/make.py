@@ -22,6 +22,8 @@ def words(c):
 
 clean, spaced, bare = bert(clean_text=True), bert(handle_chinese_chars=True), bert(strip_accents=True)
 accents, lower = normalizers.StripAccents().normalize_str, normalizers.Lowercase().normalize_str
+digits = pre_tokenizers.Digits(individual_digits=True).pre_tokenize_str
+whitespace = pre_tokenizers.Whitespace().pre_tokenize_str
 DIVIDED = {c: words(c) for c in ALL}
 SETS = [
     [c for c in ALL if clean("a" + c) == "a"],
@@ -31,6 +33,8 @@ SETS = [
     [c for c in ALL if accents("a" + c) == "a"],
     [c for c in ALL if len(DIVIDED[c]) == 3],
     [c for c in ALL if DIVIDED[c] == ["a", "b"]],
+    [c for c in ALL if len(digits("a" + c + "b")) == 3],
+    [c for c in ALL if len(whitespace("a" + c + "b")) == 1],
 ]
 
 

@@ -47,7 +47,11 @@ func TestLimits(t *testing.T) {
 		{"parquet", "x.parquet", []byte("PAR1\xff\xff\xff\x7fPAR1"), "a footer of 2147483647 bytes"},
 		{"parquet", "x.parquet", resized(page, 1<<31-1), "at most 268435456 are read"},
 		{"parquet", "x.parquet", resized(page, 200<<20), "bytes unpack to 209715200"},
+		{"parquet", "x.parquet", l.read("parquet/testdata/deep.parquet"), "nested deeper than 32"},
+		{"arrow", "x.arrow", l.read("arrow/testdata/deep.arrow"), "nested deeper than 64"},
 		{"arrow", "x.arrow", []byte("\xff\xff\xff\xff\xff\xff\xff\x7fxxxx"), "declares 2147483647 bytes of metadata"},
+		{"mds", "x.mds", described(1<<16 + 1), "65537 names"},
+		{"mds", "x.mds", described(1 << 22), "the description of its columns takes"},
 		{"mds", "x.mds.zstd", zstded([]byte("\xff\xff\xff\xff123456789012")), "more than are read from a packed file"},
 		{"webdataset", "x.tar", extended(1 << 30), "an extended header has 1073741824 bytes"},
 		{"webdataset", "x.tar.zst", window, "window size exceeded"},
@@ -107,6 +111,16 @@ func resized(b []byte, size int32) []byte {
 	}
 	_, n := binary.Uvarint(b[7:])
 	return append(binary.AppendVarint(bytes.Clone(b[:7]), int64(size)), b[7+n:]...)
+}
+
+// described is a shard of MDS without samples, whose description has so many columns.
+func described(columns int) []byte {
+	list := func(value string) string { return strings.Repeat(value+",", columns-1) + value }
+	config := `{"version":2,"format":"mds","column_names":[` + list(`"a"`) + `],"column_encodings":[` + list(`"int"`) +
+		`],"column_sizes":[` + list("4") + `]}`
+	out := make([]byte, 8, 8+len(config))
+	binary.LittleEndian.PutUint32(out[4:], uint32(8+len(config)))
+	return append(out, config...)
 }
 
 // extended is an archive with an extended header of so many bytes.

@@ -98,6 +98,11 @@ stream("deltas.arrow", schema, grown, emit_dictionary_deltas=True)
 stream("replaced.arrow", schema, grown)
 stream("deltas-file.arrow", schema, grown, pa.ipc.new_file, emit_dictionary_deltas=True)
 
+deep = pa.string()
+for _ in range(80):
+    deep = pa.struct([("s", deep)])
+stream("deep.arrow", pa.schema([("text", pa.string()), ("x", deep)]), [])
+
 # What Hugging Face datasets writes.
 shutil.rmtree("saved", ignore_errors=True)
 table = datasets.Dataset.from_list([{"text": r["text"], "messages": r["messages"], "ids": r["ids"]} for r in rows])

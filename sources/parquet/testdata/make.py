@@ -56,3 +56,9 @@ pq.write_table(table.drop(["map"]), "delta.parquet", compression="none", use_dic
 }, data_page_size=400, write_batch_size=8)
 duckdb.sql("copy (select * from read_parquet('snappy.parquet')) to 'duckdb.parquet' (format parquet, "
            "parquet_version v2, compression zstd, row_group_size 30)")
+
+deep = pa.string()
+for _ in range(40):
+    deep = pa.struct([("s", deep)])
+schema = pa.schema([("text", pa.string()), ("x", deep)])
+pq.write_table(schema.empty_table(), "deep.parquet", store_schema=False)

@@ -238,25 +238,49 @@ func readLLaMAFactory(m *mixture, top value) error {
 			s.hub(x.take("hf_hub_url").text())
 		}
 		columns, tags := x.take("columns"), x.take("tags")
-		if x.take("formatting").text() == "sharegpt" {
-			field := columns.take("messages").text()
-			if field == "" {
-				field = "conversations"
-			}
-			s.set("messages", quote(field))
+		isChat, isRanking := x.take("formatting").text() == "sharegpt", x.take("ranking").text() == "true"
+		field := orElse(columns.take("messages").text(), "conversations")
+		switch {
+		case isRanking && !isChat:
+			field = llamaPrompt(s, columns)
+			fallthrough
+		case isRanking:
+			s.set("prompt", field)
+			s.set("chosen", orElse(columns.take("chosen").text(), "chosen"))
+			s.set("rejected", orElse(columns.take("rejected").text(), "rejected"))
+		case isChat:
+			s.set("messages", field)
+			s.set("tools", columns.take("tools").text())
+		default:
+			s.set("prompt", llamaPrompt(s, columns))
+			s.set("completion", orElse(columns.take("response").text(), "output"))
+		}
+		if isChat || isRanking {
 			s.set("template", "chatml")
 			s.notes = append(s.notes, "the file names no template; chatml is an example")
+		}
+		if isChat {
 			llamaTags(s, tags)
-			s.set("tools", columns.take("tools").text())
-		} else {
-			s.set("prompt", orElse(columns.take("prompt").text(), "instruction"))
-			s.set("completion", orElse(columns.take("response").text(), "output"))
 		}
 		s.notes = append(s.notes, columns.left("columns.")...)
 		s.notes = append(s.notes, tags.left("tags.")...)
 		s.notes = append(s.notes, x.left("")...)
 	}
 	return nil
+}
+
+// llamaPrompt returns the prompt: a field, or a template with a second field. A ranking takes no template.
+func llamaPrompt(s *source, columns value) string {
+	prompt := columns.take("prompt").text()
+	if prompt == "" {
+		prompt = "instruction"
+	}
+	if query := columns.peek("query").text(); query != "" && !columns.peek("chosen").isSet() {
+		columns.take("query")
+		s.notes = append(s.notes, "a record without "+query+" has no line for it there; here the line is empty")
+		return fmt.Sprintf("%q", "{"+prompt+"}\n{"+query+"}")
+	}
+	return quote(prompt)
 }
 
 func orElse(s, other string) string {

@@ -30,10 +30,10 @@ type file struct {
 	ctx    context.Context // ends with the file
 	cancel context.CancelFunc
 
-	mu      sync.Mutex
-	streams [mostStreams]*stream
-	pages   map[int64]*page
-	plans   []*plan
+	mu           sync.Mutex
+	streams      [mostStreams]*stream
+	pages        map[int64]*page
+	expectations []*expectation
 }
 
 var (
@@ -69,8 +69,8 @@ func (f *file) Close() error {
 	for at := range f.pages {
 		f.drop(at)
 	}
-	for _, p := range f.plans {
-		f.endPlan(p)
+	for _, p := range f.expectations {
+		f.endExpectation(p)
 	}
 	return nil
 }
@@ -100,7 +100,7 @@ func (f *file) ReadAt(p []byte, off int64) (n int, err error) {
 // fill fills p with bytes of the file, from ranges that were expected and from pages that were read ahead if there are
 // any.
 func (f *file) fill(p []byte, off int64) error {
-	n, err := f.planned(p, off)
+	n, err := f.expected(p, off)
 	if err != nil || n == len(p) {
 		return err
 	}

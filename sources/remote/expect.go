@@ -11,14 +11,14 @@ import (
 // MostGap is the most bytes between two expected ranges that one request covers.
 const MostGap = 128 << 10
 
-// Bounds of one plan.
+// Bounds of one expectation.
 const (
-	planFlying = 32      // requests in flight
-	planBytes  = 8 << 20 // in flight or not read yet
+	expectFlying = 32      // requests in flight
+	expectBytes  = 8 << 20 // in flight or not read yet
 )
 
-// plan is the ranges that one reader reads next. Neighbours are one slot, so that one request fetches them.
-type plan struct {
+// expectation is the ranges that one reader reads next. Neighbours are one slot, so that one request fetches them.
+type expectation struct {
 	slots  []slot // ascending; they do not overlap
 	done   int    // the slots before it were read
 	next   int    // the first slot that was not asked for
@@ -27,16 +27,15 @@ type plan struct {
 	isOver bool
 }
 
-// slot is a part of a plan, of at most pageBytes.
+// slot is a part of an expectation, of at most pageBytes.
 type slot struct {
 	start, end int64
 	page       *page // nil: not asked for, not kept in memory any more, or in the cache
 }
 
-// newPlan divides ranges into slots. Ranges that do not ascend are left out. grain is the unit in which bytes are
-// fetched.
-func newPlan(ranges []sources.Range, grain, size int64) *plan {
-	p, last, before := &plan{}, slot{end: -MostGap - 1}, int64(0)
+// newExpectation divides ranges into slots. Ranges that do not ascend are left out. Bytes are fetched in units of grain.
+func newExpectation(ranges []sources.Range, grain, size int64) *expectation {
+	p, last, before := &expectation{}, slot{end: -MostGap - 1}, int64(0)
 	for _, r := range ranges {
 		start, end := max(r.Start/grain*grain, 0), min((r.End+grain-1)/grain*grain, size)
 		if end <= last.end || r.Start >= r.End || r.Start < before {
@@ -67,21 +66,21 @@ func (f *file) Expect(list func() []sources.Range) (done func()) {
 	if f.host.cache != nil {
 		grain = cache.BlockBytes
 	}
-	p := newPlan(list(), grain, f.of.size)
+	p := newExpectation(list(), grain, f.of.size)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.plans = append(f.plans, p)
+	f.expectations = append(f.expectations, p)
 	f.advance(p)
 	return func() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		f.endPlan(p)
-		f.plans = slices.DeleteFunc(f.plans, func(x *plan) bool { return x == p })
+		f.endExpectation(p)
+		f.expectations = slices.DeleteFunc(f.expectations, func(x *expectation) bool { return x == p })
 	}
 }
 
-// endPlan gives up all that was fetched and not read. The lock is held.
-func (f *file) endPlan(p *plan) {
+// endExpectation gives up all that was fetched and not read. The lock is held.
+func (f *file) endExpectation(p *expectation) {
 	p.isOver = true
 	for i := range p.slots[:p.next] {
 		f.dropSlot(p, i)
@@ -89,7 +88,7 @@ func (f *file) endPlan(p *plan) {
 }
 
 // dropSlot gives up a slot that nobody reads. The lock is held.
-func (f *file) dropSlot(p *plan, i int) {
+func (f *file) dropSlot(p *expectation, i int) {
 	if pg := p.slots[i].page; pg != nil {
 		pg.cancel()
 		f.takeSlot(p, i)
@@ -97,7 +96,7 @@ func (f *file) dropSlot(p *plan, i int) {
 }
 
 // takeSlot takes the page of a slot, whose reader keeps it. The lock is held.
-func (f *file) takeSlot(p *plan, i int) {
+func (f *file) takeSlot(p *expectation, i int) {
 	if s := &p.slots[i]; s.page != nil {
 		s.page = nil
 		p.held -= s.end - s.start
@@ -105,9 +104,9 @@ func (f *file) takeSlot(p *plan, i int) {
 	}
 }
 
-// advance asks for the next slots of a plan, as far as there is memory. The lock is held.
-func (f *file) advance(p *plan) {
-	for ; !p.isOver && p.next < len(p.slots) && p.flying < planFlying && p.held < planBytes; p.next++ {
+// advance asks for the next slots of an expectation, as far as there is memory. The lock is held.
+func (f *file) advance(p *expectation) {
+	for ; !p.isOver && p.next < len(p.slots) && p.flying < expectFlying && p.held < expectBytes; p.next++ {
 		s := &p.slots[p.next]
 		if f.host.cache != nil && f.host.cache.Has(f.key, s.start, s.end-s.start) {
 			continue
@@ -123,8 +122,8 @@ func (f *file) advance(p *plan) {
 	}
 }
 
-// planned fills the beginning of p with bytes that a reader has announced, and returns their number.
-func (f *file) planned(p []byte, off int64) (n int, err error) {
+// expected fills the beginning of p with bytes that a reader has announced, and returns their number.
+func (f *file) expected(p []byte, off int64) (n int, err error) {
 	for n < len(p) {
 		at := off + int64(n)
 		s, ok := f.slotOf(at, off+int64(len(p)))
@@ -143,11 +142,12 @@ func (f *file) planned(p []byte, off int64) (n int, err error) {
 	return n, nil
 }
 
-// slotOf returns the slot of a plan with byte at, of which a reader takes the bytes up to end. It moves the plan on.
+// slotOf returns the slot with byte at, of which a reader takes the bytes up to end. It drops slots that were passed,
+// and asks for further ones.
 func (f *file) slotOf(at, end int64) (found slot, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, p := range f.plans {
+	for _, p := range f.expectations {
 		i := sort.Search(len(p.slots), func(i int) bool { return p.slots[i].end > at })
 		if i == len(p.slots) || p.slots[i].start > at {
 			continue

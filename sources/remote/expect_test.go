@@ -27,13 +27,13 @@ func randomRanges(rng *rand.Rand, size int64) (out []sources.Range) {
 	return out
 }
 
-// TestPlan: the slots of a plan ascend, hold every range inside the file, and hold no gap longer than MostGap.
-func TestPlan(t *testing.T) {
+// TestExpectation: the slots ascend, hold every range inside the file, and hold no gap longer than MostGap.
+func TestExpectation(t *testing.T) {
 	for seed := range uint64(16) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		size, grain := 4<<20+rng.Int64N(1<<20), []int64{1, cache.BlockBytes}[seed%2]
 		ranges := randomRanges(rng, size)
-		p := newPlan(ranges, grain, size)
+		p := newExpectation(ranges, grain, size)
 		needed := make([]bool, size)
 		for _, r := range ranges {
 			for at := r.Start / grain * grain; r.Start < r.End && at < min((r.End+grain-1)/grain*grain, size); at++ {

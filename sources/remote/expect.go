@@ -33,7 +33,7 @@ type slot struct {
 	page       *page // nil: not asked for, not kept in memory any more, or in the cache
 }
 
-// newExpectation divides ranges into slots. Ranges that do not ascend are left out. Bytes are fetched in units of grain.
+// newExpectation divides ranges into slots, in units of grain. Ranges that do not ascend are left out.
 func newExpectation(ranges []sources.Range, grain, size int64) *expectation {
 	p, last, before := &expectation{}, slot{end: -MostGap - 1}, int64(0)
 	for _, r := range ranges {

@@ -45,7 +45,7 @@ func compareHF(t *testing.T, folder string) {
 
 func TestTokenizerJSONGivesIDsOfItsReference(t *testing.T) {
 	for _, name := range []string{"plain", "added", "digits", "deepseek", "stages", "llama", "gemma", "mistral", "unk",
-		"unigram", "albert", "t5", "words", "marks", "bert", "cased"} {
+		"unigram", "falcon", "runs", "albert", "t5", "words", "marks", "bert", "cased"} {
 		t.Run(name, func(t *testing.T) { compareHF(t, filepath.Join("testdata/hf", name)) })
 	}
 	folder := os.Getenv("MILLRACE_TOKENIZERS")

@@ -17,13 +17,11 @@ import (
 	"millrace/sources/tokenize/internal/vocab"
 )
 
-// isByteLevel reports whether the pre-tokenizer ends with ByteLevel.
+// isByteLevel reports whether the pre-tokenizer has ByteLevel.
 func (f *file) isByteLevel() bool {
 	p := f.PreTokenizer
-	if p != nil && p.Type == "Sequence" && len(p.PreTokenizers) > 0 {
-		p = p.PreTokenizers[len(p.PreTokenizers)-1]
-	}
-	return p != nil && p.Type == "ByteLevel"
+	isLevel := func(p *part) bool { return p != nil && p.Type == "ByteLevel" }
+	return isLevel(p) || p != nil && p.Type == "Sequence" && slices.ContainsFunc(p.PreTokenizers, isLevel)
 }
 
 // pipeline reads a tokenizer whose model is not byte-level.
@@ -124,6 +122,9 @@ func splitter(to *pipeline.Pipeline, characters func() pipeline.Characters, path
 		m, err := p.metaspace(path)
 		if err != nil {
 			return err
+		}
+		if m.Prepend == pipeline.First && len(to.Splitters) > 0 {
+			return refuse(path+".prepend_scheme", "it is first, behind another part")
 		}
 		next, to.Spaces = m, m.Replacement == '\u2581'
 	case "Split":

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"millrace/sources/tokenize/internal/chars"
 	"millrace/sources/tokenize/internal/pretokenize"
 	"millrace/sources/tokenize/internal/split"
 	"millrace/sources/tokenize/internal/vocab"
@@ -59,29 +60,33 @@ func (p *part) isDigits() bool {
 	return len(list) == 2 && list[0] != nil && list[1] != nil && list[0].Type == "Digits" && list[0].IndividualDigits
 }
 
-// stages takes Splits, and ByteLevel at the end. One Split by a pattern of the package split is this pattern.
+// stages takes ByteLevel, the parts before it, and those behind it, which see the characters that stand for bytes. One
+// Split by a pattern of the package split is this pattern.
 func (t *Tokenizer) stages(path string, list []*part) error {
+	isMapped := false
 	for i, p := range list {
 		at := fmt.Sprintf("%s[%d]", path, i)
+		var stage pretokenize.Stage
+		var err error
 		switch {
 		case p == nil:
 			return refuse(at, "it is null")
 		case i == 0 && len(list) == 2 && p.isKnownSplit() && list[1] != nil && !list[1].usesRegex():
 			t.Pattern, _ = split.Parse(*p.Pattern.Regex)
-		case i < len(list)-1:
-			stage, err := splitStage(at, p)
-			if err != nil {
-				return err
+		case p.Type == "ByteLevel" && !isMapped:
+			isMapped = true
+			if err = byteLevel(at, p); err == nil && p.usesRegex() {
+				stage, err = pretokenize.Split(pretokenize.GPT2)
 			}
-			t.Stages = append(t.Stages, stage)
+		case isMapped:
+			stage, err = mappedStage(at, p)
 		default:
-			if err := byteLevel(at, p); err != nil || !p.usesRegex() {
-				return err
-			}
-			stage, err := pretokenize.Split(pretokenize.GPT2)
-			if err != nil {
-				return err
-			}
+			stage, err = splitStage(at, p)
+		}
+		if err != nil {
+			return err
+		}
+		if stage != nil {
 			t.Stages = append(t.Stages, stage)
 		}
 	}
@@ -118,8 +123,28 @@ func (p *part) isolates() bool { return p.Behavior == "Isolated" }
 // keepsMatches reports whether the texts between matches are removed.
 func (p *part) keepsMatches() bool { return p.Behavior == "Removed" && p.Invert }
 
+// mappedStage takes a part behind ByteLevel: Digits, or a Split at ASCII characters, which stand for themselves there.
+func mappedStage(path string, p *part) (pretokenize.Stage, error) {
+	switch {
+	case p.Type == "Digits":
+		return pretokenize.ByteDigits{Each: p.IndividualDigits}, nil
+	case p.Type == "Split" && p.Pattern.Regex != nil && strings.Trim(*p.Pattern.Regex, asciiExpression) == "":
+		return splitStage(path, p)
+	}
+	return nil, refuse(path, "it is %q behind ByteLevel", p.Type)
+}
+
+// asciiExpression has the characters of expressions like [0-9][0-9][0-9].
+const asciiExpression = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ[]-"
+
+// splitStage takes a part before ByteLevel.
 func splitStage(path string, p *part) (pretokenize.Stage, error) {
-	if p.Type != "Split" {
+	switch {
+	case p.Type == "Digits":
+		return pretokenize.Digits(chars.New(), p.IndividualDigits), nil
+	case p.Type == "Punctuation" && (p.isolates() || p.Behavior == "Contiguous"):
+		return pretokenize.Punctuation(chars.New(), p.isolates()), nil
+	case p.Type != "Split":
 		return nil, refuse(path, "it is %q", p.Type)
 	}
 	if p.Pattern.Regex == nil {

@@ -148,6 +148,11 @@ else:
     deepseek = [pre_tokenizers.Split(Regex(r), "isolated")
                 for r in (r"\p{N}{1,3}", "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+", DEEPSEEK)]
     train("deepseek", pre_tokenizers.Sequence([*deepseek, bare]), None, [], ["<s>"])
+    falcon = [pre_tokenizers.Punctuation("contiguous"), whole, pre_tokenizers.Digits(individual_digits=False),
+              pre_tokenizers.Split(Regex("[0-9][0-9][0-9]"), "isolated")]
+    train("falcon", pre_tokenizers.Sequence(falcon), None, [], ["<|endoftext|>"])
+    train("runs", pre_tokenizers.Sequence([pre_tokenizers.Digits(), pre_tokenizers.Punctuation(), whole]), None, [],
+          ["<|endoftext|>"])
     train("stages", pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(QWEN2), "isolated"), whole]), None, [], ["<s>"])
     chars("llama", normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]), None, True)
     chars("gemma", normalizers.Replace(" ", "▁"), pre_tokenizers.Split(" ", "merged_with_previous"), True)
@@ -157,7 +162,7 @@ else:
     unigram("unigram", always, normalizers.Sequence([normalizers.Nmt(), normalizers.NFC(), normalizers.Strip()]))
     unigram("albert", always, normalizers.Sequence([normalizers.Replace("``", '"'), normalizers.NFKD(),
             normalizers.StripAccents(), normalizers.Lowercase()]))
-    t5 = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace(prepend_scheme="first")])
+    t5 = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), always])
     unigram("t5", t5, normalizers.NFKC())
     chars("words", None, pre_tokenizers.Sequence([pre_tokenizers.Whitespace(), pre_tokenizers.Digits(True)]), False)
     chars("marks", normalizers.Lowercase(), pre_tokenizers.Sequence([

@@ -149,7 +149,7 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if tree, err := parse(expression, syntax); err != nil || len(text) > 200 || tree.choices() > 4 {
+		if tree, err := parse(expression, syntax); err != nil || len(text) > 60 || tree.choices() > 3 {
 			return // it may take long
 		}
 		last := 0

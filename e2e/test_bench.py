@@ -26,8 +26,8 @@ def test_a_run_is_measured(stage: Any) -> None:
     assert 2.9 < figures["seconds"] < 6 and figures["steps"] > 3
     batches_of_a_step = 4  # 8 sequences of 2
     assert figures["batches"] == pytest.approx(batches_of_a_step * figures["steps"], rel=0.2, abs=8)
-    # A step holds 8 * 192 tokens at most, and packing leaves little room.
-    assert 0.7 < figures["tokens"] / (8 * 192 * figures["steps"]) <= 1.0001
+    # A step holds 8 * 192 tokens at most, and packing leaves little room. Two steps may be in flight at an end.
+    assert 0.7 * 8 * 192 * figures["steps"] < figures["tokens"] <= 8 * 192 * (figures["steps"] + 2)
     assert figures["tokens_per_second"] == pytest.approx(figures["tokens"] / figures["seconds"])
     assert 0 < figures["step_seconds"]["mean"] <= figures["seconds"]
     roles = {r["role"]: r for r in figures["roles"]}

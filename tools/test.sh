@@ -37,8 +37,8 @@ steps+=(
 	"check:build=go build -o build/millrace ./cmd/millrace"
 	'pytest:demo=.venv/bin/python -m pytest -q -p no:cacheprovider --junitxml="$JUNIT" examples/demo'
 	"check:e2e-environment=tools/venv.sh .venv-e2e e2e/requirements.txt"
-	# Three files at a time, since many tests wait; in the order of their names. The tests of a file share their runs.
-	'pytest:e2e=.venv-e2e/bin/python -m pytest -q -p no:cacheprovider -n 3 --dist loadfile --no-loadscope-reorder \
+	# Two files at a time, in the order of their names, because the tests of a file share their runs.
+	'pytest:e2e=.venv-e2e/bin/python -m pytest -q -p no:cacheprovider -n 2 --dist loadfile --no-loadscope-reorder \
 		--junitxml="$JUNIT" e2e'
 )
 

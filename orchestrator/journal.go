@@ -8,8 +8,10 @@ import (
 
 	pbuf "google.golang.org/protobuf/proto"
 
+	"millrace"
 	"millrace/checkpoint"
 	"millrace/orchestrator/facts"
+	"millrace/orchestrator/lease"
 	"millrace/orchestrator/ledger"
 	"millrace/proto"
 )
@@ -75,6 +77,52 @@ func (o *Orchestrator) stored(f facts.Fact) (checkpoint.Plan, error) {
 		Body:   body,
 		Digest: ledger.NewEntry(p, f.GetSealed().Chain).Encode(),
 	}, nil
+}
+
+// sealed is the ledger as the record of the solo lease.
+type sealed struct{ o *Orchestrator }
+
+// Confirm implements lease.Store.
+func (l sealed) Confirm(plans []lease.Plan) error {
+	for _, p := range plans {
+		key := l.o.key(uint32(p.Attempt), uint64(p.Step))
+		e, ok, err := ledger.ReadEntry(l.o.opt.Store, key)
+		switch {
+		case errors.Is(err, checkpoint.ErrClosed):
+			return millrace.Mark(err, millrace.ErrFenced)
+		case err != nil:
+			return err
+		case !ok || e.Content != p.Content || e.Placement != p.Placement:
+			return millrace.Errorf(millrace.ErrMismatch, "commit step %s: the ledger has content %s and placement %s, "+
+				"the plan has %s and %s", key, e.Content, e.Placement, p.Content, p.Placement)
+		}
+	}
+	return nil
+}
+
+// plansOf lists the plans among facts for the lease.
+func plansOf(made []facts.Fact) (out []lease.Plan) {
+	for _, f := range made {
+		if f.Plan != nil {
+			out = append(out, leased(f.Plan))
+		}
+	}
+	return out
+}
+
+// sealedPlans lists the plans from the watermark on for the lease.
+func sealedPlans(s *facts.State) (out []lease.Plan) {
+	for _, step := range slices.Sorted(maps.Keys(s.Sealed)) {
+		out = append(out, leased(s.Sealed[step].Plan))
+	}
+	return out
+}
+
+func leased(p *proto.Plan) lease.Plan {
+	out := lease.Plan{Attempt: millrace.Attempt(p.Fence.Attempt), Step: millrace.Step(p.Step)}
+	copy(out.Content[:], p.Content)
+	copy(out.Placement[:], p.Placement)
+	return out
 }
 
 // kind is the record's number in the journal: the field number of its fact.

@@ -30,6 +30,7 @@ type Options struct {
 	Events *event.Log
 	Fail   *failpoint.Set
 	Clock  seam.Clock           // nil: the system's
+	Leaser lease.Leaser         // nil: the holder of the store's lock has the lease
 	Fenced func(roster.Process) // told of a process to end; must not block; may be nil
 	// Snapshots is the journal records between two snapshots; 0 is 512.
 	Snapshots int
@@ -43,7 +44,8 @@ type Orchestrator struct {
 	cfg     Config
 	opt     Options
 	m       *Machine
-	lease   context.Context // ends when another may decide
+	held    lease.Lease
+	lease   context.Context // ends with held
 	events  chan func(*Machine)
 	stopped chan struct{}
 	since   int // records since the newest snapshot
@@ -52,9 +54,9 @@ type Orchestrator struct {
 	told    bool // the failure of a further stream was printed
 }
 
-// New restores the run from its store and acquires the lease, which journals the next term. The lease ends with ctx,
-// which has to outlive Run's. Nothing runs before Run.
-func New(ctx context.Context, cfg Config, opt Options) (*Orchestrator, error) {
+// New restores the run from its store, acquires the lease and journals its term. The lease ends with ctx, which has to
+// outlive Run's. Nothing runs before Run.
+func New(ctx context.Context, cfg Config, opt Options) (_ *Orchestrator, err error) {
 	if opt.Clock == nil {
 		opt.Clock = seam.System{}
 	}
@@ -63,6 +65,9 @@ func New(ctx context.Context, cfg Config, opt Options) (*Orchestrator, error) {
 	}
 	o := &Orchestrator{cfg: cfg, opt: opt, events: make(chan func(*Machine), 64), stopped: make(chan struct{}),
 		meter: activity.New(opt.Clock.Now)}
+	if opt.Leaser == nil {
+		o.opt.Leaser = lease.NewSolo(sealed{o})
+	}
 	s, records, err := facts.Read(opt.Store, cfg.Stream, cfg.Spec)
 	o.since = records
 	if err != nil {
@@ -71,10 +76,14 @@ func New(ctx context.Context, cfg Config, opt Options) (*Orchestrator, error) {
 	if err := o.checkIdentity(s); err != nil {
 		return nil, err
 	}
-	opt.Fail.Hit("orchestrator/term/before")
-	if o.lease, _, err = lease.NewSolo(&terms{o, s}).Acquire(ctx); err != nil {
+	if err := o.begin(ctx, s); err != nil {
 		return nil, err
 	}
+	defer func() {
+		if err != nil {
+			o.held.Release()
+		}
+	}()
 	if len(s.Identity) == 0 {
 		created := &proto.Created{Identity: cfg.Identity, PlannerVersion: progress.PlannerVersion, By: cfg.By}
 		if err := o.note(s, &proto.Record{Fact: &proto.Record_Created{Created: created}}); err != nil {
@@ -86,16 +95,22 @@ func New(ctx context.Context, cfg Config, opt Options) (*Orchestrator, error) {
 	return o, err
 }
 
-// terms takes the journal's next term.
-type terms struct {
-	o *Orchestrator
-	s *facts.State
-}
-
-// TakeTerm implements lease.Store.
-func (t *terms) TakeTerm() (millrace.Term, error) {
-	err := t.o.note(t.s, &proto.Record{Fact: &proto.Record_Term{Term: &proto.TermTaken{Term: t.s.Term + 1}}})
-	return millrace.Term(t.s.Term), err
+// begin acquires the lease and journals its term. Then it commits the sealed plans that the last holder may have
+// journaled without committing them.
+func (o *Orchestrator) begin(ctx context.Context, s *facts.State) (err error) {
+	o.opt.Fail.Hit("orchestrator/term/before")
+	if o.held, o.lease, err = o.opt.Leaser.Acquire(ctx, millrace.Term(s.Term)); err != nil {
+		return err
+	}
+	term := &proto.TermTaken{Term: uint64(o.held.Term())}
+	err = o.note(s, &proto.Record{Fact: &proto.Record_Term{Term: term}})
+	if err == nil {
+		err = o.held.Commit(ctx, sealedPlans(s))
+	}
+	if err != nil {
+		o.held.Release()
+	}
+	return err
 }
 
 // note journals and applies one fact before there is a machine.
@@ -127,13 +142,17 @@ func (o *Orchestrator) checkIdentity(s *facts.State) error {
 }
 
 // Run owns the machine until ctx ends (nil), every rank has consumed the stream (nil, see Done; not if it lasts), or
-// the run failed (why; not for a further stream).
+// the run failed (why; not for a further stream). It ends with the lease, and releases it.
 func (o *Orchestrator) Run(ctx context.Context) error {
+	defer o.held.Release()
 	defer close(o.stopped)
 	o.look()
 	next := o.opt.Clock.After(tick)
 	for {
-		if err := o.turn(); err != nil {
+		if err := o.turn(ctx); err != nil {
+			if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+				return nil // no snapshot: facts are journaled that the machine lacks
+			}
 			return err
 		}
 		if err := o.failure(); err != nil {
@@ -193,8 +212,8 @@ func (o *Orchestrator) look() {
 }
 
 // turn decides, journals, applies and publishes until there is nothing left to decide. The actions of decisions without
-// facts wait for the next commit.
-func (o *Orchestrator) turn() error {
+// facts wait for the next commit. Facts count once the lease has confirmed the term after they were journaled.
+func (o *Orchestrator) turn(ctx context.Context) error {
 	planning := o.meter.Source("").Begin(activity.Plan, "")
 	defer planning.End(0, 0)
 	for {
@@ -208,6 +227,9 @@ func (o *Orchestrator) turn() error {
 			continue
 		}
 		if err := o.commit(d.Facts); err != nil {
+			return err
+		}
+		if err := o.held.Commit(ctx, plansOf(d.Facts)); err != nil {
 			return err
 		}
 		o.m.Apply(d)

@@ -21,6 +21,7 @@ import (
 	"millrace/checkpoint/disk/disktest"
 	"millrace/internal/verify/sim/memnet"
 	"millrace/orchestrator/facts"
+	"millrace/orchestrator/lease"
 	"millrace/orchestrator/ledger"
 	"millrace/proto"
 )
@@ -51,12 +52,16 @@ func openStore(t *testing.T, disk *disktest.Disk) *checkpoint.Store {
 	return store
 }
 
-func live(t *testing.T, cfg Config, disk *disktest.Disk) *life {
+func live(t *testing.T, cfg Config, disk *disktest.Disk) *life { return liveUnder(t, nil, cfg, disk) }
+
+// liveUnder is live with a lease of one's own.
+func liveUnder(t *testing.T, leaser lease.Leaser, cfg Config, disk *disktest.Disk) *life {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	l := &life{t: t, store: openStore(t, disk), net: memnet.New(), cancel: cancel, ended: make(chan struct{})}
 	var err error
-	if l.o, err = New(context.Background(), cfg, Options{Store: l.store, Lines: io.Discard}); err != nil {
+	opt := Options{Store: l.store, Lines: io.Discard, Leaser: leaser}
+	if l.o, err = New(context.Background(), cfg, opt); err != nil {
 		t.Fatal(err)
 	}
 	listener, err := l.net.Listen("orchestrator")

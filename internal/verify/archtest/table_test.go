@@ -48,6 +48,7 @@ var rooms = []room{
 	// decisions from reports: the only floating point on the way to a plan; decisions are journaled
 	{"orchestrator/feedback", list("."), none},
 	{"orchestrator/lease", list("."), all},
+	{"orchestrator/lease/leasetest", list(".", "orchestrator/lease"), none},
 	// the loader of each stripe: no store, no clock
 	{"orchestrator/roster", list(".", "proto", "orchestrator/offers", "orchestrator/planner/progress",
 		"internal/wire"), all},

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -15,22 +14,62 @@ import (
 	"millrace/sources/tokenize/internal/vocab"
 )
 
-// readHF reads a tokenizer.json, by itself or in a model's directory. It returns nil if the path is of another kind or
-// cannot be opened.
-func readHF(path string) (t *hf.Tokenizer, err error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, nil
-	}
-	if info.IsDir() {
-		t, err = hf.ReadDirectory(path)
-	} else {
-		t, err = hf.ReadFile(path)
-	}
+// openDirectory returns the encoding of a model's directory.
+func (s *Spec) openDirectory() (*Encoding, error) {
+	name, isOwn, err := hf.Find(s.Path)
 	if err != nil {
 		return nil, refused(err)
 	}
-	return t, nil
+	if isOwn {
+		t, err := hf.ReadDirectory(s.Path)
+		if err != nil {
+			return nil, refused(err)
+		}
+		return s.openHF(t)
+	}
+	file := *s
+	file.Path = filepath.Join(s.Path, name)
+	if file.beside, err = hf.ReadBeside(file.Path); err != nil {
+		return nil, refused(err)
+	}
+	e, err := file.openFile()
+	var wrong *Error
+	if errors.As(err, &wrong) && wrong.Key == "path" && !strings.HasPrefix(wrong.Reason, "tokenizer_config.json") {
+		wrong.Reason = name + ": " + wrong.Reason
+	}
+	return e, err
+}
+
+// complete adds the special tokens, bos and eos that the files beside a tokenizer's file name.
+func (s *Spec) complete(d *definition, size int, token func(id uint32) (text string, isSymbol bool)) error {
+	if s.beside == nil {
+		return nil
+	}
+	own := hf.Own{Specials: d.specials, BOS: d.bos, EOS: d.eos, Len: size, Token: token}
+	if err := s.beside.Complete(&own, s.Specials); err != nil {
+		return refused(err)
+	}
+	d.specials, d.bos, d.eos = own.Specials, own.BOS, own.EOS
+	return s.checkEnds(own.Ends)
+}
+
+// checkEnds returns an error if an eos is needed and the files name several tokens for it.
+func (s *Spec) checkEnds(ends string) error {
+	if !s.NeedEOS || s.EOS != "" || ends == "" {
+		return nil
+	}
+	return &Error{Key: "eos",
+		Reason: "generation_config.json names several tokens that end a text (" + ends +
+			"), and no other file names one",
+		Cure: "write `eos:` with the one that ends a document"}
+}
+
+// fileName returns the name of an encoding of a file: that of the file without its ending, or that of its directory.
+func (s *Spec) fileName() string {
+	if s.beside != nil {
+		return filepath.Base(filepath.Dir(s.Path))
+	}
+	return strings.TrimSuffix(filepath.Base(s.Path), filepath.Ext(s.Path))
 }
 
 // refused returns the error of a file that package hf did not read.
@@ -53,16 +92,12 @@ func (s *Spec) openHF(t *hf.Tokenizer) (*Encoding, error) {
 		}
 		t.SetSpecials(s.Specials)
 	}
-	name := strings.TrimSuffix(filepath.Base(s.Path), filepath.Ext(s.Path))
-	d := definition{name: name, pattern: t.Pattern, stages: t.Stages, nfc: t.NFC, bos: t.BOS, eos: t.EOS}
+	d := definition{name: s.fileName(), pattern: t.Pattern, stages: t.Stages, nfc: t.NFC, bos: t.BOS, eos: t.EOS}
 	if err := d.add(t); err != nil {
 		return nil, err
 	}
-	if s.NeedEOS && s.EOS == "" && t.Ends != "" {
-		return nil, &Error{Key: "eos",
-			Reason: "generation_config.json names several tokens that end a text (" + t.Ends +
-				"), and no other file names one",
-			Cure: "write `eos:` with the one that ends a document"}
+	if err := s.checkEnds(t.Ends); err != nil {
+		return nil, err
 	}
 	if err := s.marks(&d); err != nil {
 		return nil, err

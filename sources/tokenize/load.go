@@ -4,8 +4,9 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
-	"path/filepath"
+	"os"
 	"slices"
 	"strings"
 
@@ -25,7 +26,7 @@ var vocabularies embed.FS
 type Spec struct {
 	Name string // of an embedded vocabulary: gpt2 (which is r50k_base), r50k_base, cl100k_base or o200k_base
 	// Path of a rank file, which has a token in base64, a space and its rank on each line, of a SentencePiece model, of
-	// a Tekken file, of a Hugging Face tokenizer.json, or of a directory with one.
+	// a Tekken file, of a Hugging Face tokenizer.json, or of a model's directory with one of them.
 	Path string
 
 	// Facts that a rank file does not have. They replace the known ones.
@@ -34,6 +35,8 @@ type Spec struct {
 	BOS, EOS string            // keys of Specials
 
 	NeedBOS, NeedEOS bool // an error if there is none
+
+	beside *hf.Beside // of the files in the directory of Path; nil: they do not count
 }
 
 // Open returns the tokenizer of a spec. A built-in one takes some ten milliseconds, and a tokenizer.json with 150,000
@@ -56,24 +59,32 @@ func Open(s Spec) (*Encoding, error) {
 func Load(name string) (*Encoding, error) { return Open(Spec{Name: name}) }
 
 func open(s Spec) (*Encoding, error) {
+	if info, err := os.Stat(s.Path); s.Path != "" && err == nil && info.IsDir() {
+		return s.openDirectory()
+	}
+	return s.openFile()
+}
+
+// openFile returns the encoding of a file, by its content, or of a name.
+func (s *Spec) openFile() (*Encoding, error) {
 	if s.Path != "" {
 		if m, err := readSentencePiece(s.Path); err != nil {
 			return nil, err
 		} else if m != nil {
 			return s.openSentencePiece(m)
 		}
-		if t, err := readHF(s.Path); err != nil {
-			return nil, err
+		if t, err := hf.ReadFile(s.Path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, refused(err)
 		} else if t != nil {
 			return s.openHF(t)
 		}
-		if content, err := hf.ReadJSON(s.Path, isTekken); err != nil {
+		if content, err := hf.ReadJSON(s.Path, isTekken); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, refused(err)
 		} else if content != nil {
 			return s.openTekken(content)
 		}
 	}
-	v, known, err := find(s)
+	v, known, err := find(*s)
 	if err != nil {
 		return nil, err
 	}
@@ -93,9 +104,11 @@ func (s *Spec) openTekken(content []byte) (*Encoding, error) {
 	if s.Pattern != "" {
 		return nil, &Error{Key: "pattern", Reason: "a Tekken file has its own pattern", Cure: "remove `pattern:`"}
 	}
-	d := definition{name: strings.TrimSuffix(filepath.Base(s.Path), filepath.Ext(s.Path)), specials: t.Specials,
-		bos: "<s>", eos: "</s>"}
+	d := definition{name: s.fileName(), specials: t.Specials, bos: "<s>", eos: "</s>"}
 	if err := d.setPattern(t.Pattern); err != nil {
+		return nil, err
+	}
+	if err := s.completeRanks(&d, t.Vocabulary); err != nil {
 		return nil, err
 	}
 	if s.Specials != nil {
@@ -154,11 +167,17 @@ func embedded(name string) (*vocab.Vocabulary, *definition, error) {
 
 // define completes the known definition, which may be nil, by the spec.
 func (s *Spec) define(v *vocab.Vocabulary, known *definition) (*definition, error) {
-	d := definition{name: strings.TrimSuffix(filepath.Base(s.Path), filepath.Ext(s.Path))}
+	d := definition{name: s.fileName()}
 	if known != nil {
 		d = *known
-	} else if err := s.lacks(v); err != nil {
+	}
+	if err := s.completeRanks(&d, v); err != nil {
 		return nil, err
+	}
+	if known == nil {
+		if err := s.lacks(&d, v); err != nil {
+			return nil, err
+		}
 	}
 	if s.Pattern != "" {
 		if err := d.setPattern(s.Pattern); err != nil {
@@ -180,33 +199,49 @@ func (s *Spec) define(v *vocab.Vocabulary, known *definition) (*definition, erro
 	return &d, nil
 }
 
-// lacks returns an error if the spec of an unknown rank file lacks a needed fact.
-func (s *Spec) lacks(v *vocab.Vocabulary) error {
+// completeRanks completes the special tokens of a rank file or a Tekken file.
+func (s *Spec) completeRanks(d *definition, v *vocab.Vocabulary) error {
+	if s.beside == nil {
+		return nil
+	}
+	if err := s.beside.CheckPrefix(false); err != nil {
+		return refused(err)
+	}
+	owner := ownerIn(v)
+	return s.complete(d, v.Len(), func(id uint32) (string, bool) { return string(owner("", id)), false })
+}
+
+// lacks returns an error if the spec of an unknown rank file lacks a needed fact. The definition has those of the files
+// beside it.
+func (s *Spec) lacks(d *definition, v *vocab.Vocabulary) error {
 	var missing []string
 	if s.Pattern == "" {
 		missing = append(missing, "pattern")
 	}
-	if s.NeedBOS && s.BOS == "" {
+	needsBOS, needsEOS := s.NeedBOS && d.bos == "", s.NeedEOS && d.eos == ""
+	if needsBOS && s.BOS == "" {
 		missing = append(missing, "bos")
 	}
-	if s.NeedEOS && s.EOS == "" {
+	if needsEOS && s.EOS == "" {
 		missing = append(missing, "eos")
 	}
 	if len(missing) == 0 {
 		return nil
 	}
-	eos := ""
-	if s.NeedEOS {
-		eos = `, eos: "<|endoftext|>"`
+	more := ""
+	if len(d.specials) == 0 {
+		more = fmt.Sprintf(", specials: {%q: %d}", endOfText, v.Len())
 	}
-	if s.NeedBOS {
-		eos += `, bos: "<|endoftext|>"`
+	if needsEOS {
+		more += `, eos: "<|endoftext|>"`
+	}
+	if needsBOS {
+		more += `, bos: "<|endoftext|>"`
 	}
 	return &Error{Key: "path",
 		Reason: fmt.Sprintf("its %d ranks are not those of a known vocabulary, and a rank file does not contain its %s",
 			v.Len(), strings.Join(missing, " and ")),
-		Cure: fmt.Sprintf("write the publisher's beside `path:`, as `pattern: cl100k, specials: {%q: %d}%s` "+
-			"(docs/tokenizers.md)", endOfText, v.Len(), eos)}
+		Cure: fmt.Sprintf("write the publisher's beside `path:`, as `pattern: cl100k%s` (docs/tokenizers.md)", more)}
 }
 
 // checkSpecials refuses ids of tokens that are not special, and ids that two tokens share. owner returns the token

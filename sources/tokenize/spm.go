@@ -2,13 +2,12 @@ package tokenize
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 
 	"millrace/sources/tokenize/internal/sentencepiece"
 	"millrace/sources/tokenize/internal/unigram"
@@ -50,8 +49,12 @@ func (s *Spec) openSentencePiece(m *sentencepiece.Model) (*Encoding, error) {
 		return nil, &Error{Key: "pattern", Reason: "a SentencePiece model divides text by its own rules",
 			Cure: "remove `pattern:`"}
 	}
-	d := definition{name: strings.TrimSuffix(filepath.Base(s.Path), filepath.Ext(s.Path)), specials: m.Specials()}
+	d := definition{name: s.fileName(), specials: m.Specials()}
 	d.bos, d.eos = m.Marks()
+	m, err := s.completeSentencePiece(&d, m)
+	if err != nil {
+		return nil, err
+	}
 	if s.Specials != nil {
 		if err := checkControls(s.Specials, m); err != nil {
 			return nil, err
@@ -73,6 +76,34 @@ func (s *Spec) openSentencePiece(m *sentencepiece.Model) (*Encoding, error) {
 		fingerprint: h.sum(), lent: defaultLender()}
 	e.setSpecials(&d)
 	return e, nil
+}
+
+// completeSentencePiece completes the special tokens of a model in a model's directory. It returns the model in which
+// they stay text.
+func (s *Spec) completeSentencePiece(d *definition, m *sentencepiece.Model) (*sentencepiece.Model, error) {
+	if s.beside == nil {
+		return m, nil
+	}
+	if err := cmp.Or(s.beside.CheckClass(), s.beside.CheckPrefix(m.IsPrefixed())); err != nil {
+		return nil, refused(err)
+	}
+	err := s.complete(d, m.Len(), func(id uint32) (string, bool) {
+		if int64(id) >= int64(m.Len()) {
+			return "", false
+		}
+		return m.Piece(id), m.CanBeSpecial(id)
+	})
+	if err != nil {
+		return nil, err
+	}
+	names := make(map[uint32]string, len(d.specials))
+	for text, id := range d.specials {
+		names[id] = text
+	}
+	if m, err = m.WithSpecials(names); err != nil {
+		return nil, wrongFile(err.Error(), cureRanks)
+	}
+	return m, nil
 }
 
 // dropAbsent replaces the special tokens. A bos or eos that is none of them any more is dropped.

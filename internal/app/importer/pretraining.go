@@ -175,7 +175,7 @@ func readLevanter(m *mixture, top value) error {
 	}
 	if id := data.take("tokenizer").text(); id != "" {
 		m.top = append(m.top, setting{"tokenizer", "{path: " + quote(id) + "}"})
-		m.note("tokenizer: %s names a model of the hub; the path here must be a directory with its tokenizer.json", id)
+		m.note("tokenizer: %s names a model of the hub; the path here must be the model's directory", id)
 	}
 	weights := data.take("train_weights")
 	for _, p := range data.take("configs").pairs() {

@@ -170,7 +170,7 @@ func readAxolotl(m *mixture, top value) error {
 	m.set("seed", top.take("seed"))
 	if model := top.take("base_model").text(); model != "" {
 		m.top = append(m.top, setting{"tokenizer", "{path: " + quote(model) + "}"})
-		m.note("base_model: %s: the tokenizer's path here must be a directory with its tokenizer.json", model)
+		m.note("base_model: %s: the tokenizer's path here must be the model's directory", model)
 	}
 	for _, x := range top.take("datasets").list() {
 		p := x.take("path").text()

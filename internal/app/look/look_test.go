@@ -120,6 +120,40 @@ func TestWriteMixture(t *testing.T) {
 	}
 }
 
+// TestModelDirectoryIsTheTokenizer: a directory with a tokenizer's file is no data, whatever the file's format.
+func TestModelDirectoryIsTheTokenizer(t *testing.T) {
+	const testdata = "../../../sources/tokenize/testdata/"
+	model, err := os.ReadFile(testdata + "directories/bpe/tokenizer.model")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tekken, err := os.ReadFile(testdata + "tekken/v13.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	data(t, map[string]string{"web/a.jsonl": `{"text": "x"}`})
+	for name, content := range map[string]string{
+		"llama/tokenizer.model": string(model), "mistral/tekken.json": string(tekken), "own/own.tiktoken": "YQ== 0",
+		"kimi/tiktoken.model": "YQ== 0",
+	} {
+		dir := filepath.Dir(name)
+		if err := errors.Join(os.Mkdir(dir, 0o700), os.WriteFile(name, []byte(content), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		want := `tokenizer: {path: "` + dir + `"}`
+		if strings.HasPrefix(content, "YQ") {
+			want = "# " + dir + " is not read: open tokenizer " + dir + ": " + filepath.Base(name) + ": "
+		}
+		var out bytes.Buffer
+		if err := look.WriteMixture(t.Context(), &out, []string{"web", dir}); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%s: want %q in\n%s", name, want, &out)
+		}
+	}
+}
+
 // TestFormatsWithNames: the fields of these formats are recognised, and the program accepts the file.
 func TestFormatsWithNames(t *testing.T) {
 	archive := filepath.Join(t.TempDir(), "a.tar")

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"millrace"
@@ -52,7 +53,7 @@ func WriteMixture(ctx context.Context, w io.Writer, paths []string) error {
 
 // isTokenizer reports whether a path is a model directory, or the file of a tokenizer.
 func isTokenizer(path string) bool {
-	names := []string{"tokenizer.json", "tokenizer.model", "tokenizer_config.json", "tekken.json"}
+	names := []string{"tokenizer.json", "tokenizer.model", "tokenizer_config.json", "tekken.json", "tiktoken.model"}
 	for _, name := range names {
 		if filepath.Base(path) == name {
 			return true
@@ -61,7 +62,10 @@ func isTokenizer(path string) bool {
 			return true
 		}
 	}
-	return strings.HasSuffix(path, ".tiktoken")
+	entries, _ := os.ReadDir(path) // none if it is no directory
+	return strings.HasSuffix(path, ".tiktoken") || slices.ContainsFunc(entries, func(entry os.DirEntry) bool {
+		return strings.HasSuffix(entry.Name(), ".tiktoken")
+	})
 }
 
 // sourceOf looks at the files of one path.

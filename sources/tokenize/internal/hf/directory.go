@@ -38,7 +38,7 @@ func ReadDirectory(dir string) (*Tokenizer, error) {
 	if err != nil {
 		return nil, err
 	}
-	t, err := read(filepath.Join(dir, "tokenizer.json"), c)
+	t, err := read(filepath.Join(dir, tokenizerJSON), c)
 	if errors.Is(err, fs.ErrNotExist) {
 		return readMerges(dir, c)
 	}
@@ -100,7 +100,9 @@ func isTokenizer(head []byte) bool {
 // config has what the files beside a tokenizer.json say about it.
 type config struct {
 	class        string // of tokenizer_config.json
-	prefix       bool   // a text begins with a space
+	prefix       *bool  // a text begins with a space; nil: as the tokenizer's file says
+	lower        bool   // a text is in lower case
+	sampling     map[string]any
 	bos, eos     string // empty: they name none
 	added        map[uint32]Added
 	bosID, eosID idList // of generation_config.json
@@ -115,8 +117,10 @@ func readConfigs(dir string) (*config, error) {
 			EOS   configToken      `json:"eos_token"`
 			Added map[uint32]Added `json:"added_tokens_decoder"`
 
-			Class  string `json:"tokenizer_class"`
-			Prefix bool   `json:"add_prefix_space"`
+			Class    string         `json:"tokenizer_class"`
+			Prefix   *bool          `json:"add_prefix_space"`
+			Lower    bool           `json:"do_lower_case"`
+			Sampling map[string]any `json:"sp_model_kwargs"`
 		}
 		if err := readConfig(filepath.Join(dir, name), &content); err != nil {
 			return nil, err
@@ -128,6 +132,7 @@ func readConfigs(dir string) (*config, error) {
 			c.eos = string(content.EOS)
 		}
 		c.class, c.prefix = content.Class, content.Prefix // the last file is tokenizer_config.json
+		c.lower, c.sampling = content.Lower, content.Sampling
 		if content.Added != nil {
 			c.added = content.Added
 		}

@@ -1,10 +1,8 @@
 package hf
 
 import (
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -21,13 +19,12 @@ func readMerges(dir string, c *config) (*Tokenizer, error) {
 	if err := readConfig(filepath.Join(dir, "vocab.json"), &m.Vocab); err != nil {
 		return nil, err
 	}
-	text, err := readText(filepath.Join(dir, "merges.txt"))
-	if len(m.Vocab) == 0 || errors.Is(err, fs.ErrNotExist) {
-		return nil, &Error{"the directory has neither tokenizer.json nor vocab.json and merges.txt",
-			"write the path of the tokenizer's file"}
-	}
+	text, err := readText(filepath.Join(dir, mergesText))
 	if err != nil {
 		return nil, err
+	}
+	if len(m.Vocab) == 0 {
+		return nil, &Error{"the directory has merges.txt without a vocab.json", cureSave}
 	}
 	if _, err := os.Stat(filepath.Join(dir, "added_tokens.json")); err == nil {
 		return nil, &Error{"added_tokens.json without a tokenizer.json cannot be followed", cureSave}
@@ -52,7 +49,7 @@ func readMerges(dir string, c *config) (*Tokenizer, error) {
 
 // ofClass returns the parts of a class of transformers, and its bos and eos.
 func ofClass(c *config) (*file, *Tokenizer, error) {
-	if c.prefix {
+	if c.prefix != nil && *c.prefix {
 		return nil, nil, &Error{"tokenizer_config.json: add_prefix_space is true, which cannot be followed", cureSave}
 	}
 	level := &part{Type: "ByteLevel"}

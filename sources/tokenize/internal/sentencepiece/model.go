@@ -35,7 +35,11 @@ func Parse(file []byte) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Model{proto: p}
+	return build(p)
+}
+
+func build(p *proto) (m *Model, err error) {
+	m = &Model{proto: p}
 	if err := m.index(); err != nil {
 		return nil, err
 	}
@@ -162,6 +166,32 @@ func (m *Model) Token(dst []byte, id uint32) []byte {
 	}
 	return append(dst, p.text...)
 }
+
+// WithSpecials returns a model in which the pieces of some ids have these names and are control pieces, so that no text
+// contains them. It leaves out ids behind the pieces. An unknown piece stays one under its new name.
+func (m *Model) WithSpecials(names map[uint32]string) (*Model, error) {
+	p := *m.proto
+	p.pieces = slices.Clone(p.pieces)
+	for id, name := range names {
+		if int64(id) >= int64(len(p.pieces)) {
+			continue
+		}
+		piece := &p.pieces[id]
+		if piece.text = []byte(name); piece.kind != unknown {
+			piece.kind = control
+		}
+	}
+	return build(&p)
+}
+
+// CanBeSpecial reports whether a piece may become a control piece without a change to texts that do not have its text.
+func (m *Model) CanBeSpecial(id uint32) bool {
+	kind := m.proto.pieces[id].kind
+	return kind == control || kind == unknown || kind == userDefined
+}
+
+// IsPrefixed reports whether the model writes a space before each text.
+func (m *Model) IsPrefixed() bool { return m.proto.prefixes }
 
 // Piece returns the text of a piece as the model writes it.
 func (m *Model) Piece(id uint32) string { return string(m.proto.pieces[id].text) }

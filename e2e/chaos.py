@@ -36,6 +36,7 @@ import corpus
 import faults
 import oracle
 from conftest import variant
+from forks import processes
 from harness import write_mixture
 from history import Check, History
 from ordeal import Ordeal, written
@@ -350,6 +351,7 @@ def campaign(
     """Plays consecutive seeds in parallel until enough faults counted. With `stop` it also ends at the first failed
     run. Returns the seed after the last one."""
     score, seed = Score(), first
+    processes()  # it starts the process that forks, before there are threads
     with concurrent.futures.ThreadPoolExecutor(beside) as pool:
         under_way = set()
 

@@ -31,7 +31,8 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
 import corpus  # noqa: E402
-from harness import Run, processes, write_mixture  # noqa: E402
+from forks import processes  # noqa: E402
+from harness import Run, write_mixture  # noqa: E402
 from trainer import millrace  # noqa: E402
 from weigh import Scale  # noqa: E402
 
@@ -158,8 +159,8 @@ def loss(source: str, step: int) -> float:
 
 def start(socket: str, pause: float) -> Any:
     """Starts a rank's trainer and returns the pipe of its messages."""
-    ours, theirs = processes.Pipe(duplex=False)
-    processes.Process(target=train, args=(theirs, socket, pause), daemon=True).start()
+    ours, theirs = processes().Pipe(duplex=False)
+    processes().Process(target=train, args=(theirs, socket, pause), daemon=True).start()
     theirs.close()
     return ours
 

@@ -6,7 +6,6 @@ import collections
 import dataclasses
 import hashlib
 import json
-import multiprocessing
 import multiprocessing.connection
 import os
 import signal
@@ -16,15 +15,12 @@ import time
 from pathlib import Path
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
+from forks import processes
 from trainer import Orders, Taken, train
 
 # Seconds, generous for a slow and busy machine. A passing test does not wait for them.
 DEADLINE = 60.0  # longer than this counts as a hang
 SOON = 20.0  # for events that take a second on an idle machine
-
-# A clean process that forks the trainers. It has loaded the client and has none of the test's threads.
-processes = multiprocessing.get_context("forkserver")
-processes.set_forkserver_preload(["trainer"])
 
 Segment = Tuple[str, str, int, int, int, int, int, int]
 SOURCE, ID, EPOCH, ORDINAL, OFFSET, LENGTH, ROW, START = range(8)
@@ -98,8 +94,8 @@ class Trainers:
         self._pipes: Dict[Any, int] = {}
         self.children: List[Any] = []
         for rank, (socket, order) in enumerate(zip(sockets, orders)):
-            ours, theirs = processes.Pipe(duplex=False)
-            child = processes.Process(target=train, args=(theirs, socket, order), daemon=True)
+            ours, theirs = processes().Pipe(duplex=False)
+            child = processes().Process(target=train, args=(theirs, socket, order), daemon=True)
             child.start()
             theirs.close()
             self._pipes[ours] = rank

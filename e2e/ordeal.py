@@ -4,7 +4,6 @@ It restarts a dead `up`. When a trainer dies, it restarts all trainers from a ch
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import random
 import resource
@@ -17,6 +16,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 import stub
 from faults import Plan
+from forks import processes
 from harness import DEADLINE, SOON, processes_of
 from millrace._connection import Connection
 from millrace._errors import Lost
@@ -25,10 +25,6 @@ TICK = 0.005  # seconds between two turns of the driver
 STOPPED = (0.02, 0.5)  # seconds for which a process is stopped
 STAYS = 0.5  # seconds that a second client waits for its refusal
 PATIENCE = 60.0  # a run without a batch, death or fault for this number of seconds counts as hung
-
-# A clean process that forks the trainers. It has loaded the client and has none of the driver's threads.
-processes = multiprocessing.get_context("forkserver")
-processes.set_forkserver_preload(["stub"])
 
 
 def written(events: Path) -> int:
@@ -227,7 +223,7 @@ class Ordeal:
                 cuts=self.plan.cuts,
                 failpoints=self.spec,
             )
-            child = processes.Process(target=stub.train, args=(orders,), daemon=True)
+            child = processes().Process(target=stub.train, args=(orders,), daemon=True)
             child.start()
             self._trainers.append(child)
 

@@ -123,11 +123,13 @@ def test_up_started_again(stage: Any, golden: Delivered, seed: int) -> None:
     same attempt and take each batch once."""
     rng = random.Random(200 + seed)
     directory = stage.new_dir()
+    (hold := Path(f"{directory}.hold")).touch()
     with stage.up(training(), RANKS, directory) as first:
-        trainers = first.start(pause=0.02, patience=DEADLINE, states=True)
+        trainers = first.start(pause=0.02, hold=str(hold), patience=DEADLINE, states=True)
         trainers.collect(until=rng.randint(2, 40))
         first.kill_up()
         with stage.up(training(), RANKS, directory) as run:
+            hold.unlink()
             delivered = trainers.collect()
             check_survived(run, delivered, golden)
         for batches in delivered.ranks:

@@ -164,8 +164,10 @@ def loaders(store: Store, run: Run) -> Dict[int, str]:
 def test_kill_and_outage(store: Store) -> None:
     """kill -9 of every loader while the store is away: the run waits for it, and delivers the same bytes."""
     local = store.stage.delivered(store.mixture(remote=False), ranks=1, tensors=True)
-    with store.stage.up(store.mixture(remote=True), 1) as run:
-        trainers = run.start(pause=0.05, tensors=True)
+    directory = store.stage.new_dir()
+    (hold := Path(f"{directory}.hold")).touch()
+    with store.stage.up(store.mixture(remote=True), 1, directory) as run:
+        trainers = run.start(pause=0.05, hold=str(hold), tensors=True)
         trainers.collect(until=3)
         store.faults("down=1h")
         found = loaders(store, run)
@@ -178,6 +180,7 @@ def test_kill_and_outage(store: Store) -> None:
             assert time.monotonic() < end, run.stderr()
             time.sleep(0.05)
         store.faults("down=0s")
+        hold.unlink()
         far = trainers.collect()
         assert run.wait() == 0, run.stderr()
     assert far.ends == ["end"], far.ends
@@ -232,13 +235,16 @@ def test_cache_and_kills(store: Store) -> None:
     local = store.stage.delivered(store.mixture(remote=False), ranks=1, tensors=True)
     store.faults("latency=20ms")
     cached = store.mixture(remote=True, cache={"files": "1GiB", "dir": "cache"})
-    with store.stage.up(cached, 1) as run:
-        trainers = run.start(pause=0.02, tensors=True)
+    directory = store.stage.new_dir()
+    (hold := Path(f"{directory}.hold")).touch()
+    with store.stage.up(cached, 1, directory) as run:
+        trainers = run.start(pause=0.02, hold=str(hold), tensors=True)
         for step in (2, 10):
             trainers.collect(until=step)
             for pid in loaders(store, run):
                 with contextlib.suppress(ProcessLookupError):  # status may show one that was killed before
                     os.kill(pid, signal.SIGKILL)
+        hold.unlink()
         far = trainers.collect()
         assert run.wait() == 0, run.stderr()
     assert far.bytes() == local.bytes()

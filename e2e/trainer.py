@@ -30,7 +30,9 @@ class Orders:
     tensors: bool = False  # send the arrays
     states: bool = False  # send state_dict() after every batch
     pause: float = 0.0  # seconds of training for each batch
-    hold: Optional[str] = None  # a file; the pause applies only while it exists
+    hold: Optional[str] = None  # a file; pauses, also one that has begun, end when it is gone
+    slow: Optional[int] = None  # the number of batches with a pause; by default all
+    wait: float = 0.5  # seconds to wait for the first `up`; the harness starts no trainer before `up` is ready
     patience: float = 1.0  # seconds to wait for a new `up` after a kill
     losses: Optional[Dict[str, float]] = (
         None  # mean losses by source; reported with times for each batch
@@ -67,15 +69,31 @@ def report(loader: Any, taken: Taken, means: Dict[str, float]) -> None:
     loader.report_time(taken.step, taken.microbatch, sum(1e-6 * (s[5] + s[5] ** 2 / 50) for s in taken.segments))
 
 
+def rest(orders: Orders, taken: int) -> None:
+    """Pauses after a number of batches as the orders say."""
+    if orders.slow is not None and taken > orders.slow:
+        return
+    until = time.monotonic() + orders.pause
+    while (left := until - time.monotonic()) > 0:
+        if orders.hold is None:
+            time.sleep(left)
+        elif os.path.exists(orders.hold):
+            time.sleep(min(left, 0.02))
+        else:
+            return
+
+
 def train(pipe: Any, socket: str, orders: Orders) -> None:
     """Runs in a process of its own. Sends each Taken, then "end", "left", or ("error", type, reason)."""
     if orders.log is not None:
         logging.basicConfig(filename=orders.log, format="%(created).3f %(message)s", force=True)
     try:
-        loader = millrace.connect(socket, tensors="numpy", start=orders.start, patience=orders.patience)
+        loader = millrace.connect(
+            socket, tensors="numpy", start=orders.start, wait=orders.wait, patience=orders.patience
+        )
         if orders.state is not None:
             loader.load_state_dict(orders.state, override=orders.override)
-        for batch in loader:
+        for number, batch in enumerate(loader, 1):
             taken = Taken(
                 batch.step, batch.microbatch, batch.num_microbatches, batch.digest, [tuple(s) for s in batch.segments]
             )
@@ -102,8 +120,7 @@ def train(pipe: Any, socket: str, orders: Orders) -> None:
                 loader.close()
                 return
             del batch
-            if orders.pause and (orders.hold is None or os.path.exists(orders.hold)):
-                time.sleep(orders.pause)
+            rest(orders, number)
         pipe.send("end")
         loader.close()
     except millrace.RunError as e:

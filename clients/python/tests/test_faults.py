@@ -246,6 +246,7 @@ def test_interrupt(house):
             if frame.f_code.co_filename.endswith("_connection.py") and frame.f_code.co_name == "receive":
                 raise KeyboardInterrupt
             frame = frame.f_back
+        signal.setitimer(signal.ITIMER_REAL, 0.003)  # On a busy machine next() may not wait yet.
 
     old = signal.signal(signal.SIGALRM, handler)
     try:
@@ -261,6 +262,7 @@ def test_interrupt(house):
                 continue
             got.append(batch.digest)
     finally:
+        signal.signal(signal.SIGALRM, signal.SIG_IGN)  # The handler would set the timer again.
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, old)
     assert interrupts > 3 and got == want and list(loader) == []

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import json
+import lzma
 import socket
 import time
 import urllib.request
@@ -10,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import corpus
+import zstandard
 from conftest import variant
 from harness import SOON, Run, command, write_mixture
 
@@ -36,7 +40,7 @@ def test_check_lists_skipped_files(stage: Any, tmp_path: Path) -> None:
 
 
 def test_status_says_how_a_source_is_shuffled(stage: Any, tmp_path: Path) -> None:
-    """Files that can only be streamed are shuffled by blocks although the mixture asks for a global shuffle."""
+    """Files that can only be streamed are shuffled in blocks, unless the mixture file asks for global order."""
     corpus.write_jsonl(tmp_path / "lines.jsonl", TEXTS, odd=False)
     corpus.write_jsonl(tmp_path / "stream.jsonl.gz", TEXTS, odd=False)
     sources = {"lines": {"path": "lines.jsonl"}, "stream": {"path": "stream.jsonl.gz"}}
@@ -54,6 +58,31 @@ def test_status_says_how_a_source_is_shuffled(stage: Any, tmp_path: Path) -> Non
     assert reported["stream"]["shuffle"] == "blocks" and "stream.jsonl.gz" in reported["stream"]["why"], reported[
         "stream"
     ]
+
+
+def test_packed_files_in_global_order(stage: Any, tmp_path: Path) -> None:
+    """With `shuffle: global`, packed files give the batches that files of the same names give that are not packed."""
+    pack = {"gz": gzip.compress, "zst": zstandard.compress, "bz2": bz2.compress, "xz": lzma.compress}
+    texts = corpus.synthetic_texts(7, 240, 30)
+    mixtures = {}
+    for kind in ("packed", "plain"):
+        (tmp_path / kind / "d").mkdir(parents=True)
+        for n, (ending, packed) in enumerate(pack.items()):
+            lines = b"".join(json.dumps({"text": text}).encode() + b"\n" for text in texts[60 * n : 60 * n + 60])
+            (tmp_path / kind / "d" / f"{n}.jsonl.{ending}").write_bytes(packed(lines) if kind == "packed" else lines)
+        mixture = one_source("d/*", shuffle="global", index_dir="index")
+        mixtures[kind] = write_mixture(tmp_path / kind, mixture)
+    directory = stage.new_dir()
+    with Run(stage.binary, mixtures["packed"], directory, 1) as run:
+        delivered = run.train()
+        (source,) = json.loads(command(stage.binary, "status", str(directory), "--json"))["sources"].values()
+    assert (source["shuffle"], source["why"]) == ("global", "")
+    copies = list((tmp_path / "packed" / "index" / "copies").iterdir())
+    assert len(copies) == len(pack) - 1  # A zstd frame of this size is read at random as it lies.
+    steps = f"0..{max(delivered.steps()) + 1}"
+    plans = command(stage.binary, "plan", str(mixtures["plain"]), "--ranks", 1, "--steps", steps, "--json")
+    want = {plan["step"]: plan["content_digest"] for plan in map(json.loads, plans.splitlines())}
+    assert delivered.content() == want and len(want) > 3
 
 
 def test_status_and_metrics_have_the_token_cache(stage: Any, tmp_path: Path) -> None:

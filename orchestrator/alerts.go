@@ -117,7 +117,8 @@ func (a *alerts) warnShuffle(manifests map[string]*pb.Manifest, out *roster.Acti
 	for _, name := range slices.Sorted(maps.Keys(manifests)) {
 		if why := manifests[name].Why; why != "" {
 			out.Say("warning: source %s is shuffled in blocks, not globally: %s; "+
-				"compress its files in blocks (bgzip, seekable zstd), or ask for shuffle: blocks", name, why)
+				"`seekable_copies: true` gives its files copies for global order, `shuffle: blocks` accepts blocks",
+				name, why)
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/crypto/blake2b"
 
 	"millrace"
+	"millrace/sources/copies"
 	"millrace/sources/guard"
 	"millrace/sources/identity"
 	"millrace/sources/kept"
@@ -27,6 +28,9 @@ const (
 	kindBlocks = "blocks"
 	kindDeep   = "deep"
 	kindPieces = "pieces" // counts of the pieces of a shard of tokens
+	// of a shard with a seekable copy: the digest of the packed file's content, and the index of the copy
+	kindCopy      = "copy"
+	kindCopyIndex = "copy-index"
 )
 
 // digestEnds is the length of each end of a file that its digest covers.
@@ -112,6 +116,7 @@ type evidence struct {
 	format   Format
 	kept     *kept.Store
 	patience *patience
+	copies   *copies.Shelf // of packed files; nil: the source wants no copies
 	log      *slog.Logger
 }
 
@@ -167,13 +172,16 @@ func (e *evidence) Sample(paths []string) (uint64, error) {
 
 // HasIndex implements guard.Evidence.
 func (e *evidence) HasIndex(sh millrace.Shard) bool {
-	_, _, ok := e.loadIndex(sh)
+	if _, _, ok := e.loadIndex(sh, kindIndex); ok || e.copies == nil {
+		return ok
+	}
+	_, ok := e.kept.Load(sh.Digest, e.kind(kindCopy))
 	return ok
 }
 
 // Content implements guard.Evidence.
 func (e *evidence) Content(sh millrace.Shard) func(ctx context.Context) (since string, err error) {
-	if _, content, ok := e.loadIndex(sh); ok && content != nil {
+	if content := e.contentOf(sh); content != nil {
 		return func(ctx context.Context) (string, error) {
 			is, err := e.hashFile(ctx, sh.Path)
 			if err == nil && !bytes.Equal(is, content) {
@@ -192,6 +200,18 @@ func (e *evidence) Content(sh millrace.Shard) func(ctx context.Context) (since s
 		}
 	}
 	return nil
+}
+
+// contentOf returns the digest of a file's content that was kept when all of the file was read, nil without one.
+func (e *evidence) contentOf(sh millrace.Shard) []byte {
+	if _, content, ok := e.loadIndex(sh, kindIndex); ok && content != nil {
+		return content
+	}
+	if e.copies == nil {
+		return nil
+	}
+	content, _ := e.kept.Load(sh.Digest, e.kind(kindCopy))
+	return content
 }
 
 // compareDeep hashes every byte of a shard and compares with the hash first seen for its digest.
@@ -243,9 +263,10 @@ func (e *evidence) hashFile(ctx context.Context, path string) ([]byte, error) {
 // of digest and this mark.
 const indexContent = "MRXXH128"
 
-// loadIndex returns the kept index of a shard: the format's blob, and the digest of the file's content if it is known.
-func (e *evidence) loadIndex(sh millrace.Shard) (blob, content []byte, ok bool) {
-	blob, ok = e.kept.Load(sh.Digest, e.kind(kindIndex))
+// loadIndex returns the kept index of a shard or of its copy: the format's blob, and the digest of the file's content
+// if it is known.
+func (e *evidence) loadIndex(sh millrace.Shard, kind string) (blob, content []byte, ok bool) {
+	blob, ok = e.kept.Load(sh.Digest, e.kind(kind))
 	if rest, found := bytes.CutSuffix(blob, []byte(indexContent)); found && len(rest) >= 16 {
 		return rest[: len(rest)-16 : len(rest)-16], rest[len(rest)-16:], ok
 	}
@@ -253,9 +274,9 @@ func (e *evidence) loadIndex(sh millrace.Shard) (blob, content []byte, ok bool) 
 }
 
 // saveIndex keeps an index, with the digest of its file's content if it is not nil.
-func (e *evidence) saveIndex(sh millrace.Shard, blob, content []byte) error {
+func (e *evidence) saveIndex(sh millrace.Shard, kind string, blob, content []byte) error {
 	if content != nil {
 		blob = slices.Concat(blob, content, []byte(indexContent))
 	}
-	return e.kept.Save(sh.Digest, e.kind(kindIndex), blob)
+	return e.kept.Save(sh.Digest, e.kind(kind), blob)
 }

@@ -126,6 +126,26 @@ type Named interface {
 	FieldNames(ctx context.Context) ([]string, error)
 }
 
+// Unpacker is implemented by shards of packed files. If a shard is not seekable, a seekable copy of its unpacked bytes
+// can take the file's place in Format.Open.
+type Unpacker interface {
+	// Unpack returns the unpacked bytes of the file from the beginning. The caller closes it.
+	Unpack(ctx context.Context) (io.ReadCloser, error)
+}
+
+// Unpacked is implemented by the copies of packed files. Size is the number of unpacked bytes. Name is the packed
+// file's, so a format must not take the file for a packed one by its name.
+type Unpacked interface {
+	File
+	IsUnpacked() bool
+}
+
+// IsUnpacked reports whether a file is the copy of a packed file.
+func IsUnpacked(f File) bool {
+	u, ok := f.(Unpacked)
+	return ok && u.IsUnpacked()
+}
+
 // Companions is implemented by formats whose shards have several files. The shard's digest covers the companions as it
 // covers the file that names the shard.
 type Companions interface {

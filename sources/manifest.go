@@ -68,6 +68,9 @@ func Compare(pinned, now *millrace.Manifest) error {
 			return differ("file %s changed its content (digest %s, was %s)", is.Path, is.Digest, was.Digest)
 		}
 	}
+	if pinned.Shuffle == millrace.Blocks && now.Shuffle == millrace.Global {
+		return differ("its shuffle was blocks and is global; to go on in blocks order, write `seekable_copies: false`")
+	}
 	if pinned.Shuffle != now.Shuffle {
 		return differ("its shuffle was %s and is %s", pinned.Shuffle, now.Shuffle)
 	}

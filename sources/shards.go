@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"sync"
 
+	"millrace/sources/copies"
 	"millrace/sources/find"
 	"millrace/sources/identity"
 	"millrace/sources/index"
@@ -17,8 +18,9 @@ import (
 // Host has what all sources of a process share: the index directories, the open files, and the open shards that are not
 // being read. It is safe for concurrent use.
 type Host struct {
-	opts  HostOptions
-	files *openfiles.Pool
+	opts   HostOptions
+	files  *openfiles.Pool
+	copies copies.Reader
 
 	mu      sync.Mutex // also of the shardSets
 	indexes map[string]*index.Store
@@ -120,7 +122,8 @@ type OpenShard struct {
 	Shard
 	set    *shardSet
 	file   *retryFile
-	index  uint32 // in the manifest
+	copy   *copies.Copy // the shard reads this copy of the file; nil: the file itself
+	index  uint32       // in the manifest
 	refs   int
 	idle   *list.Element // in the host's list, or nil
 	memory int64
@@ -165,9 +168,12 @@ func (s *shardSet) acquire(ctx context.Context, shard uint32) (*OpenShard, error
 		close(slot.ready)
 		return nil, err
 	}
-	slot.Shard, slot.file, slot.memory = opened.Shard, opened.file, plainMemory
+	slot.Shard, slot.file, slot.copy, slot.memory = opened.Shard, opened.file, opened.copy, plainMemory
 	if sized, ok := slot.Shard.(Sized); ok {
 		slot.memory = sized.Memory()
+	}
+	if slot.copy != nil {
+		slot.memory += slot.copy.Memory()
 	}
 	close(slot.ready)
 	return slot, nil
@@ -229,6 +235,9 @@ func closeAll(shards []*OpenShard) {
 func (o *OpenShard) close() {
 	if o.Shard != nil {
 		o.Shard.Close()
+	}
+	if o.copy != nil {
+		o.copy.Close()
 	}
 	if o.file != nil {
 		o.file.held.Close()

@@ -1,3 +1,9 @@
+// Package sources opens named datasets for reading. A [Source] has a manifest, the order of its samples, its records,
+// and the known lengths of its documents.
+//
+// Each [Format] has a package below and opens shards. The packages beside them have one concern each. find resolves
+// paths. order maps ordinals to records. index and kept store counts and lengths. guard notices changed files. A
+// feed.Feed reads one stripe ahead and serves its tokens.
 package sources
 
 import (
@@ -5,10 +11,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"sync"
 
 	"millrace"
 	"millrace/internal/activity"
+	"millrace/sources/copies"
 	"millrace/sources/find"
 	"millrace/sources/guard"
 	"millrace/sources/identity"
@@ -109,6 +117,9 @@ func newSource(spec Spec, opts OpenOptions) (*Source, error) {
 		Limit: spec.Limits.SampleBytes, Describe: s.describe})
 	s.opener = opener{field: spec.Field, limits: spec.Limits, evidence: evidence{fs: opts.FS, files: s.host.files,
 		format: spec.Format, kept: s.kept, patience: &s.patience, log: s.log}}
+	if spec.wantsCopies() {
+		s.opener.copies = copies.NewShelf(filepath.Join(spec.IndexDir, "copies"), s.host.files, &s.host.copies)
+	}
 	s.seen = guard.NewSeen(s.kept, digestText, s.log)
 	s.lengths = lengthReader{
 		kept:       s.kept,

@@ -27,8 +27,10 @@ type Spec struct {
 	Passed   []string // paths of the values that go with each document to the trainer (Judge.Passed)
 	Limits   Limits
 	Shuffle  millrace.Shuffle // the requested one; the manifest has the resulting one
-	Seed     uint64
-	Epochs   uint32 // passes; 0: endless
+	// Copies gives files that can only be streamed seekable copies in IndexDir, if the requested shuffle is global.
+	Copies bool
+	Seed   uint64
+	Epochs uint32 // passes; 0: endless
 	// PieceTokens is the length of the pieces in whose order the source will be read (InPieces): Open counts them. 0:
 	// it will be read in the order of documents.
 	PieceTokens uint32
@@ -173,6 +175,9 @@ func (p *plainText) Document(dst []uint32, r *Record, _ []any, tell func()) ([]u
 	}
 	return p.Append(dst, r.Text, tell), int64(len(r.Text)), nil
 }
+
+// wantsCopies reports whether files that can only be streamed get seekable copies.
+func (s Spec) wantsCopies() bool { return s.Copies && s.Shuffle == millrace.Global && s.IndexDir != "" }
 
 // changedCure is the advice about a file that changed.
 func (s Spec) changedCure() string {

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"sync"
 	"sync/atomic"
@@ -18,135 +17,6 @@ import (
 	"millrace/sources/guard"
 	"millrace/sources/identity"
 )
-
-// opener opens shards of one source.
-type opener struct {
-	evidence
-	field  Field
-	limits Limits
-}
-
-// open opens a file with its kept index, or without one. If the index does not fit, it opens without one: the survey
-// finds the shard uncounted and indexes it again.
-func (op *opener) open(ctx context.Context, sh millrace.Shard, g *guard.Guard) (*OpenShard, error) {
-	blob, _, ok := op.loadIndex(sh)
-	if !ok || g.Doubts() {
-		return op.openWith(ctx, sh, g, nil)
-	}
-	o, err := op.openWith(ctx, sh, g, blob)
-	if err == nil || !IsDamage(err) {
-		return o, err
-	}
-	op.log.Warn("index does not fit its file; it is made again", "file", sh.Path, "err", err)
-	return op.openWith(ctx, sh, g, nil)
-}
-
-// openWith opens a shard's file and reads its head; the index may be nil.
-func (op *opener) openWith(ctx context.Context, sh millrace.Shard, g *guard.Guard, index []byte) (*OpenShard, error) {
-	file, err := op.hold(sh, g)
-	if err != nil {
-		return nil, err
-	}
-	o := &OpenShard{file: file}
-	what := func() string { return sh.Path }
-	open := func() (io.Closer, error) {
-		return nil, Fence(millrace.ErrDamaged, what, func() (err error) {
-			o.Shard, err = op.format.Open(ctx, file, op.field, op.limits, index)
-			return err
-		})
-	}
-	if _, ok := op.format.(Companions); ok { // it opens another file meanwhile
-		if _, err = op.files.Open(open); err == nil {
-			op.files.Closed()
-		}
-	} else {
-		_, err = open()
-	}
-	if err != nil {
-		err = o.Explain(err)
-		o.close()
-		return nil, err
-	}
-	return o, nil
-}
-
-// hold returns the file of a shard. It is closed when the process needs its descriptor, and opened again to be read.
-func (op *opener) hold(sh millrace.Shard, g *guard.Guard) (*retryFile, error) {
-	file := &retryFile{name: sh.Path, size: -1, patience: op.patience, guard: g}
-	file.held = op.files.File(func() (io.Closer, error) {
-		f, err := op.fs.Open(sh.Path)
-		if err == nil && file.size >= 0 && f.Size() != file.size {
-			return nil, errors.Join(f.Close(), millrace.Errorf(millrace.ErrMismatch,
-				"open shard %s: it had %d bytes and has %d; restore the file, or begin a new run with it",
-				sh.Path, file.size, f.Size()))
-		}
-		return f, err
-	})
-	err := file.use(func(f OpenFile) error {
-		file.size = f.Size()
-		return g.Check(&file.opened, f)
-	})
-	if err != nil {
-		file.held.Close()
-		return nil, err
-	}
-	return file, nil
-}
-
-// openAgain opens a shard of the manifest. The shard was there when the source was opened, so openAgain waits for it.
-// If its index was lost meanwhile, openAgain makes it again.
-func (op *opener) openAgain(ctx context.Context, sh millrace.Shard, g *guard.Guard) (o *OpenShard, err error) {
-	err = op.patience.try(ctx, "opening "+sh.Path, Passing, func() error {
-		o, err = op.open(ctx, sh, g)
-		return err
-	})
-	switch {
-	case ctx.Err() != nil && err != nil:
-		return nil, ctx.Err()
-	case err == nil && o.file.Size() != sh.Size:
-		o.close()
-		return nil, millrace.Errorf(millrace.ErrMismatch,
-			"open shard %s: it had %d bytes and has %d; restore the file, or begin a new run with it",
-			sh.Path, sh.Size, o.file.Size())
-	case err != nil || !sh.Counted:
-		return o, err
-	}
-	if _, counted := o.Count(); counted {
-		return o, nil
-	}
-	defer o.close()
-	blob, err := op.indexOpen(ctx, o, sh, g, func(int64) {})
-	if err != nil {
-		return nil, err
-	}
-	return op.openWith(ctx, sh, g, blob)
-}
-
-// indexOpen scans an open shard once, and keeps its index.
-func (op *opener) indexOpen(ctx context.Context, o *OpenShard, sh millrace.Shard, g *guard.Guard,
-	progress func(int64)) (blob []byte, err error) {
-	o.file.hash = newContentHash()
-	what := func() string { return sh.Path }
-	err = Fence(millrace.ErrDamaged, what, func() (err error) {
-		blob, err = o.Index(ctx, progress)
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("index %s: %w", sh.Path, o.Explain(err))
-	}
-	if blob == nil {
-		return nil, nil
-	}
-	content, err := o.file.content()
-	if err == nil {
-		err = op.saveIndex(sh, blob, content)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("index %s: %w", sh.Path, err)
-	}
-	g.NoteIndexed()
-	return blob, nil
-}
 
 // surveyor finds out which shards a source has, and indexes them.
 type surveyor struct {
@@ -180,7 +50,11 @@ func (s Spec) settingsOf() uint64 {
 	for _, other := range s.Field.Others {
 		in = appendText(in, other)
 	}
-	return xxh3.Hash(binary.LittleEndian.AppendUint64(in, uint64(s.Limits.SampleBytes)))
+	in = binary.LittleEndian.AppendUint64(in, uint64(s.Limits.SampleBytes))
+	if s.wantsCopies() {
+		in = append(in, "copies"...)
+	}
+	return xxh3.Hash(in)
 }
 
 // survey looks at every file, several at a time. It reads those that were not seen before.
@@ -269,13 +143,17 @@ func (s *surveyor) inspect(ctx context.Context, v *survey, i int, g *guard.Guard
 		return err
 	}
 	defer o.close()
-	v.noteSeekable(i, o.Seekable())
+	isRandom := s.readsAtRandom(o)
+	v.noteSeekable(i, isRandom)
 	v.shards[i].Count, v.shards[i].Counted = o.Count()
-	if !v.shards[i].Counted && o.Seekable() {
+	if s.needsCopy(o) {
+		v.shards[i].Count, v.shards[i].Counted = 0, false
+	}
+	if !v.shards[i].Counted && isRandom {
 		v.later[i] = true
 		return nil
 	}
-	return g.Remember(s.facts(v.shards[i], o.Seekable()))
+	return g.Remember(s.facts(v.shards[i], isRandom))
 }
 
 func (s *surveyor) facts(sh millrace.Shard, seekable bool) identity.Facts {
@@ -327,25 +205,19 @@ func (s *surveyor) indexShard(ctx context.Context, v *survey, i int, tell *progr
 	if err != nil {
 		return err
 	}
-	defer o.close()
 	part := tell.part(sh.Size)
-	blob, err := s.indexOpen(ctx, o, *sh, g, part)
-	if err != nil {
+	if o, err = s.complete(ctx, o, *sh, g, part); err != nil {
 		return err
 	}
+	defer o.close()
 	part(sh.Size)
-	again, err := s.openWith(ctx, *sh, g, blob)
-	if err != nil {
-		return err
-	}
-	defer again.close()
-	if sh.Count, sh.Counted = again.Count(); !sh.Counted {
+	if sh.Count, sh.Counted = o.Count(); !sh.Counted {
 		return fmt.Errorf("index %s: format %s counted no records", sh.Path, s.format.Name())
 	}
 	v.mu.Lock()
 	delete(v.doubts, uint32(i))
 	v.mu.Unlock()
-	return g.Remember(s.facts(*sh, again.Seekable()))
+	return g.Remember(s.facts(*sh, o.Seekable()))
 }
 
 // each calls act for 0 … n−1 on several goroutines, until one fails or ctx ends.

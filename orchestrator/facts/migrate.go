@@ -105,7 +105,7 @@ func (m *migration) listDifferences(identity []string) {
 		case was < 0:
 			add("sources."+s.Name, "added")
 		case m.saved[was].Files != s.Files:
-			add("sources."+s.Name+".files", "their names, sizes or contents")
+			add("sources."+s.Name+".files", "their names, sizes or contents, or `seekable_copies`")
 		}
 	}
 	for _, s := range m.saved {

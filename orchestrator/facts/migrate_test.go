@@ -77,7 +77,7 @@ func TestAStateOfAnotherIdentity(t *testing.T) {
 		{"nothing", "b d g", nil, "", b + d + g},
 		{
 			"files", "b/new d g", nil, "",
-			`sources.b.files: their names, sizes or contents: restore the old values, ` +
+			"sources.b.files: their names, sizes or contents, or `seekable_copies`: restore the old values, " +
 				`or pass override=["sources.b.files"]`,
 		},
 		{"files", "b/new d g", nil, "sources.b.files", cutB + d + g},

@@ -36,9 +36,9 @@ type Shard struct {
 	File  sources.File
 	Table Table
 	Limit int64 // bytes of a record; a longer one is quarantined. 0: the decoder limits the bytes that it needs
-	// Unpack opens the bytes of the records from the beginning; nil: they are those of File. With it, the shard only
+	// Stream opens the bytes of the records from the beginning; nil: they are those of File. With it, the shard only
 	// streams.
-	Unpack func() (io.ReadCloser, error)
+	Stream func() (io.ReadCloser, error)
 	Names  []string // of the fields that can be read, each once; nil: they have none
 	// New makes a decoder. The shard keeps decoders of reads that succeeded for later ones.
 	New func() Decoder
@@ -50,7 +50,12 @@ var (
 	_ sources.Shard = (*Shard)(nil)
 	_ sources.Sized = (*Shard)(nil)
 	_ sources.Named = (*Shard)(nil)
+
+	_ sources.Unpacker = (*Shard)(nil)
 )
+
+// Unpack implements sources.Unpacker.
+func (s *Shard) Unpack(context.Context) (io.ReadCloser, error) { return s.Stream() }
 
 // FieldNames implements sources.Named.
 func (s *Shard) FieldNames(context.Context) ([]string, error) { return s.Names, nil }
@@ -59,7 +64,7 @@ func (s *Shard) FieldNames(context.Context) ([]string, error) { return s.Names, 
 func (s *Shard) Count() (uint64, bool) { return s.Table.Count(), true }
 
 // Seekable implements sources.Shard.
-func (s *Shard) Seekable() bool { return s.Unpack == nil }
+func (s *Shard) Seekable() bool { return s.Stream == nil }
 
 // Index implements sources.Shard. The table takes the place of an index.
 func (s *Shard) Index(ctx context.Context, _ func(int64)) ([]byte, error) { return nil, ctx.Err() }
@@ -72,7 +77,7 @@ func (s *Shard) Close() error { return nil }
 
 // Scan implements sources.Shard.
 func (s *Shard) Scan(ctx context.Context, from uint64, fn func(sources.Record) error) error {
-	if s.Unpack != nil {
+	if s.Stream != nil {
 		return s.stream(ctx, from, fn)
 	}
 	r := s.Reader()

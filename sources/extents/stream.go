@@ -17,7 +17,7 @@ func (s *Shard) stream(ctx context.Context, from uint64, fn func(sources.Record)
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	unpacked, err := s.Unpack()
+	unpacked, err := s.Stream()
 	if err != nil {
 		return err
 	}

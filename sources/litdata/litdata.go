@@ -49,7 +49,7 @@ func (ff Format) Open(ctx context.Context, f sources.File, field sources.Field, 
 	if err != nil {
 		return nil, err
 	}
-	if !framed && !x.packs(f.Name()) {
+	if !framed && (!x.packs(f.Name()) || sources.IsUnpacked(f)) {
 		return openPlain(ctx, f, x, field, lim.SampleBytes)
 	}
 	w, err := x.resolve(f, field)
@@ -70,7 +70,8 @@ func openPlain(ctx context.Context, f sources.File, x *index, field sources.Fiel
 		return nil, err
 	}
 	first, end := offsets.Bounds()
-	if first == behind && end == behind && behind < f.Size() {
+	// Ids are read in place, so they are not those of the copy of a packed chunk.
+	if first == behind && end == behind && behind < f.Size() && !sources.IsUnpacked(f) {
 		return openRows(ctx, f, behind, field, limit)
 	}
 	if first != behind || end > f.Size() {
@@ -115,7 +116,7 @@ func openPacked(f sources.File, x *index, w *wants, limit int64) (sources.Shard,
 	}
 	return &extents.Shard{File: f, Table: offsets, Limit: limit, Names: x.readable(),
 		New:    func() extents.Decoder { return newDecoder(x, w) },
-		Unpack: func() (io.ReadCloser, error) { return packed.NewReader(f, packed.Zstd) }}, nil
+		Stream: func() (io.ReadCloser, error) { return packed.NewReader(f, packed.Zstd) }}, nil
 }
 
 // packs reports whether a chunk of this name is packed as a whole.

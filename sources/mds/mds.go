@@ -34,7 +34,7 @@ func (Format) Open(ctx context.Context, f sources.File, field sources.Field, lim
 	if lim.SampleBytes <= 0 {
 		lim.SampleBytes = defaultSampleBytes
 	}
-	if kind := packed.KindOf(f.Name()); kind != packed.Plain {
+	if kind := packed.KindOf(f); kind != packed.Plain {
 		return openPacked(f, kind, field, lim.SampleBytes)
 	}
 	offsets, behind, err := extents.ReadOffsets(ctx, f, 0)
@@ -104,5 +104,5 @@ func openPacked(f sources.File, kind packed.Kind, field sources.Field, limit int
 	}
 	return &extents.Shard{File: f, Table: offsets, Limit: limit, Names: c.readable(f),
 		New:    func() extents.Decoder { return newDecoder(c, w) },
-		Unpack: func() (io.ReadCloser, error) { return packed.NewReader(f, kind) }}, nil
+		Stream: func() (io.ReadCloser, error) { return packed.NewReader(f, kind) }}, nil
 }

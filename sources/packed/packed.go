@@ -32,7 +32,11 @@ const (
 )
 
 // KindOf returns the kind that the ending of a file's name shows. Brotli and Snappy have no first bytes of their own.
-func KindOf(name string) Kind {
+// The copy of a packed file is plain.
+func KindOf(f sources.File) Kind {
+	if sources.IsUnpacked(f) {
+		return Plain
+	}
 	for _, k := range []struct {
 		ending string
 		kind   Kind
@@ -40,7 +44,7 @@ func KindOf(name string) Kind {
 		{".zstd", Zstd}, {".zst", Zstd}, {".gz", Gzip}, {".tgz", Gzip}, {".bz2", Bzip2}, {".br", Brotli},
 		{".snappy", Snappy},
 	} {
-		if strings.HasSuffix(strings.ToLower(name), k.ending) {
+		if strings.HasSuffix(strings.ToLower(f.Name()), k.ending) {
 			return k.kind
 		}
 	}

@@ -28,6 +28,8 @@ func (k kind) seekable() bool { return k <= zstdFrames }
 // inspect returns the packing of a file and its restart points.
 func (l *Layout) inspect(f sources.File, head []byte) (k kind, points []point, err error) {
 	switch {
+	case sources.IsUnpacked(f):
+		return plain, nil, nil
 	case bytes.HasPrefix(head, []byte{0x1f, 0x8b}):
 		if points, err = bgzfPoints(f); points == nil {
 			return gzipOnly, nil, err

@@ -114,6 +114,27 @@ func (s *shard) open(ctx context.Context, off int64) (*stream, error) {
 	return st, nil
 }
 
+// Unpack implements sources.Unpacker.
+func (s *shard) Unpack(ctx context.Context) (io.ReadCloser, error) {
+	st, err := s.open(ctx, 0)
+	if err != nil {
+		return nil, err
+	}
+	return unpacking{st, st.close}, nil
+}
+
+// unpacking is a stream that nobody cuts into records.
+type unpacking struct {
+	io.Reader
+	close func()
+}
+
+// Close implements io.Closer.
+func (u unpacking) Close() error {
+	u.close()
+	return nil
+}
+
 // begin sets the reader of a stream.
 func (s *shard) begin(ctx context.Context, st *stream, off int64) (err error) {
 	switch s.kind {

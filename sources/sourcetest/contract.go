@@ -55,6 +55,8 @@ func (f Fixture) run(t *testing.T, mk New) {
 	f.skips(t, x, all)
 	if f.Seekable {
 		f.reads(t, x, all)
+	} else {
+		f.copied(t, mk, s, all)
 	}
 	f.lengths(t, x, all)
 	f.places(t, x, all)

@@ -2,6 +2,7 @@ package tfrecord
 
 import (
 	"bufio"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -98,6 +99,31 @@ func (st *stream) close() {
 	if st.packed != nil {
 		st.packed.Close()
 	}
+}
+
+// Unpack implements sources.Unpacker.
+func (s *shard) Unpack(context.Context) (io.ReadCloser, error) {
+	st, err := s.open(0)
+	return unpacking{st}, err
+}
+
+// unpacking has the unpacked bytes of a file.
+type unpacking struct{ *stream }
+
+// Read implements io.Reader.
+func (u unpacking) Read(p []byte) (int, error) {
+	n, err := u.in.Read(p)
+	u.at += int64(n)
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = u.damage("cannot be unpacked: %v", err)
+	}
+	return n, err
+}
+
+// Close implements io.Closer.
+func (u unpacking) Close() error {
+	u.close()
+	return nil
 }
 
 // damage returns the cause of a failed read: the error of the file, else damage at the next byte.

@@ -3,6 +3,7 @@ package webdataset
 import (
 	"context"
 	"encoding/binary"
+	"io"
 	"math"
 
 	"millrace"
@@ -44,6 +45,11 @@ func (s *stream) Count() (uint64, bool) { return s.count, s.counted }
 
 // Seekable implements sources.Shard.
 func (s *stream) Seekable() bool { return false }
+
+// Unpack implements sources.Unpacker.
+func (s *stream) Unpack(context.Context) (io.ReadCloser, error) {
+	return packed.NewReader(s.file, s.kind)
+}
 
 // Close implements io.Closer. The caller of Open closes the file.
 func (s *stream) Close() error { return nil }

@@ -45,13 +45,13 @@ func (ff Format) Open(ctx context.Context, f sources.File, field sources.Field, 
 	if lim.SampleBytes <= 0 {
 		lim.SampleBytes = defaultSampleBytes
 	}
-	if kind := packed.KindOf(f.Name()); kind != packed.Plain {
+	if kind := packed.KindOf(f); kind != packed.Plain {
 		return openStream(f, kind, w, lim.SampleBytes, blob)
 	}
 	var table *index
 	if blob != nil {
 		table, err = openIndex(f, blob)
-	} else {
+	} else if !sources.IsUnpacked(f) { // an index beside the file has places in the packed bytes
 		table, err = ff.energonIndex(ctx, f)
 	}
 	if err != nil {

@@ -74,9 +74,13 @@ type Config struct {
 	// attention must reach over these ranks. Left out: every document is whole on one rank. Needs layout varlen.
 	SplitDocuments *SplitDocuments `yaml:"split_documents"`
 	// Shuffle is the order within each source. global: any document anywhere; the files are counted first. blocks:
-	// starts at once; files in random order, documents shuffled in blocks. none: the order of the files. A source whose
-	// files can only be streamed falls back from global to blocks, with a warning.
+	// starts at once; files in random order, documents shuffled in blocks. none: the order of the files.
 	Shuffle millrace.Shuffle `yaml:"shuffle" jsonschema:"default=global,enum=global,enum=blocks,enum=none"`
+	// SeekableCopies is for files that can only be streamed, such as .gz and most .zst files. true: with `shuffle:
+	// global`, index_dir gets a copy of each that can be read at random. The copies take about the bytes of the files.
+	// false: a source with such a file falls back from global to blocks, with a warning. Left out: true if the file
+	// says `shuffle: global`, else false.
+	SeekableCopies bool `yaml:"seekable_copies"`
 	// LongDocuments is the order of the pieces of long documents. consecutive: they come one after the other, in
 	// neighbouring steps. shuffle: pieces of the longest sequence_length are shuffled like documents; needs `shuffle:
 	// global` and known lengths. Left out: shuffle for sources of tokens with `shuffle: global`, else consecutive.

@@ -117,6 +117,7 @@ var edits = map[string]string{
 	"seed":            "=> seed: 1",
 	"sequence_length": "=> sequence_length: 1024",
 	"shuffle":         "=> shuffle: none",
+	"seekable_copies": "=> seekable_copies: true",
 
 	"sources.*.dtype": "sources: {web: {path: web/*, format: tokens, dtype: uint16}, code: {path: code/*.parquet}} " +
 		"=> sources: {web: {path: web/*, format: tokens, dtype: uint32}, code: {path: code/*.parquet}}",

@@ -135,6 +135,10 @@ func decodeConfig(file string, doc *tree.Document, base string) (*Config, tree.E
 	d.Decode("", doc.Root, reflect.ValueOf(c).Elem(), decode.Rules{})
 	v := validator{Decoder: &d, c: c}
 	v.check()
+	if _, given := v.Place("seekable_copies"); !given {
+		_, given = v.Place("shuffle")
+		c.SeekableCopies = given && c.Shuffle == millrace.Global
+	}
 	return c, d.Errs
 }
 

@@ -71,6 +71,7 @@ func SourceSpec(c *config.Config, s *config.Source, e *tokenize.Encoding, k *Kep
 			SampleBytes: int64(c.Limits.SampleBytes),
 		},
 		Shuffle:  c.Shuffle,
+		Copies:   c.SeekableCopies,
 		Seed:     c.Seed,
 		Epochs:   c.Passes(s),
 		IndexDir: c.IndexPath(),

@@ -46,6 +46,11 @@ var keyRules = []Rule{
 		Then: "no effect on content",
 	},
 	{
+		Keys: []string{"seekable_copies"},
+		Then: "no effect on sources of which every file can be read at random. For the others, see " +
+			"`sources.NAME.files`: their order is global with copies, and blocks without",
+	},
+	{
 		Keys: []string{"streams"},
 		Then: "no effect on other streams: streams may come and go. A stream of the same name goes on in its own " +
 			"directory, and its own keys follow the rules of this page",
@@ -112,7 +117,7 @@ var keyRules = []Rule{
 		Then:    "one source removed and one added: give both names",
 	},
 	{
-		About:   []string{"a source's files: their names, sizes or contents"},
+		About:   []string{"a source's files: their names, sizes or contents, or `seekable_copies`"},
 		Entries: []string{"sources.NAME.files"},
 		Class:   millrace.KeySource,
 		Then: "continues at its ordinal, in the new order. The rest of a document that was cut is left out. Segments " +

@@ -69,6 +69,9 @@ func fingerprint(d *definition, v *vocab.Vocabulary) (sum [16]byte, err error) {
 	} else {
 		h.Write([]byte(d.pattern.String()))
 	}
+	if d.prefixed {
+		h.text([]byte("prefixed: " + d.before.String()))
+	}
 	if d.fingerprint != "" {
 		return h.sum(), nil
 	}

@@ -39,6 +39,13 @@ func (e *Encoding) NewEncoder() *Encoder {
 	if e.stages != nil {
 		enc.coder = staged{byteLevel{enc}, e.stages.NewCursor()}
 	}
+	if e.prefixed {
+		p := &prefixed{byteLevel: byteLevel{enc}, coder: enc.coder}
+		if e.before != nil {
+			p.cursor = e.before.NewCursor()
+		}
+		enc.coder = p
+	}
 	if e.model != nil {
 		enc.coder = e.model.newCoder(enc)
 	}
@@ -109,6 +116,39 @@ func (enc staged) append(dst []uint32, text []byte, _ bool) []uint32 {
 		pos = enc.ends[n-1]
 	}
 	return dst
+}
+
+// prefixed encodes by byte-level BPE the parts of a text, each with a space before it unless it begins with one.
+type prefixed struct {
+	byteLevel
+	cursor *pretokenize.Cursor // finds the parts; nil: the text is the part
+	coder  coder               // encodes a part
+	ends   [batch]int
+	part   []byte // the last part with its space, of at most normalMax bytes
+}
+
+func (enc *prefixed) append(dst []uint32, text []byte, _ bool) []uint32 {
+	if enc.cursor == nil {
+		return enc.appendPart(dst, text)
+	}
+	enc.cursor.Reset()
+	for pos := 0; pos < len(text); {
+		for _, end := range enc.ends[:enc.cursor.Pieces(text, pos, enc.ends[:])] {
+			dst = enc.appendPart(dst, text[pos:end])
+			pos = end
+		}
+	}
+	return dst
+}
+
+func (enc *prefixed) appendPart(dst []uint32, part []byte) []uint32 {
+	if len(part) > 0 && part[0] != ' ' {
+		part = append(append(enc.part[:0], ' '), part...)
+		if cap(part) <= normalMax {
+			enc.part = part
+		}
+	}
+	return enc.coder.append(dst, part, false)
 }
 
 // shortQuery is a piece to look up. A zero key marks a piece that is not short.

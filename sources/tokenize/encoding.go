@@ -10,6 +10,7 @@ package tokenize
 import (
 	"fmt"
 	"maps"
+	"strings"
 
 	"millrace/sources/tokenize/internal/hf"
 	"millrace/sources/tokenize/internal/pretokenize"
@@ -23,6 +24,8 @@ type Encoding struct {
 	name        string
 	splitter    *split.Splitter
 	stages      pretokenize.Stages            // divide text in place of splitter; nil: none
+	prefixed    bool                          // a text, or each part of before, gets a space before it
+	before      pretokenize.Stages            // divide text before splitter or stages do; nil: none
 	normal      func(dst, text []byte) []byte // brings text into normal form C first; nil: none
 	vocabulary  *vocab.Vocabulary
 	pieces      *pieceTable
@@ -74,13 +77,22 @@ func (e *Encoding) Name() string { return e.name }
 // Pattern returns the pattern that divides text, by its name or as regular expressions, or the kind of a model that has
 // none.
 func (e *Encoding) Pattern() string {
-	switch {
-	case e.model != nil:
+	if e.model != nil {
 		return e.model.Kind()
-	case e.stages != nil:
-		return e.stages.String()
 	}
-	return e.splitter.Pattern().String()
+	var parts []string
+	if e.before != nil {
+		parts = append(parts, e.before.String())
+	}
+	if e.prefixed {
+		parts = append(parts, "a space before each part")
+	}
+	if e.stages != nil {
+		parts = append(parts, e.stages.String())
+	} else {
+		parts = append(parts, e.splitter.Pattern().String())
+	}
+	return strings.Join(parts, ", ")
 }
 
 // VocabSize returns the number of ids, special tokens included: every id is below it.

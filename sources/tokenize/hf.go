@@ -92,7 +92,8 @@ func (s *Spec) openHF(t *hf.Tokenizer) (*Encoding, error) {
 		}
 		t.SetSpecials(s.Specials)
 	}
-	d := definition{name: s.fileName(), pattern: t.Pattern, stages: t.Stages, nfc: t.NFC, bos: t.BOS, eos: t.EOS}
+	d := definition{name: s.fileName(), pattern: t.Pattern, stages: t.Stages, prefixed: t.Prefixed,
+		before: t.Before, nfc: t.NFC, bos: t.BOS, eos: t.EOS}
 	if err := d.add(t); err != nil {
 		return nil, err
 	}

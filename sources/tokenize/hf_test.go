@@ -45,7 +45,8 @@ func compareHF(t *testing.T, folder string) {
 
 func TestTokenizerJSONGivesIDsOfItsReference(t *testing.T) {
 	for _, name := range []string{"plain", "added", "digits", "deepseek", "stages", "llama", "gemma", "mistral", "unk",
-		"unigram", "falcon", "runs", "albert", "t5", "words", "marks", "bert", "cased"} {
+		"unigram", "falcon", "runs", "albert", "t5", "words", "marks", "bert", "cased", "prefix", "prefixes", "pieces",
+		"whole", "ones"} {
 		t.Run(name, func(t *testing.T) { compareHF(t, filepath.Join("testdata/hf", name)) })
 	}
 	folder := os.Getenv("MILLRACE_TOKENIZERS")
@@ -186,6 +187,29 @@ func TestGenerationConfigGivesEOSWhereNoOtherFileDoes(t *testing.T) {
 	}
 }
 
+// TestFilesMustAgreeOnThePrefixSpace: transformers 4.57.6 follows tokenizer_config.json. Without the key it is false.
+// 5.23.0 follows it for some classes, and tokenizer.json for others.
+func TestFilesMustAgreeOnThePrefixSpace(t *testing.T) {
+	plain := content(t, "testdata/hf/plain/tokenizer.json")
+	prefix := content(t, "testdata/hf/prefix/tokenizer.json")
+	for _, c := range []struct {
+		file, config string
+		agree        bool
+	}{
+		{plain, `{}`, true}, {plain, `{"add_prefix_space": false}`, true}, {plain, `{"add_prefix_space": true}`, false},
+		{prefix, `{}`, false}, {prefix, `{"add_prefix_space": false}`, false},
+		{prefix, `{"add_prefix_space": true}`, true},
+	} {
+		_, err := Open(Spec{Path: directory(t, "tokenizer.json", c.file, "tokenizer_config.json", c.config)})
+		if c.agree != (err == nil) || err != nil && !strings.Contains(err.Error(), "add_prefix_space is") {
+			t.Errorf("%s: error %v", c.config, err)
+		}
+	}
+	if _, err := Open(Spec{Path: directory(t, "tokenizer.json", prefix)}); err != nil {
+		t.Errorf("without tokenizer_config.json: %v", err)
+	}
+}
+
 // TestSpecialsReplaceThoseOfTokenizerJSON: added tokens that are not special stay.
 func TestSpecialsReplaceThoseOfTokenizerJSON(t *testing.T) {
 	for _, name := range []string{"added", "llama"} {
@@ -306,10 +330,21 @@ func TestVocabularyAndMergesGiveIDsOfTokenizerJSON(t *testing.T) {
 			t.Errorf("%q: got %d, want %d", c.Text, got, c.IDs)
 		}
 	}
+	prefixed, err := Open(Spec{Path: write(t, `{"tokenizer_class": "GPT2Tokenizer", "add_prefix_space": true}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []uint32{221, 40, 73, 221, 28}
+	if got := prefixed.NewEncoder().Append(nil, []byte("Hi <")); !slices.Equal(got, want) {
+		t.Errorf("with a prefix space: got %d, want %d", got, want)
+	}
+	if prefixed.Fingerprint() == e.Fingerprint() || !strings.Contains(prefixed.Pattern(), "a space before") {
+		t.Errorf("pattern %s: the prefix space changes no identity", prefixed.Pattern())
+	}
 	for want, folder := range map[string]string{
 		`tokenizer_class "CLIPTokenizer"`: write(t, `{"tokenizer_class": "CLIPTokenizer"}`),
 		`tokenizer_class ""`:              write(t, `{}`),
-		"add_prefix_space":                write(t, `{"tokenizer_class": "GPT2Tokenizer", "add_prefix_space": true}`),
+		"add_prefix_space":                write(t, `{"tokenizer_class": "Qwen2Tokenizer", "add_prefix_space": true}`),
 		"added_tokens.json":               write(t, `{"tokenizer_class": "GPT2Tokenizer"}`, "added_tokens.json", "{}"),
 		"merges.txt:2":                    write(t, `{"tokenizer_class": "GPT2Tokenizer"}`, "merges.txt", "a b\nc\n"),
 		"neither tokenizer.json":          t.TempDir(),

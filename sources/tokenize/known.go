@@ -17,6 +17,8 @@ type definition struct {
 	file     string // the embedded vocabulary, if there is one
 	pattern  split.Pattern
 	stages   pretokenize.Stages // divide text in place of pattern; nil: none
+	prefixed bool               // a text, or each part of before, gets a space before it unless it has one
+	before   pretokenize.Stages // divide text before pattern or stages do; nil: none
 	nfc      bool               // text is brought into normal form C first
 	specials map[string]uint32
 	bos, eos string // keys of specials; empty: there is none

@@ -329,6 +329,8 @@ func newEncoding(d *definition, v *vocab.Vocabulary) (*Encoding, error) {
 	e := &Encoding{
 		name:        d.name,
 		stages:      d.stages,
+		prefixed:    d.prefixed,
+		before:      d.before,
 		vocabulary:  v,
 		pieces:      newPieceTable(v),
 		merges:      newMergeTable(v),

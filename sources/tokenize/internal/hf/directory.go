@@ -99,6 +99,7 @@ func isTokenizer(head []byte) bool {
 
 // config has what the files beside a tokenizer.json say about it.
 type config struct {
+	isThere      bool   // tokenizer_config.json
 	class        string // of tokenizer_config.json
 	prefix       *bool  // a text begins with a space; nil: as the tokenizer's file says
 	lower        bool   // a text is in lower case
@@ -137,11 +138,13 @@ func readConfigs(dir string) (*config, error) {
 			c.added = content.Added
 		}
 	}
+	_, err := os.Stat(filepath.Join(dir, "tokenizer_config.json"))
+	c.isThere = err == nil
 	var generation struct {
 		BOS idList `json:"bos_token_id"`
 		EOS idList `json:"eos_token_id"`
 	}
-	err := readConfig(filepath.Join(dir, "generation_config.json"), &generation)
+	err = readConfig(filepath.Join(dir, "generation_config.json"), &generation)
 	c.bosID, c.eosID = generation.BOS, generation.EOS
 	return c, err
 }

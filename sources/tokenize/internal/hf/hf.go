@@ -16,6 +16,9 @@ func parse(content []byte, c *config) (*Tokenizer, error) {
 	if err := decode(content, &f); err != nil {
 		return nil, err
 	}
+	if err := f.checkPrefix(c); err != nil {
+		return nil, err
+	}
 	m, err := f.model()
 	if err != nil {
 		return nil, err
@@ -44,6 +47,23 @@ func build(f *file, m anyModel, t *Tokenizer, c *config) (*Tokenizer, error) {
 		return nil, err
 	}
 	return t, t.byteBPE(bpe)
+}
+
+// checkPrefix returns an error if tokenizer_config.json and a ByteLevel by itself do not agree on the space before a
+// text. Some classes and releases of transformers follow the one, and some the other.
+func (f *file) checkPrefix(c *config) error {
+	p, says := f.PreTokenizer, c.prefix != nil && *c.prefix
+	if !c.isThere || p == nil || p.Type != "ByteLevel" || p.prefixes() == says {
+		return nil
+	}
+	what := fmt.Sprintf("is %t", says)
+	if c.prefix == nil {
+		what = "is not there, which is as false"
+	}
+	return &Error{
+		fmt.Sprintf("tokenizer_config.json: add_prefix_space %s, and in tokenizer.json it is %t", what, !says),
+		"write the path of tokenizer.json, with `bos:` and `eos:`, if that file is right; or " + cureSave,
+	}
 }
 
 // model decodes the model.

@@ -49,16 +49,17 @@ func readMerges(dir string, c *config) (*Tokenizer, error) {
 
 // ofClass returns the parts of a class of transformers, and its bos and eos.
 func ofClass(c *config) (*file, *Tokenizer, error) {
-	if c.prefix != nil && *c.prefix {
-		return nil, nil, &Error{"tokenizer_config.json: add_prefix_space is true, which cannot be followed", cureSave}
-	}
-	level := &part{Type: "ByteLevel"}
+	level := &part{Type: "ByteLevel", AddPrefixSpace: c.prefix}
 	f, t := &file{PreTokenizer: level}, &Tokenizer{BOS: "<|endoftext|>", EOS: "<|endoftext|>"}
 	switch strings.TrimSuffix(c.class, "Fast") {
 	case "GPT2Tokenizer", "CodeGenTokenizer":
 	case "RobertaTokenizer":
 		t.BOS, t.EOS = "<s>", "</s>"
 	case "Qwen2Tokenizer":
+		if level.prefixes() {
+			return nil, nil, &Error{"tokenizer_config.json: add_prefix_space is true, and it cannot be followed",
+				cureSave}
+		}
 		t.BOS = ""
 		split, whole := &part{Type: "Split", Behavior: "Isolated"}, false
 		expression := qwen2

@@ -38,30 +38,27 @@ func (t *Tokenizer) preTokenizer(p *part) error {
 		return refuse(path, "there is none")
 	}
 	if p.Type == "ByteLevel" {
-		t.Pattern = split.R50k
-		if !p.usesRegex() {
-			return refuse(path+".use_regex", "it is false, so a text stays whole")
-		}
-		return byteLevel(path, p)
+		return t.stages(path, []*part{p})
 	}
 	if p.Type != "Sequence" {
 		return refuse(path, "it is %q", p.Type)
 	}
 	if p.isDigits() {
 		t.Pattern = split.R50kDigits
-		return byteLevel(path+".pretokenizers[1]", p.PreTokenizers[1])
+		return nil
 	}
 	return t.stages(path+".pretokenizers", p.PreTokenizers)
 }
 
-// isDigits reports whether a sequence of two begins with Digits, one by one.
+// isDigits reports whether a sequence is Digits, one by one, and ByteLevel without a prefix space.
 func (p *part) isDigits() bool {
 	list := p.PreTokenizers
-	return len(list) == 2 && list[0] != nil && list[1] != nil && list[0].Type == "Digits" && list[0].IndividualDigits
+	return len(list) == 2 && list[0] != nil && list[1] != nil && list[0].Type == "Digits" &&
+		list[0].IndividualDigits && list[1].Type == "ByteLevel" && list[1].usesRegex() && !list[1].prefixes()
 }
 
 // stages takes ByteLevel, the parts before it, and those behind it, which see the characters that stand for bytes. One
-// Split by a pattern of the package split is this pattern.
+// Split by a pattern of the package split is this pattern, as is ByteLevel's own expression by itself.
 func (t *Tokenizer) stages(path string, list []*part) error {
 	isMapped := false
 	for i, p := range list {
@@ -71,12 +68,21 @@ func (t *Tokenizer) stages(path string, list []*part) error {
 		switch {
 		case p == nil:
 			return refuse(at, "it is null")
-		case i == 0 && len(list) == 2 && p.isKnownSplit() && list[1] != nil && !list[1].usesRegex():
+		case i == 0 && len(list) == 2 && p.isKnownSplit() && list[1].isBare():
 			t.Pattern, _ = split.Parse(*p.Pattern.Regex)
+			return nil
 		case p.Type == "ByteLevel" && !isMapped:
 			isMapped = true
-			if err = byteLevel(at, p); err == nil && p.usesRegex() {
+			if p.prefixes() {
+				t.Prefixed, t.Before, t.Stages = true, t.Stages, nil
+			}
+			switch isLast := i == len(list)-1; {
+			case p.usesRegex() && isLast && t.Stages == nil:
+				t.Pattern = split.R50k
+			case p.usesRegex():
 				stage, err = pretokenize.Split(pretokenize.GPT2)
+			case isLast && t.Stages == nil:
+				stage = pretokenize.Whole{}
 			}
 		case isMapped:
 			stage, err = mappedStage(at, p)
@@ -96,15 +102,12 @@ func (t *Tokenizer) stages(path string, list []*part) error {
 // usesRegex reports whether ByteLevel divides by its own expression.
 func (p *part) usesRegex() bool { return p.UseRegex == nil || *p.UseRegex }
 
-// byteLevel refuses what encoders do not follow at the end of the stages.
-func byteLevel(path string, p *part) error {
-	switch {
-	case p.Type != "ByteLevel":
-		return refuse(path, "it is %q", p.Type)
-	case p.AddPrefixSpace != nil && *p.AddPrefixSpace:
-		return refuse(path+".add_prefix_space", "it is true")
-	}
-	return nil
+// prefixes reports whether ByteLevel writes a space before each part.
+func (p *part) prefixes() bool { return p.AddPrefixSpace != nil && *p.AddPrefixSpace }
+
+// isBare reports whether a part is ByteLevel that neither divides a text nor writes spaces.
+func (p *part) isBare() bool {
+	return p != nil && p.Type == "ByteLevel" && !p.usesRegex() && !p.prefixes()
 }
 
 // isKnownSplit reports whether a part divides by a pattern of the package split. Such a pattern matches everywhere, so

@@ -26,7 +26,7 @@ func TestPreTokenizersOfPublishedFilesAreRefusedByPlace(t *testing.T) {
 	}
 	for name, pre := range map[string]string{
 		"a late class":   sequence(levelPart+`true}`, split(`\p{N}`)),
-		"a prefix space": strings.Replace(levelPart, "false", "true", 1) + `true}`,
+		"a second level": sequence(levelPart+`true}`, levelPart+`true}`),
 		"a fixed string": sequence(strings.Replace(split(" "), `"Regex"`, `"String"`, 1), levelPart+`false}`),
 		"a bound":        sequence(split(strings.Replace(qwen, `|\p{N}|`, `|\p{N}{1,3}+|`, 1)), levelPart+`false}`),
 		"a gap": sequence(
@@ -42,6 +42,7 @@ func TestPreTokenizersOfPublishedFilesAreRefusedByPlace(t *testing.T) {
 	for _, pre := range []string{
 		sequence(split(qwen), levelPart+`false}`), sequence(split(qwen), levelPart+`true}`),
 		sequence(split(`\p{N}{1,3}`), split(`[一-龥]+`), levelPart+`true}`),
+		strings.Replace(levelPart, "false", "true", 1) + `true}`, levelPart + `false}`,
 	} {
 		file := `{"pre_tokenizer": ` + pre + `, "model": {"type": "BPE", "vocab": {}, "merges": []}}`
 		if _, err := parse([]byte(file), &config{}); err != nil && strings.Contains(err.Error(), "pre_tokenizer") {

@@ -12,6 +12,8 @@ type Tokenizer struct {
 	Vocabulary *vocab.Vocabulary
 	Pattern    split.Pattern
 	Stages     pretokenize.Stages // unless nil, in place of Pattern
+	Prefixed   bool               // a text, or each part of Before, gets a space before it unless it has one
+	Before     pretokenize.Stages // divide text before Pattern or Stages do; nil: none
 	NFC        bool               // text is brought into normal form C first
 	Added      []Added
 	BOS, EOS   string // of the files beside it, or of the post-processor; empty: they name none

@@ -60,6 +60,14 @@ func (s ByteDigits) Next(t []byte, i int) int {
 	return i
 }
 
+// Whole leaves a text whole.
+type Whole struct{}
+
+func (Whole) String() string { return "whole texts" }
+
+// Next implements Stage.
+func (Whole) Next(t []byte, _ int) int { return len(t) }
+
 func isByteDigit(b byte) bool {
 	switch b {
 	case '²', '³', '¹', '¼', '½', '¾':

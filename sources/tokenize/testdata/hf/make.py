@@ -58,7 +58,7 @@ DEEPSEEK = (r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}
             r"""| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+""")
 
 
-def train(name, pre, normalizer, added, special, **options):
+def train(name, pre, normalizer, added, special, more=(), **options):
     t = Tokenizer(models.BPE(**options))
     t.pre_tokenizer = pre
     if normalizer:
@@ -70,7 +70,7 @@ def train(name, pre, normalizer, added, special, **options):
     folder = pathlib.Path(__file__).parent / name
     folder.mkdir(exist_ok=True)
     t.save(str(folder / "tokenizer.json"), pretty=False)
-    write(folder, 0.03)
+    write(folder, 0.03, more)
 
 
 ADDED = [AddedToken("<tool>", normalized=False), AddedToken("quick", normalized=True, single_word=True),
@@ -154,6 +154,15 @@ else:
     train("runs", pre_tokenizers.Sequence([pre_tokenizers.Digits(), pre_tokenizers.Punctuation(), whole]), None, [],
           ["<|endoftext|>"])
     train("stages", pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(QWEN2), "isolated"), whole]), None, [], ["<s>"])
+    prefix, bare_prefix = pre_tokenizers.ByteLevel(), pre_tokenizers.ByteLevel(use_regex=False)
+    prefixed = [*ADDED, AddedToken("Größe", normalized=True)]
+    train("prefix", prefix, normalizers.NFC(), prefixed, ["<s>", "</s>"], more=SIDES)
+    parts = [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.Punctuation("contiguous"), prefix]
+    train("prefixes", pre_tokenizers.Sequence(parts), None, prefixed, ["<s>"], more=SIDES)
+    train("pieces", pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(QWEN2), "isolated"), bare_prefix]), None, [],
+          ["<s>"])
+    train("whole", bare, None, prefixed, ["<s>"], more=SIDES)
+    train("ones", pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), bare]), None, [], ["<s>"])
     chars("llama", normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]), None, True)
     chars("gemma", normalizers.Replace(" ", "▁"), pre_tokenizers.Split(" ", "merged_with_previous"), True)
     chars("mistral", None, pre_tokenizers.Metaspace(prepend_scheme="first", split=False), True)

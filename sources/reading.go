@@ -12,6 +12,7 @@ import (
 
 	"millrace"
 	"millrace/internal/activity"
+	"millrace/sources/copies"
 	"millrace/sources/filter"
 	"millrace/sources/find"
 	"millrace/sources/kept"
@@ -160,6 +161,9 @@ func (s *Source) Grain(ctx context.Context) (int64, error) {
 		return 0, err
 	}
 	defer s.Release(o)
+	if o.copy != nil {
+		return copies.FrameBytes, nil
+	}
 	if g, ok := o.Shard.(Grainer); ok {
 		return g.Grain()
 	}

@@ -39,7 +39,7 @@ func put(t *testing.T, b []byte) *Shelf {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := (len(b) + frameBytes - 1) / frameBytes; frames != want {
+	if want := (len(b) + FrameBytes - 1) / FrameBytes; frames != want {
 		t.Errorf("it told of %d frames of %d", frames, want)
 	}
 	return shelf
@@ -57,7 +57,7 @@ func find(t *testing.T, s *Shelf) *Copy {
 
 // TestACopyIsReadAtRandom compares reads at random with the content, from several goroutines.
 func TestACopyIsReadAtRandom(t *testing.T) {
-	for _, n := range []int{0, 1, frameBytes - 1, frameBytes, frameBytes + 1, 5*frameBytes + 77} {
+	for _, n := range []int{0, 1, FrameBytes - 1, FrameBytes, FrameBytes + 1, 5*FrameBytes + 77} {
 		b := content(n)
 		c := find(t, put(t, b))
 		if c.Size() != int64(n) {
@@ -69,7 +69,7 @@ func TestACopyIsReadAtRandom(t *testing.T) {
 				r := rand.New(rand.NewPCG(2, uint64(g)))
 				for range 50 {
 					off := r.Int64N(int64(n) + 2)
-					p := make([]byte, r.IntN(3*frameBytes))
+					p := make([]byte, r.IntN(3*FrameBytes))
 					got, err := c.ReadAt(p, off)
 					want := b[min(off, int64(n)):min(off+int64(len(p)), int64(n))]
 					if !bytes.Equal(p[:got], want) {
@@ -87,7 +87,7 @@ func TestACopyIsReadAtRandom(t *testing.T) {
 
 // TestACopyIsZstd: a decoder of zstd unpacks a copy, and so does the command if it is installed.
 func TestACopyIsZstd(t *testing.T) {
-	b := content(3*frameBytes + 5)
+	b := content(3*FrameBytes + 5)
 	path := find(t, put(t, b)).Path()
 	f, err := os.Open(path)
 	if err != nil {
@@ -111,7 +111,7 @@ func TestACopyIsZstd(t *testing.T) {
 
 // TestDamageIsFound flips every bit of the table and bits of the frames. A read fails, or gives the right bytes.
 func TestDamageIsFound(t *testing.T) {
-	b := content(2*frameBytes + 999)
+	b := content(2*FrameBytes + 999)
 	shelf := put(t, b)
 	path := find(t, shelf).Path()
 	whole, err := os.ReadFile(path)
@@ -181,7 +181,7 @@ func (f *failsAfter) Read(p []byte) (int, error) {
 func TestAFailedWriteLeavesNothing(t *testing.T) {
 	dir := t.TempDir()
 	shelf := newShelf(dir)
-	from := &failing{Reader: &failsAfter{3 * frameBytes}}
+	from := &failing{Reader: &failsAfter{3 * FrameBytes}}
 	open := func() (io.ReadCloser, error) { return from, nil }
 	if err := shelf.Write(t.Context(), "one", false, open, func() {}); !errors.Is(err, syscall.EIO) || !from.closed {
 		t.Errorf("%v, closed %v", err, from.closed)
@@ -204,7 +204,7 @@ func TestOneWriterAtATime(t *testing.T) {
 	if err := os.WriteFile(part, []byte("left by a killed process"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	b := content(4 * frameBytes)
+	b := content(4 * FrameBytes)
 	for _, again := range []bool{false, true} {
 		var mu sync.Mutex
 		writes := 0
@@ -238,7 +238,7 @@ func TestOneWriterAtATime(t *testing.T) {
 
 // FuzzTable reads arbitrary bytes as a copy.
 func FuzzTable(f *testing.F) {
-	for _, n := range []int{0, 100, frameBytes + 1} {
+	for _, n := range []int{0, 100, FrameBytes + 1} {
 		var b bytes.Buffer
 		w := &writer{to: &b, wrote: func() {}}
 		if err := w.all(context.Background(), bytes.NewReader(content(n))); err != nil {
@@ -251,7 +251,7 @@ func FuzzTable(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if frames := int64(len(x.starts) - 1); x.size > frames*frameBytes || x.starts[frames] > int64(len(b)) {
+		if frames := int64(len(x.starts) - 1); x.size > frames*FrameBytes || x.starts[frames] > int64(len(b)) {
 			t.Fatalf("%d frames have %d bytes, and %d unpacked", frames, x.starts[frames], x.size)
 		}
 	})

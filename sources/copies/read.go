@@ -36,7 +36,7 @@ func (r *Reader) decoder() (*zstd.Decoder, error) {
 		return r.dec, nil
 	}
 	dec, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(0), zstd.WithDecoderLowmem(true),
-		zstd.WithDecoderMaxMemory(frameBytes))
+		zstd.WithDecoderMaxMemory(FrameBytes))
 	r.dec = dec
 	return dec, err
 }
@@ -69,7 +69,7 @@ func readTable(from io.ReaderAt, bytes int64) (*table, error) {
 	for i := range frames {
 		packed := binary.LittleEndian.Uint32(entries[i*entryBytes:])
 		unpacked := int64(binary.LittleEndian.Uint32(entries[i*entryBytes+4:]))
-		if unpacked != frameBytes && (i < frames-1 || unpacked > frameBytes) || packed > 2*frameBytes {
+		if unpacked != FrameBytes && (i < frames-1 || unpacked > FrameBytes) || packed > 2*FrameBytes {
 			return nil, fmt.Errorf("frame %d has a wrong size", i)
 		}
 		t.starts[i+1] = t.starts[i] + int64(packed)
@@ -139,10 +139,10 @@ func (c *Copy) ReadAt(p []byte, off int64) (n int, err error) {
 			return n, io.EOF
 		}
 		at := off + int64(n)
-		if err := s.load(c, int(at/frameBytes)); err != nil {
+		if err := s.load(c, int(at/FrameBytes)); err != nil {
 			return n, err
 		}
-		n += copy(p[n:], s.bytes[at%frameBytes:])
+		n += copy(p[n:], s.bytes[at%FrameBytes:])
 	}
 	return n, nil
 }
@@ -166,7 +166,7 @@ func (s *scratch) load(c *Copy, frame int) error {
 		return err
 	}
 	s.bytes, err = dec.DecodeAll(s.packed, s.bytes[:0])
-	if want := min(frameBytes, c.table.size-int64(frame)*frameBytes); err == nil && int64(len(s.bytes)) != want {
+	if want := min(FrameBytes, c.table.size-int64(frame)*FrameBytes); err == nil && int64(len(s.bytes)) != want {
 		err = errors.New("it has another size than the table says")
 	}
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// frameBytes is the content of every frame but the last. A random read of one record unpacks one frame or two.
-const frameBytes = 128 << 10
+// FrameBytes is the content of every frame but the last. A random read of one record unpacks one frame or two.
+const FrameBytes = 128 << 10
 
 // The table of frames is a skippable frame of zstd. An entry has the packed and the unpacked bytes of a frame.
 const (
@@ -126,7 +126,7 @@ func (w *writer) all(ctx context.Context, from io.Reader) error {
 		return err
 	}
 	defer enc.Close()
-	content, packed := make([]byte, frameBytes), []byte(nil)
+	content, packed := make([]byte, FrameBytes), []byte(nil)
 	for last := false; !last; {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -154,7 +154,7 @@ func (w *writer) all(ctx context.Context, from io.Reader) error {
 func (w *writer) end() error {
 	frames := len(w.table) / entryBytes
 	if frames > mostFrames {
-		return fmt.Errorf("its file has more than %d TiB", int64(mostFrames)*frameBytes>>40)
+		return fmt.Errorf("its file has more than %d TiB", int64(mostFrames)*FrameBytes>>40)
 	}
 	head := binary.LittleEndian.AppendUint32(nil, tableMagic)
 	head = binary.LittleEndian.AppendUint32(head, uint32(len(w.table)+footBytes))

@@ -213,6 +213,9 @@ func (s *source) about() string {
 	if len(s.first.Fields) > 0 {
 		text += "; fields: " + s.first.fieldNames()
 	}
+	if !s.first.Random {
+		text += "; read in blocks order, globally with `seekable_copies: true`"
+	}
 	return strings.Join(strings.Fields(text), " ")
 }
 

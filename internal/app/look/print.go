@@ -10,7 +10,7 @@ import (
 
 // Print writes the description of a file for people.
 func (d *File) Print(w io.Writer) error {
-	count, random := "not counted", "it can only be streamed"
+	count, random := "not counted", "it can only be streamed (see `seekable_copies`)"
 	if d.Records != nil {
 		count = report.Count(*d.Records) + " records"
 	}

@@ -69,7 +69,8 @@ func printStream(w io.Writer, r *dryrun.Report) error {
 	for _, s := range r.Sources {
 		printSkipped(w, &s)
 		if s.Why != "" {
-			fmt.Fprintf(w, "\n%s is shuffled in blocks: %s\n", s.Name, s.Why)
+			fmt.Fprintf(w, "\n%s is shuffled in blocks: %s\n  With `seekable_copies: true` it is shuffled globally, "+
+				"and copies in index_dir take about the bytes of such files.\n", s.Name, s.Why)
 		}
 		printLeftOut(w, &s)
 		if s.FilesRead < s.Files {

@@ -46,7 +46,7 @@ func compareHF(t *testing.T, folder string) {
 func TestTokenizerJSONGivesIDsOfItsReference(t *testing.T) {
 	for _, name := range []string{"plain", "added", "digits", "deepseek", "stages", "llama", "gemma", "mistral", "unk",
 		"unigram", "falcon", "runs", "albert", "t5", "words", "marks", "bert", "cased", "prefix", "prefixes", "pieces",
-		"whole", "ones"} {
+		"whole", "ones", "replace", "firsts"} {
 		t.Run(name, func(t *testing.T) { compareHF(t, filepath.Join("testdata/hf", name)) })
 	}
 	folder := os.Getenv("MILLRACE_TOKENIZERS")
@@ -109,6 +109,35 @@ func TestTokenizerJSONIsRefusedByName(t *testing.T) {
 		_, err := Open(Spec{Path: writeModel(t, "{}", c.old, c.new)})
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("with %s: error %v, want %s", c.new, err, c.want)
+		}
+	}
+}
+
+// TestPartsThatMayMoveTheBeginningAreRefused: the library prepends to a part by its place in the text as it is.
+func TestPartsThatMayMoveTheBeginningAreRefused(t *testing.T) {
+	const first = `{"type":"Metaspace","replacement":"▁","prepend_scheme":"first","split":true}`
+	const behind = `{"type":"Sequence","pretokenizers":[{"type":"WhitespaceSplit"},` + first + `]}`
+	text := content(t, "testdata/hf/t5/tokenizer.json")
+	start, end := strings.Index(text, `"normalizer":`), strings.Index(text, `"post_processor":`)
+	for _, c := range []struct{ normalizer, pre, want string }{
+		{`{"type":"Strip","strip_left":true,"strip_right":true}`, first, "remove the beginning"},
+		{`{"type":"Nmt"}`, first, "remove the beginning"},
+		{`{"type":"StripAccents"}`, first, "remove the beginning"},
+		{`{"type":"Replace","pattern":{"String":"ab"},"content":"x"}`, first, "remove the beginning"},
+		{`{"type":"Replace","pattern":{"String":"a"},"content":""}`, first, "remove the beginning"},
+		{`{"type":"Replace","pattern":{"Regex":"a+"},"content":"x"}`, first, "remove the beginning"},
+		{`{"type":"NFKC"}`, behind, "several characters"},
+		{`{"type":"NFKC"}`, first, "an added token matches in the normal form"},
+		{`{"type":"Replace","pattern":{"Regex":"(?<=a)b"},"content":"x"}`, first, "normalizer.pattern.Regex"},
+		{`{"type":"Replace","pattern":{"Regex":"a*"},"content":"x"}`, first, "match the empty text"},
+		{`{"type":"Replace","pattern":{"Regex":" {2,}"},"content":"▁"}`, behind, ""},
+		{`{"type":"Replace","pattern":{"String":"a"},"content":"b"}`, behind, ""},
+		{`{"type":"Strip","strip_left":false,"strip_right":true}`, behind, ""},
+	} {
+		file := text[:start] + `"normalizer":` + c.normalizer + `,"pre_tokenizer":` + c.pre + `,` + text[end:]
+		_, err := Open(Spec{Path: directory(t, "tokenizer.json", file)})
+		if (c.want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: error %v, want %q", c.normalizer, err, c.want)
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"millrace/sources/tokenize/internal/charsmap"
 	"millrace/sources/tokenize/internal/normal"
 	"millrace/sources/tokenize/internal/pipeline"
+	"millrace/sources/tokenize/internal/regex"
 	"millrace/sources/tokenize/internal/unigram"
 	"millrace/sources/tokenize/internal/vocab"
 )
@@ -32,6 +33,9 @@ func (t *Tokenizer) pipeline(f *file, m anyModel) error {
 		return err
 	}
 	if err := splitter(p, characters, "pre_tokenizer", f.PreTokenizer); err != nil {
+		return err
+	}
+	if err := t.checkFirst(p, f.Normalizer); err != nil {
 		return err
 	}
 	if err := m.set(p); err != nil {
@@ -79,11 +83,11 @@ func normalizers(to *pipeline.Pipeline, characters func() pipeline.Characters, p
 	case "Prepend":
 		n = pipeline.Prepend(p.Prepend)
 	case "Replace":
-		if p.Pattern.String == nil || *p.Pattern.String == "" {
-			return refuse(path+".pattern", "it is no text to search for")
+		var err error
+		if n, err = p.replace(path + ".pattern"); err != nil {
+			return err
 		}
-		to.Spaces = to.Spaces || *p.Pattern.String == " " && p.Content == "\u2581"
-		n = pipeline.Replace(*p.Pattern.String, p.Content)
+		to.Spaces = to.Spaces || p.Pattern.String != nil && *p.Pattern.String == " " && p.Content == "\u2581"
 	case "Strip":
 		n = pipeline.Strip(p.Left, p.Right)
 	case "Nmt":
@@ -99,6 +103,21 @@ func normalizers(to *pipeline.Pipeline, characters func() pipeline.Characters, p
 	}
 	to.Normalizers = append(to.Normalizers, n)
 	return nil
+}
+
+// replace returns the normalizer Replace.
+func (p *part) replace(path string) (pipeline.Normalizer, error) {
+	if p.Pattern.Regex != nil {
+		e, err := regex.Parse(*p.Pattern.Regex, regex.Oniguruma)
+		if err != nil {
+			return nil, fmt.Errorf("%s.Regex: %w", path, err)
+		}
+		return pipeline.ReplaceMatches(e, p.Content), nil
+	}
+	if p.Pattern.String == nil || *p.Pattern.String == "" {
+		return nil, refuse(path, "it is no text to search for")
+	}
+	return pipeline.Replace(*p.Pattern.String, p.Content), nil
 }
 
 // splitter adds the splitter of a pre-tokenizer.
@@ -122,9 +141,6 @@ func splitter(to *pipeline.Pipeline, characters func() pipeline.Characters, path
 		m, err := p.metaspace(path)
 		if err != nil {
 			return err
-		}
-		if m.Prepend == pipeline.First && len(to.Splitters) > 0 {
-			return refuse(path+".prepend_scheme", "it is first, behind another part")
 		}
 		next, to.Spaces = m, m.Replacement == '\u2581'
 	case "Split":

@@ -38,6 +38,10 @@ func (t *Tokenizer) preTokenizer(p *part) error {
 		return refuse(path, "there is none")
 	}
 	if p.Type == "ByteLevel" {
+		if p.usesRegex() && !p.prefixes() {
+			t.Pattern = split.R50k
+			return nil
+		}
 		return t.stages(path, []*part{p})
 	}
 	if p.Type != "Sequence" {
@@ -58,7 +62,7 @@ func (p *part) isDigits() bool {
 }
 
 // stages takes ByteLevel, the parts before it, and those behind it, which see the characters that stand for bytes. One
-// Split by a pattern of the package split is this pattern, as is ByteLevel's own expression by itself.
+// Split by a pattern of the package split is this pattern, as is ByteLevel's own expression with a prefix space.
 func (t *Tokenizer) stages(path string, list []*part) error {
 	isMapped := false
 	for i, p := range list {
@@ -77,7 +81,7 @@ func (t *Tokenizer) stages(path string, list []*part) error {
 				t.Prefixed, t.Before, t.Stages = true, t.Stages, nil
 			}
 			switch isLast := i == len(list)-1; {
-			case p.usesRegex() && isLast && t.Stages == nil:
+			case p.usesRegex() && isLast && t.Prefixed:
 				t.Pattern = split.R50k
 			case p.usesRegex():
 				stage, err = pretokenize.Split(pretokenize.GPT2)

@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"millrace/sources/tokenize/internal/charsmap"
+	"millrace/sources/tokenize/internal/regex"
 )
 
 // Normalizer appends the rewritten text to dst. text is UTF-8 and not empty.
@@ -30,6 +31,21 @@ func Replace(old, by string) Normalizer {
 			dst = append(append(dst, text[:i]...), by...)
 			text = text[i+len(old):]
 		}
+	}
+}
+
+// ReplaceMatches writes a text in place of each match of an expression.
+func ReplaceMatches(of *regex.Expression, by string) Normalizer {
+	return func(dst, text []byte) []byte {
+		for pos := 0; pos < len(text); {
+			start, end := of.Find(text, pos)
+			dst = append(dst, text[pos:start]...)
+			if start < end {
+				dst = append(dst, by...)
+			}
+			pos = end
+		}
+		return dst
 	}
 }
 

@@ -71,18 +71,25 @@ func (e *Expression) Gap() (r rune, ok bool) {
 // Next returns the end of the part of t that begins at i, which must be less than len(t) and at the end of a part. A
 // part is a match, or the text between two matches.
 func (e *Expression) Next(t []byte, i int) int {
-	mask, size := e.classes.at(t, i)
-	if mask>>e.first&1 != 0 {
-		if end := e.classes.match(e.start, t, i); end > i {
-			return end
+	start, end := e.Find(t, i)
+	if start == i {
+		return end
+	}
+	return start
+}
+
+// Find returns the start and the end of the first match in t from i on, which is at the end of a part. Without a match
+// both are len(t).
+func (e *Expression) Find(t []byte, i int) (start, end int) {
+	for size := 0; i < len(t); i += size {
+		var mask uint64
+		if mask, size = e.classes.at(t, i); mask>>e.first&1 != 0 {
+			if end := e.classes.match(e.start, t, i); end > i {
+				return i, end
+			}
 		}
 	}
-	for i += size; i < len(t); i += size {
-		if mask, size = e.classes.at(t, i); mask>>e.first&1 != 0 && e.classes.match(e.start, t, i) > i {
-			break
-		}
-	}
-	return i
+	return len(t), len(t)
 }
 
 // back returns the place of the character that ends at i.

@@ -166,6 +166,12 @@ else:
     chars("llama", normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]), None, True)
     chars("gemma", normalizers.Replace(" ", "▁"), pre_tokenizers.Split(" ", "merged_with_previous"), True)
     chars("mistral", None, pre_tokenizers.Metaspace(prepend_scheme="first", split=False), True)
+    chars("replace", normalizers.Sequence([
+        normalizers.Replace(Regex(" {2,}"), "▁"), normalizers.Replace(Regex(r"\p{N}{3}(?!\p{N})|[\u200b\ufeff]+"), "#$1"),
+        normalizers.Replace(Regex(r"[\r\n]+"), "")]), pre_tokenizers.Metaspace(prepend_scheme="always"), False)
+    chars("firsts", normalizers.Replace(Regex(" {2,}"), " "), pre_tokenizers.Sequence([
+        pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Punctuation(),
+        pre_tokenizers.Metaspace(prepend_scheme="first")]), True)
     chars("unk", normalizers.NFC(), pre_tokenizers.Metaspace(prepend_scheme="always"), False)
     always = pre_tokenizers.Metaspace(prepend_scheme="always")
     unigram("unigram", always, normalizers.Sequence([normalizers.Nmt(), normalizers.NFC(), normalizers.Strip()]))

@@ -29,6 +29,13 @@ else
 	steps+=("skip:arm64-golden=qemu-aarch64-static is not installed (on Debian: apt-get install qemu-user-static)")
 fi
 
+# Tests of the lease need etcd, which is built once.
+if built=$(tools/etcd.sh); then
+	export MILLRACE_ETCD=$built
+else
+	echo "etcd could not be built; the tests that need it are skipped" >&2
+fi
+
 steps+=(
 	"check:python-environment=tools/venv.sh .venv tools/requirements-test.txt"
 	'pytest:python=.venv/bin/python -m pytest -q -p no:cacheprovider --junitxml="$JUNIT" clients/python'

@@ -23,15 +23,15 @@ func commands(of *cobra.Command) (out []*cobra.Command) {
 	return out
 }
 
-// TestEveryCommandThatPrintsTakesJSON holds the promise of README.md. `top` shows the numbers of `status --json`, and
-// `init` and `import` write YAML.
+// TestEveryCommandThatPrintsTakesJSON holds the promise of README.md. `top` shows the numbers of `status --json`,
+// `init` and `import` write YAML, and `etcd` serves.
 func TestEveryCommandThatPrintsTakesJSON(t *testing.T) {
 	all := commands(rootCommand())
 	if len(all) < 13 {
 		t.Fatalf("only %d commands were found", len(all))
 	}
 	for _, c := range all {
-		flag, without := c.Flags().Lookup("json"), []string{"up", "top", "init", "import"}
+		flag, without := c.Flags().Lookup("json"), []string{"up", "top", "init", "import", "etcd"}
 		if (flag == nil) != slices.Contains(without, c.Name()) {
 			t.Errorf("%s: --json is %v", c.CommandPath(), flag)
 		}

@@ -64,7 +64,8 @@ failures.
 		initCommand(), importCommand(), inspectCommand(), upCommand(), checkCommand(), previewCommand(),
 		planCommand(),
 		indexCommand(), statusCommand(), topCommand(),
-		ledgerCommand(), benchCommand(), mixCommand(), restartCommand(), checkpointCommand(), versionCommand(),
+		ledgerCommand(), benchCommand(), mixCommand(), restartCommand(), checkpointCommand(), etcdCommand(),
+		versionCommand(),
 	)
 	root.AddCommand(roleCommands()...)
 	return root

@@ -17,6 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"millrace/internal/app/cluster"
 	"millrace/internal/app/config"
 	"millrace/internal/app/dryrun"
 	"millrace/internal/app/exit"
@@ -29,8 +30,8 @@ import (
 
 // up is the flags of `millrace up`.
 type up struct {
-	mixture, runDir, metrics, events string
-	ranks, world                     int
+	mixture, runDir, metrics, events, cluster string
+	ranks, world                              int
 }
 
 func upCommand() *cobra.Command {
@@ -51,7 +52,9 @@ directory.
 
 Every role is a separate process, and up restarts a process that dies. A shadow takes over for a lost loader at once
 (reliability.shadows in the mixture file). When a disk is full, the run waits. up prints "warning: …" when a capability
-goes missing and "over: …" when it is back; millrace status lists the missing ones.`,
+goes missing and "over: …" when it is back; millrace status lists the missing ones.
+
+With --cluster, this up plans only while it has the run's lease in etcd (docs/cluster.md).`,
 		Example: "  millrace up mixture.yaml --ranks 8 --run-dir runs/a",
 		Args:    exactArgs(1, "one mixture file"),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -63,6 +66,7 @@ goes missing and "over: …" when it is back; millrace status lists the missing 
 	f.IntVar(&u.ranks, "ranks", 1, "trainer ranks on this host")
 	f.IntVar(&u.world, "world-size", 0, "trainer ranks of all hosts (default: --ranks)")
 	f.StringVar(&u.runDir, "run-dir", "", "directory of the run: sockets and journal (required)")
+	f.StringVar(&u.cluster, "cluster", "", "YAML file of an etcd cluster that lets one up at a time plan this run")
 	f.StringVar(&u.metrics, "metrics", "", "serve Prometheus metrics at http://ADDRESS/metrics, such as 127.0.0.1:9464")
 	f.StringVar(&u.events, "events", "", "directory for event records of the roles, one JSON object a line")
 	return c
@@ -116,6 +120,14 @@ func (u *up) run(c *cobra.Command) error {
 	}
 	if u.runDir, err = filepath.Abs(u.runDir); err != nil {
 		return err
+	}
+	if u.cluster != "" {
+		if u.cluster, err = filepath.Abs(u.cluster); err != nil {
+			return err
+		}
+		if _, err := cluster.Load(u.cluster); err != nil {
+			return err
+		}
 	}
 	cfg.Loaders.Count = uint32(setup.Loaders(cfg)) // one number for all roles
 	for _, stream := range cfg.All() {
@@ -224,7 +236,7 @@ func warnOfSkipped(ctx context.Context, c *cobra.Command, cfg *config.Config) {
 }
 
 // judge decides the reaction to the end of a child. The orchestrator's end is the run's end, unless it was asked to
-// leave or waits for disk space. Every other child is restarted.
+// leave, or waits for disk space or for the lease. Every other child is restarted.
 func judge(child supervisor.Child, ended supervisor.Exit) supervisor.Verdict {
 	planner := child.Role == "orchestrator"
 	switch {
@@ -232,7 +244,7 @@ func judge(child supervisor.Child, ended supervisor.Exit) supervisor.Verdict {
 		return supervisor.Restart
 	case ended.Code == exit.Asked, ended.Code == exit.Done && !planner:
 		return supervisor.Again
-	case ended.Code == exit.NoRoom:
+	case ended.Code == exit.NoRoom, ended.Code == exit.Fenced:
 		return supervisor.Await
 	case ended.Code == exit.Done:
 		return supervisor.Finish
@@ -262,7 +274,7 @@ func (u *up) children(cfg *config.Config) []supervisor.Child {
 	}
 	out := []supervisor.Child{
 		base(
-			"orchestrator", "orchestrator", "--metrics", u.metrics, "--up",
+			"orchestrator", "orchestrator", "--metrics", u.metrics, "--cluster", u.cluster, "--up",
 			fmt.Sprintf("%d-%d", os.Getpid(), time.Now().UnixNano()),
 		),
 	}

@@ -20,6 +20,7 @@ const (
 	Asked  = 3 // the role was asked to leave
 	NoRoom = 4 // the disk of the journal is full
 	Disk   = 5 // a write to the journal failed: only a fresh process can read back the disk's content
+	Fenced = 6 // the lease was lost: another process may decide now
 )
 
 // Usagef returns an error of wrong usage of the command line. Its status is Usage.

@@ -7,31 +7,41 @@ import (
 	"net"
 	"os"
 	"slices"
+	"sync"
 	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 
+	"millrace"
 	"millrace/checkpoint"
+	"millrace/internal/app/cluster"
 	"millrace/internal/app/exit"
 	"millrace/internal/app/rundir"
 	"millrace/internal/app/supervisor"
 	"millrace/internal/seam"
 	"millrace/internal/wire"
 	"millrace/orchestrator"
+	"millrace/orchestrator/lease"
 	"millrace/proto"
 )
 
-// Orchestrate runs the orchestrator. metrics is the address of /metrics, empty for none. up is the id of the `up` that
-// started the orchestrator.
-func (p Process) Orchestrate(ctx context.Context, metrics, up string) error {
+// Planning is the settings of the orchestrator's process.
+type Planning struct {
+	Metrics string // address of /metrics; empty: none
+	Up      string // id of the `up` that started the process
+	Cluster string // path of the file of the cluster; empty: the run has one host and no etcd
+}
+
+// Orchestrate runs the orchestrator.
+func (p Process) Orchestrate(ctx context.Context, o Planning) error {
 	r, ctx, stop, err := p.start(ctx)
 	if err != nil {
 		return err
 	}
 	defer stop()
-	return departing(ctx, r.orchestrate(ctx, metrics, up))
+	return departing(ctx, r.orchestrate(ctx, o))
 }
 
 // asFailure makes any error of a running role a failure of the run.
@@ -42,19 +52,24 @@ func asFailure(err error) error {
 	return exit.Failure(err)
 }
 
-// departing marks the orchestrator's error with an exit status for the supervisor. Three statuses let the run go on:
-// the orchestrator was asked to leave, its disk is full, or its disk failed.
+// departing marks the orchestrator's error with an exit status for the supervisor. Four statuses let the run go on:
+// the orchestrator was asked to leave, its disk is full, its disk failed, or it lost the lease.
 func departing(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, checkpoint.ErrDiskFull):
 		return exit.With(exit.NoRoom, err)
 	case errors.Is(err, syscall.EIO):
 		return exit.With(exit.Disk, err)
+	case errors.Is(err, millrace.ErrFenced):
+		return exit.With(exit.Fenced, fmt.Errorf("%s%w", frozen, err))
 	case (err == nil || errors.Is(err, context.Canceled)) && errors.Is(context.Cause(ctx), supervisor.ErrStopped):
 		return exit.Silent(exit.Asked)
 	}
 	return asFailure(err)
 }
+
+// frozen begins the lines of `up` and of `millrace status` about a lease that this host lacks.
+const frozen = "frozen: no steps are planned, and ranks use the planned ones: "
 
 // die ends the process when the journal's disk fails. A damaged journal ends the run. After a failed write, only a
 // fresh process can read back the disk's content.
@@ -69,7 +84,7 @@ func die(err error) {
 	os.Exit(exit.Disk)
 }
 
-func (r *role) orchestrate(ctx context.Context, metrics, up string) error {
+func (r *role) orchestrate(ctx context.Context, o Planning) error {
 	var all []*planning
 	defer func() {
 		for _, p := range all {
@@ -77,7 +92,7 @@ func (r *role) orchestrate(ctx context.Context, metrics, up string) error {
 		}
 	}()
 	for _, s := range r.streams {
-		p, err := r.openPlanning(ctx, s, up)
+		p, err := r.openPlanning(ctx, s, o)
 		if err != nil {
 			return s.failed(err)
 		}
@@ -95,8 +110,8 @@ func (r *role) orchestrate(ctx context.Context, metrics, up string) error {
 			return errDone
 		})
 	}
-	if metrics != "" {
-		group.Go(func() error { return orchestrator.ServeMetrics(gctx, metrics, all[0].Orchestrator) })
+	if o.Metrics != "" {
+		group.Go(func() error { return orchestrator.ServeMetrics(gctx, o.Metrics, all[0].Orchestrator) })
 	}
 	if len(all) > 1 {
 		group.Go(func() error { return awaitEnd(gctx, all) })
@@ -120,12 +135,12 @@ type planning struct {
 }
 
 // openPlanning opens the journal and the socket of a stream. Nothing runs yet. The caller closes it.
-func (r *role) openPlanning(ctx context.Context, s *stream, up string) (_ *planning, err error) {
+func (r *role) openPlanning(ctx context.Context, s *stream, o Planning) (_ *planning, err error) {
 	cfg, err := OrchestratorConfig(s.cfg, r.World, r.Version)
 	if err != nil {
 		return nil, err
 	}
-	cfg.Log, cfg.Up = r.log, up
+	cfg.Log, cfg.Up = r.log, o.Up
 	cfg.Lasts, cfg.Further = len(r.streams) > 1, s.isFurther()
 	p := &planning{stream: s, address: rundir.Socket(s.dir, "orchestrator")}
 	defer func() {
@@ -140,11 +155,21 @@ func (r *role) openPlanning(ctx context.Context, s *stream, up string) (_ *plann
 	if err != nil {
 		return nil, err
 	}
-	p.Orchestrator, err = orchestrator.New(
-		context.WithoutCancel(ctx), cfg, orchestrator.Options{
-			Store: p.store, Lines: s.lines(os.Stderr), Events: s.events, Fail: r.fail, Fenced: r.fenced,
-		},
-	)
+	options := orchestrator.Options{
+		Store: p.store, Lines: s.lines(os.Stderr), Events: s.events, Fail: r.fail, Fenced: r.fenced,
+	}
+	if o.Cluster != "" {
+		if options.Leaser, err = r.leaser(s, o.Cluster); err != nil {
+			return nil, err
+		}
+	}
+	// The lease outlives ctx, for the last snapshot. A signal ends the wait for it.
+	alive, end := context.WithCancelCause(context.WithoutCancel(ctx))
+	granted := context.AfterFunc(ctx, func() { end(context.Cause(ctx)) })
+	p.Orchestrator, err = orchestrator.New(alive, cfg, options)
+	if !granted() && err == nil {
+		err = context.Cause(ctx)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -154,6 +179,32 @@ func (r *role) openPlanning(ctx context.Context, s *stream, up string) (_ *plann
 	p.server = grpc.NewServer(grpc.MaxRecvMsgSize(wire.MaxMessage))
 	proto.RegisterOrchestratorServer(p.server, orchestrator.NewServer(p.Orchestrator))
 	return p, nil
+}
+
+// leaser returns the lease of a stream in the cluster of a file. While the lease keeps the stream from being planned,
+// the reason is a line of `up` and of `millrace status`.
+func (r *role) leaser(s *stream, file string) (lease.Leaser, error) {
+	c, err := cluster.Load(file)
+	if err != nil {
+		return nil, err
+	}
+	c.Stream = s.name
+	lines, last := s.lines(os.Stderr), ""
+	var mu sync.Mutex
+	c.Frozen = func(why string) {
+		mu.Lock()
+		defer mu.Unlock()
+		switch {
+		case why != "":
+			why = frozen + why
+			fmt.Fprintln(lines, "warning: "+why)
+		case last != "":
+			fmt.Fprintln(lines, "over: "+last)
+		}
+		last = why
+		r.lacks(why)
+	}
+	return lease.NewEtcd(c)
 }
 
 // close removes the socket and closes the journal.

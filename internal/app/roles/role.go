@@ -82,6 +82,13 @@ func (r *role) term(t millrace.Term) {
 	}
 }
 
+// lacks reports the thing that the role waits for; "": nothing.
+func (r *role) lacks(what string) {
+	if err := r.life.ReportLacks(what); err != nil {
+		r.log.Warn("cannot report to the supervisor that this role waits", "error", err)
+	}
+}
+
 // fenced reports a fenced process to the supervisor, which starts another one in its place.
 func (r *role) fenced(f roster.Process) {
 	if err := r.life.ReportFenced(f.Name, f.Pid); err != nil {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -141,6 +142,11 @@ func (l *Life) ReportTerm(t millrace.Term) error { return l.report(fmt.Sprintf("
 // place at once. Only the orchestrator's report counts. A report about a process that has died meanwhile has no effect.
 func (l *Life) ReportFenced(name string, pid int64) error {
 	return l.report(fmt.Sprintf("fenced %s %d\n", name, pid))
+}
+
+// ReportLacks reports to the supervisor the thing that this role waits for, for `millrace status`; "": nothing.
+func (l *Life) ReportLacks(what string) error {
+	return l.report("lacks " + strings.ReplaceAll(what, "\n", " ") + "\n")
 }
 
 func (l *Life) report(line string) error {

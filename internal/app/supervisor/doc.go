@@ -6,7 +6,8 @@
 //
 //	3  lifeline   read end of a pipe. Only the supervisor has the write end, so end of file means that the
 //	              supervisor is gone.
-//	4  reports    the child writes "ready", "term N" and, if it is the orchestrator, "fenced NAME PID", one per line
+//	4  reports    the child writes "ready", "term N", "lacks THING" and, if it is the orchestrator, "fenced NAME
+//	              PID", one per line
 //	5  lock       the open, flocked run directory. It stays locked until the last child has left, so an orphan
 //	              that cleans up never removes files of a successor.
 //

@@ -21,6 +21,10 @@ type (
 		child, pid int
 		term       millrace.Term
 	}
+	evLacks struct {
+		child, pid int
+		what       string
+	}
 	evFenced struct { // child reports that a process is fenced
 		child int
 		name  string

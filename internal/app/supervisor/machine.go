@@ -72,6 +72,10 @@ func (m *machine) step(now time.Time, ev event) []action {
 		if c := &m.children[ev.child]; c.pid == ev.pid {
 			c.term = ev.term
 		}
+	case evLacks:
+		if c := &m.children[ev.child]; c.pid == ev.pid {
+			c.lacks = ev.what
+		}
 	case evFenced:
 		return m.replace(now, ev)
 	case evExited:

@@ -283,7 +283,8 @@ func TestCausesFromOutsideEndNoRun(t *testing.T) {
 func TestReportsAreUnderstood(t *testing.T) {
 	for line, want := range map[string]event{
 		"ready": evReady{1, 5}, "term 7": evTerm{1, 5, 7}, "fenced loader-0 123": evFenced{1, "loader-0", 123},
-		"term": nil, "fenced loader-0": nil, "fenced loader-0 x": nil, "": nil, "leave": nil,
+		"lacks a lease": evLacks{1, 5, "a lease"}, "lacks ": evLacks{1, 5, ""}, "term": nil,
+		"fenced loader-0": nil, "fenced loader-0 x": nil, "": nil, "leave": nil,
 	} {
 		if got := parseReport(1, 5, line); got != want {
 			t.Errorf("%q: %#v", line, got)

@@ -93,7 +93,7 @@ func (p *process) follow(child int, events chan<- event) {
 	events <- evExited{child, p.cmd.Process.Pid, exitOf(p.cmd, err, p.output)}
 }
 
-// parseReport parses "ready", "term N" and "fenced NAME PID". It returns nil for other lines.
+// parseReport parses "ready", "term N", "lacks THING" and "fenced NAME PID". It returns nil for other lines.
 func parseReport(child, pid int, line string) event {
 	word, rest, _ := strings.Cut(line, " ")
 	switch word {
@@ -103,6 +103,8 @@ func parseReport(child, pid int, line string) event {
 		if n, err := strconv.ParseUint(rest, 10, 64); err == nil {
 			return evTerm{child, pid, millrace.Term(n)}
 		}
+	case "lacks":
+		return evLacks{child, pid, rest}
 	case "fenced":
 		name, number, _ := strings.Cut(rest, " ")
 		if n, err := strconv.Atoi(number); err == nil {

@@ -47,8 +47,9 @@ var rooms = []room{
 	{"orchestrator/offers", list(".", "proto", "orchestrator/planner"), none},
 	// decisions from reports: the only floating point on the way to a plan; decisions are journaled
 	{"orchestrator/feedback", list("."), none},
-	{"orchestrator/lease", list("."), all},
+	{"orchestrator/lease", list(".", "internal/seam"), all},
 	{"orchestrator/lease/leasetest", list(".", "orchestrator/lease"), none},
+	{"orchestrator/lease/etcdtest", none, list("go.etcd.io/etcd", "go.uber.org/zap")},
 	// the loader of each stripe: no store, no clock
 	{"orchestrator/roster", list(".", "proto", "orchestrator/offers", "orchestrator/planner/progress",
 		"internal/wire"), all},
@@ -104,6 +105,10 @@ var rooms = []room{
 	{"internal/app/dryrun", list(".", "mixing", "sources/...", "constructors", "orchestrator/planner/...",
 		"orchestrator/offers", "internal/app/config/...", "internal/app/setup"), all},
 	{"internal/app/exit", list("."), none},
+	// an etcd member for development: a process of its own, so that the program has no etcd server inside
+	{"internal/app/member", list("internal/app/exit"), list("golang.org/x/sys/unix")},
+	// the file of a run's etcd cluster
+	{"internal/app/cluster", list(".", "internal/app/config/...", "orchestrator/lease"), none},
 	{"internal/app/rundir", list("checkpoint", "proto", "internal/seam", "internal/wire", "internal/app/exit",
 		"internal/app/supervisor"), list("google.golang.org/grpc")},
 	// wiring of the processes
@@ -145,7 +150,8 @@ var owners = []struct {
 	rooms   []string
 }{
 	{"github.com/cockroachdb/pebble", list("checkpoint/...")},
-	{"go.etcd.io/", list("orchestrator/lease")},
+	{"go.etcd.io/", list("orchestrator/lease/...")},
+	{"go.uber.org/zap", list("orchestrator/lease/...")},
 	{"github.com/NVIDIA/", list("sidecar/gpu")},
 	{"github.com/apache/arrow/", list("sources/parquet")},
 	{"github.com/parquet-go/", list("sources/parquet")},

@@ -1,0 +1,180 @@
+package lease
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"millrace"
+)
+
+// Etcd is the lease of a run in an etcd cluster. The holder owns the run's election key, which is attached to an etcd
+// lease that the holder renews. The revision that created the key is the term. Every commit is a transaction that
+// compares this revision, so a process that lost the key changes nothing, whatever it believes.
+//
+// The holder does not trust etcd's end of the lease: it stops by itself at its own deadline, which is earlier.
+type Etcd struct {
+	cfg   EtcdConfig
+	keys  keys
+	value string // of the election key
+}
+
+// NewEtcd returns a candidate with a fresh random identity. It starts nothing.
+func NewEtcd(cfg EtcdConfig) (*Etcd, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	value, err := json.Marshal(holder{Host: cfg.Host, Identity: newIdentity()})
+	if err != nil {
+		return nil, fmt.Errorf("encode the election key: %w", err)
+	}
+	return &Etcd{cfg: cfg, keys: keysOf(cfg), value: string(value)}, nil
+}
+
+// Times of the election. A candidate looks at the key again after relist, in case a watch was lost without an error.
+const (
+	retryDelay = 200 * time.Millisecond
+	relist     = 10 * time.Second
+	farewell   = time.Second // the longest that Release waits for etcd
+)
+
+// Acquire implements Leaser. While etcd does not answer, it tries again. It fails if etcd refuses the user, or if
+// etcd's revisions do not exceed the journal's highest term. A waiting candidate has nothing in etcd.
+func (e *Etcd) Acquire(ctx context.Context, above millrace.Term) (Lease, context.Context, error) {
+	client, err := e.dial(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	told := ""
+	for {
+		l, err := e.campaign(ctx, client, above)
+		if err == nil {
+			e.cfg.Frozen("")
+			return l, l.ctx, nil
+		}
+		if ctx.Err() != nil {
+			err = ctx.Err()
+		}
+		if ctx.Err() != nil || isFinal(err) {
+			client.Close()
+			return nil, nil, fmt.Errorf("acquire the lease of run %s from etcd: %w", e.cfg.Run, err)
+		}
+		if why := reason(err); why != told {
+			told = why
+			e.cfg.Frozen("waiting for the lease of run " + e.cfg.Run + ": " + why)
+		}
+		select {
+		case <-ctx.Done():
+		case <-e.cfg.Clock.After(retryDelay):
+		}
+	}
+}
+
+// errTaken: another candidate was faster.
+var errTaken = errors.New("another process has it")
+
+// campaign waits until the lease is free and tries to get it. After an error nothing of it stays in etcd, or it ends
+// with its time: a transaction without an answer may have succeeded.
+func (e *Etcd) campaign(ctx context.Context, client *clientv3.Client, above millrace.Term) (*etcdLease, error) {
+	if err := e.awaitFree(ctx, client); err != nil {
+		return nil, err
+	}
+	l := &etcdLease{e: e, client: client}
+	l.extend(e.cfg.Clock.Boottime())
+	call, cancel := context.WithTimeout(ctx, e.cfg.call())
+	defer cancel()
+	granted, err := client.Grant(call, int64(e.cfg.TTL/time.Second))
+	if err != nil {
+		return nil, err
+	}
+	l.id = granted.ID
+	if err := e.claim(ctx, l, above); err != nil {
+		l.revoke()
+		return nil, err
+	}
+	l.hold(ctx)
+	return l, nil
+}
+
+// claim creates the election key.
+func (e *Etcd) claim(ctx context.Context, l *etcdLease, above millrace.Term) error {
+	call, cancel := context.WithTimeout(ctx, e.cfg.call())
+	defer cancel()
+	made, err := l.client.Txn(call).
+		If(clientv3.Compare(clientv3.CreateRevision(e.keys.leader), "=", 0)).
+		Then(clientv3.OpPut(e.keys.leader, e.value, clientv3.WithLease(l.id))).
+		Commit()
+	if err != nil {
+		return err
+	}
+	if !made.Succeeded {
+		return errTaken
+	}
+	l.term = millrace.Term(made.Header.Revision)
+	if l.term <= above {
+		return millrace.Errorf(millrace.ErrMismatch, "etcd is at revision %d, and the run's journal has term %d: "+
+			"this is another etcd, or one from a backup: name the run's etcd, or start a new run directory from a "+
+			"saved state", l.term, above)
+	}
+	if l.left() <= 0 {
+		return errors.New("etcd answered too late")
+	}
+	return nil
+}
+
+// awaitFree blocks until no process has the lease.
+func (e *Etcd) awaitFree(ctx context.Context, client *clientv3.Client) error {
+	told := ""
+	for {
+		call, cancel := context.WithTimeout(ctx, e.cfg.call())
+		got, err := client.Get(call, e.keys.leader) // linearizable
+		cancel()
+		if err != nil {
+			return err
+		}
+		if len(got.Kvs) == 0 {
+			return nil
+		}
+		if who := describe(got.Kvs[0].Value); who != told {
+			told = who
+			e.cfg.Frozen(fmt.Sprintf("waiting for the lease of run %s: %s has it, since term %d", e.cfg.Run, who,
+				got.Kvs[0].CreateRevision))
+		}
+		if err := e.awaitChange(ctx, client, got.Header.Revision+1); err != nil {
+			return err
+		}
+	}
+}
+
+// awaitChange blocks until the election key may have changed since a revision. The caller looks at the key again. This
+// covers a watch that etcd ended, for example because the revision is compacted.
+func (e *Etcd) awaitChange(ctx context.Context, client *clientv3.Client, since int64) error {
+	watch, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
+	defer cancel()
+	again := e.cfg.Clock.After(relist)
+	changes := client.Watch(watch, e.keys.leader, clientv3.WithRev(since))
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-again:
+			return nil
+		case change, ok := <-changes:
+			switch {
+			case !ok:
+				return errors.New("etcd ended a watch")
+			case change.CompactRevision > 0 || len(change.Events) > 0:
+				return nil
+			case change.Err() != nil:
+				return change.Err()
+			}
+		}
+	}
+}
+
+var _ Leaser = (*Etcd)(nil)

@@ -1,0 +1,128 @@
+package lease
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+
+	"millrace"
+)
+
+// etcd keeps the digests of the newest steps. A run is never further ahead than the ledger of the journal, which keeps
+// all. An etcd transaction takes 128 operations at most.
+const (
+	keptSteps  = 4096 // more than any runway
+	dropEvery  = 256  // steps between two removals of old keys
+	mostAtOnce = 64   // plans of one transaction
+)
+
+// Commit implements Lease. It repeats a transaction without an answer until the lease ends: a second one finds the
+// digests of the first.
+func (l *etcdLease) Commit(ctx context.Context, plans []Plan) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(l.ctx, cancel)()
+	for rest := plans; ; {
+		n := min(len(rest), mostAtOnce)
+		if err := l.record(ctx, rest[:n]); err != nil {
+			return fmt.Errorf("commit plans to etcd: %w", err)
+		}
+		if rest = rest[n:]; len(rest) == 0 {
+			return nil
+		}
+	}
+}
+
+// record records the digests of some plans, all or none.
+func (l *etcdLease) record(ctx context.Context, plans []Plan) error {
+	told := false
+	defer func() {
+		if told {
+			l.e.cfg.Frozen("")
+		}
+	}()
+	for {
+		if err := l.check(); err != nil {
+			return err
+		}
+		answer, err := l.guarded(ctx, plans)
+		if err == nil && !answer.Succeeded {
+			if plans, err = l.missing(plans, answer); err == nil && len(plans) > 0 {
+				continue
+			}
+		}
+		switch {
+		case err == nil, l.left() <= 0, l.ctx.Err() != nil:
+			// A holder acts only before its deadline, and etcd's answer may have come after it.
+			return l.check()
+		case errors.Is(err, millrace.ErrFenced):
+			l.end(err)
+			return err
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case isFinal(err):
+			return err
+		case code(err) == codes.ResourceExhausted && !told: // renewals go on: only a commit needs room
+			told = true
+			l.e.cfg.Frozen(fmt.Sprintf("etcd records no plans of run %s: %s", l.e.cfg.Run, reason(err)))
+		}
+		select {
+		case <-ctx.Done():
+		case <-l.e.cfg.Clock.After(retryDelay):
+		}
+	}
+}
+
+// guarded sends the transaction of a commit. It succeeds if the term holds and none of the steps has digests. Else it
+// returns the election key and the digests that are there.
+func (l *etcdLease) guarded(ctx context.Context, plans []Plan) (*clientv3.TxnResponse, error) {
+	keys := l.e.keys
+	holds := []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(keys.leader), "=", int64(l.term))}
+	var write []clientv3.Op
+	read := []clientv3.Op{clientv3.OpGet(keys.leader)}
+	for _, p := range plans {
+		key := keys.plan(p.Attempt, p.Step)
+		holds = append(holds, clientv3.Compare(clientv3.CreateRevision(key), "=", 0))
+		write = append(write, clientv3.OpPut(key, digests(p)))
+		read = append(read, clientv3.OpGet(key))
+	}
+	if slices.ContainsFunc(plans, func(p Plan) bool { return p.Step%dropEvery == 0 }) {
+		first := slices.MinFunc(plans, func(p, q Plan) int {
+			return cmp.Or(cmp.Compare(p.Attempt, q.Attempt), cmp.Compare(p.Step, q.Step))
+		})
+		kept := keys.plan(first.Attempt, first.Step-min(first.Step, keptSteps))
+		write = append(write, clientv3.OpDelete(keys.plans, clientv3.WithRange(kept)))
+	}
+	call, cancel := context.WithTimeout(ctx, min(l.e.cfg.call(), l.left()))
+	defer cancel()
+	return l.client.Txn(call).If(holds...).Then(write...).Else(read...).Commit()
+}
+
+// missing returns the plans without digests in etcd, after a transaction that did not succeed.
+func (l *etcdLease) missing(plans []Plan, answer *clientv3.TxnResponse) (out []Plan, err error) {
+	leader := answer.Responses[0].GetResponseRange().Kvs
+	if len(leader) == 0 || millrace.Term(leader[0].ModRevision) != l.term {
+		return nil, lost(l.term, "another process may have the next one")
+	}
+	for i, p := range plans {
+		found := answer.Responses[i+1].GetResponseRange().Kvs
+		switch {
+		case len(found) == 0:
+			out = append(out, p)
+		case string(found[0].Value) != digests(p):
+			return nil, millrace.Errorf(millrace.ErrMismatch,
+				"step %d of attempt %d has digests %s since revision %d, and its plan has %s: give each run directory "+
+					"its own name in the cluster file, and run one version of millrace",
+				p.Step, p.Attempt, found[0].Value, found[0].CreateRevision, digests(p))
+		}
+	}
+	return out, nil
+}
+
+// digests is the value of a plan's key.
+func digests(p Plan) string { return p.Content.String() + " " + p.Placement.String() }

@@ -36,13 +36,14 @@ def records() -> List[Dict[str, Any]]:
 
 def columns() -> List[Dict[str, Any]]:
     return [{"input_ids": [(7 * i + j) % 50000 for j in range(3 + i % 20)],
-             "loss_mask": [int(j > i % 5) for j in range(3 + i % 20)]} for i in range(RECORDS)]
+             "loss_mask": [int(j > i % 5) for j in range(3 + i % 20)],
+             "seq_start_id": list(range(0, 3 + i % 20, 2 + i % 7))} for i in range(RECORDS)]
 
 
 def write(directory: Path) -> Dict[str, Any]:
     (directory / "qa.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records()))
     table = pa.table({name: pa.array([row[name] for row in columns()], pa.list_(pa.int32()))
-                      for name in ("input_ids", "loss_mask")})
+                      for name in ("input_ids", "loss_mask", "seq_start_id")})
     pq.write_table(table, directory / "ids.parquet")
     return {
         "version": 1, "seed": 3, "tokenizer": {"name": "gpt2"}, "sequence_length": 64, "global_batch_size": 4,
@@ -50,7 +51,8 @@ def write(directory: Path) -> Dict[str, Any]:
         "sources": {
             "qa": {"path": "qa.jsonl", "text": "{title}\n\n{meta.body}", "missing": "skip",
                    "filter": 'lang == "en"'},
-            "ids": {"path": "ids.parquet", "tokens": "input_ids", "mask": "loss_mask"},
+            "ids": {"path": "ids.parquet", "tokens": "input_ids", "mask": "loss_mask",
+                    "starts": "seq_start_id"},
         },
     }
 
@@ -81,8 +83,12 @@ def test_documents_and_masks(binary: Path, tmp_path: Path) -> None:
             document = want[identifier]
             assert tokens == document[offset:offset + length]
             mask = [1] * len(document)
-            if identifier.startswith("ids"):
-                mask = columns()[int(identifier.split("#")[1])]["loss_mask"]
+            if identifier.startswith("ids"):  # A row has several sequences, and a label is never of another one.
+                row_of = columns()[int(identifier.split("#")[1])]
+                starts = row_of["seq_start_id"]
+                mask = [0 if j in starts else m for j, m in enumerate(row_of["loss_mask"])]
+                assert not set(starts) & set(range(offset + 1, offset + length)), "a segment has two sequences"
+            assert batch.tensors["position_ids"][row, start:start + length].tolist() == list(range(length))
             for i, label in enumerate(labels):
                 at = offset + i + 1
                 assert label == (document[at] if at < len(document) and mask[at] else -100), (identifier, at)
@@ -112,7 +118,7 @@ def test_init_and_inspect(binary: Path, tmp_path: Path) -> None:
     write(tmp_path)
     done = subprocess.run([binary, "init", "qa.jsonl", "ids.parquet"], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert "tokens: input_ids, mask: loss_mask" in done.stdout and "text: title" in done.stdout
+    assert "tokens: input_ids, mask: loss_mask, starts: seq_start_id" in done.stdout and "text: title" in done.stdout
     (tmp_path / "mixture.yaml").write_text(done.stdout)
     check = subprocess.run([binary, "check", "mixture.yaml"], cwd=tmp_path, capture_output=True, text=True)
     assert check.returncode == 0, check.stderr

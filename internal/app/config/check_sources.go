@@ -98,26 +98,44 @@ func checkText(v *validator, path, text string) {
 	}
 }
 
-// checkIDs checks the columns of token ids and of their mask.
+// checkIDs checks the columns of token ids, of their mask and of the starts of sequences.
 func checkIDs(v *validator, path string, s *Source) {
-	if !v.Sound(path+".tokens", path+".mask", path+".format") {
+	if !v.Sound(path+".tokens", path+".mask", path+".starts", path+".format") {
 		return
 	}
 	_, hasText := v.Place(path + ".text")
 	switch {
 	case s.Mask != "" && s.Tokens == "":
 		v.wrong(path+".mask", "`mask` has no `tokens` beside it", "write the field of the ids as `tokens: input_ids`")
+	case s.Starts != "" && s.Tokens == "":
+		v.wrong(path+".starts", "`starts` has no `tokens` beside it",
+			"write the field of the ids as `tokens: input_ids`")
 	case s.Tokens == "":
 	case hasText:
 		v.wrong(path+".tokens", "a document is made of `text` or of `tokens`, not of both", "leave one of them out")
 	case s.Format != "" && !s.Format.HoldsText():
 		v.wrong(path+".tokens", "the records of format "+string(s.Format)+" have no fields", "leave `tokens` out")
 	}
-	for _, x := range [][2]string{{"tokens", s.Tokens}, {"mask", s.Mask}} {
+	for _, x := range [][2]string{{"tokens", s.Tokens}, {"mask", s.Mask}, {"starts", s.Starts}} {
 		if _, err := fields.Parse(x[1]); x[1] != "" && err != nil {
 			v.wrong(path+"."+x[0], "`"+x[0]+"` names an empty field: "+tree.Quote(x[1]),
 				"write the names of the fields with single dots between them, as `meta.ids`")
 		}
+	}
+	if s.Starts != "" {
+		checkApart(v, path+".starts", "the sequences of packed documents")
+	}
+}
+
+// checkApart checks the settings that segments need which stand side by side without padding: they are found when a
+// batch is built.
+func checkApart(v *validator, key, what string) {
+	switch {
+	case v.c.PadMultiple > 1:
+		v.wrongKey(key, fmt.Sprintf("%s need pad_multiple 1, not %d: they are found when a batch is built", what,
+			v.c.PadMultiple), "leave `pad_multiple` and `parallelism.cp` out")
+	case v.c.SplitDocuments != nil:
+		v.wrongKey(key, what+" cannot be split over ranks", "leave `split_documents` out")
 	}
 }
 
@@ -185,11 +203,8 @@ func checkPairs(v *validator, path string, s *Source) {
 		return
 	case split && s.TooLong == "split":
 		v.wrong(path+".too_long", "a preference pair cannot be split", "write `truncate` or `drop`")
-	case v.c.PadMultiple > 1:
-		v.wrongKey(path, fmt.Sprintf("preference pairs need pad_multiple 1, not %d: their two segments are found when "+
-			"a batch is built", v.c.PadMultiple), "leave `pad_multiple` and `parallelism.cp` out")
-	case v.c.SplitDocuments != nil:
-		v.wrongKey(path, "preference pairs cannot be split over ranks", "leave `split_documents` out")
+	default:
+		checkApart(v, path, "the segments of preference pairs")
 	}
 	for _, in := range v.c.AllStages() {
 		if in.Packing == millrace.Concat {

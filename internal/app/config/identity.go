@@ -194,6 +194,9 @@ func (s *Source) identity(c *Config) string {
 	if s.Mask != "" {
 		parts = append(parts, "mask="+s.Mask)
 	}
+	if s.Starts != "" {
+		parts = append(parts, "starts="+s.Starts)
+	}
 	if s.Record != "" {
 		parts = append(parts, "record="+s.Record)
 	}

@@ -148,6 +148,8 @@ var edits = map[string]string{
 		"code/*.parquet}}",
 	"sources.*.mask": "sources: {web: {path: web/*.jsonl, tokens: ids}, code: {path: code/*.parquet}} => " +
 		"sources: {web: {path: web/*.jsonl, tokens: ids, mask: m}, code: {path: code/*.parquet}}",
+	"sources.*.starts": "sources: {web: {path: web/*.jsonl, tokens: ids}, code: {path: code/*.parquet}} => " +
+		"sources: {web: {path: web/*.jsonl, tokens: ids, starts: s}, code: {path: code/*.parquet}}",
 	"sources.*.tokens": "=> sources: {web: {path: web/*.jsonl, tokens: ids}, code: {path: code/*.parquet}}",
 	"sources.*.prompt": "sources: {web: {path: web/*.jsonl, prompt: p, completion: c}, code: {path: " +
 		"code/*.parquet}} " +

@@ -129,6 +129,9 @@ type Source struct {
 	// Mask is the field or column with a number for each of these tokens: 1, or 0 for a token that is not trained on.
 	// Left out: all are trained on.
 	Mask string `yaml:"mask"`
+	// Starts is the field or column with the places among these tokens at which the sequences of a packed document
+	// begin, as seq_start_id of Megatron-Bridge. Each is a segment of a batch. Left out: a document is one sequence.
+	Starts string `yaml:"starts"`
 	// Prompt is the field with the prompt of a pair, in place of text. The loss is on the completion alone. With
 	// completion it may be a template of several fields, as text.
 	Prompt string `yaml:"prompt"`

@@ -22,6 +22,9 @@ func usualMasks() []string {
 	return []string{"loss_mask", "completion_mask", "assistant_masks", "mask"}
 }
 
+// usualStarts is the name of the column of starts in packed files of Megatron-Bridge.
+const usualStarts = "seq_start_id"
+
 // usualPairs are the names of a prompt and its completion.
 func usualPairs() [][2]string {
 	return [][2]string{{"prompt", "completion"}, {"prompt", "response"}, {"instruction", "output"},
@@ -119,7 +122,7 @@ func (d *File) pair() (choice, bool) {
 	return choice{}, false
 }
 
-// ids recognises columns of token ids, and the mask beside them.
+// ids recognises columns of token ids, and the mask and the starts beside them.
 func (d *File) ids() (choice, bool) {
 	for _, name := range usualIDs() {
 		x := d.field(name)
@@ -132,6 +135,9 @@ func (d *File) ids() (choice, bool) {
 				c.keys = append(c.keys, "mask: "+mask)
 				break
 			}
+		}
+		if s := d.field(usualStarts); s != nil && s.ids == s.Present && d.most(s.ids) {
+			c.keys = append(c.keys, "starts: "+usualStarts)
 		}
 		return c, true
 	}

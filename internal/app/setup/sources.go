@@ -107,7 +107,7 @@ func setMaker(spec *sources.Spec, s *config.Source) error {
 	switch {
 	case s.Tokens != "":
 		spec.Field.Text = ""
-		spec.Maker = fields.NewIDsMaker(s.Tokens, s.Mask)
+		spec.Maker = fields.NewIDsMaker(s.Tokens, s.Mask, s.Starts)
 	case fields.IsTemplate(spec.Field.Text):
 		template, err := fields.ParseTemplate(spec.Field.Text)
 		if err != nil {

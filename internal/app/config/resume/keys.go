@@ -124,7 +124,7 @@ var keyRules = []Rule{
 			"of the source that wait to be packed (`carry`) are left out too. A source that had ended may continue",
 	},
 	{
-		Keys: []string{"sources.*.format", "sources.*.text", "sources.*.tokens", "sources.*.mask",
+		Keys: []string{"sources.*.format", "sources.*.text", "sources.*.tokens", "sources.*.mask", "sources.*.starts",
 			"sources.*.prompt", "sources.*.completion", "sources.*.chosen", "sources.*.rejected",
 			"sources.*.messages", "sources.*.template", "sources.*.role",
 			"sources.*.content", "sources.*.roles", "sources.*.tools", "sources.*.train_on", "sources.*.too_long",

@@ -97,3 +97,65 @@ func TestPairsAreTwoSegments(t *testing.T) {
 		}
 	}
 }
+
+// TestSequencesOfPackedDocuments: each sequence of a packed document is a segment, also in the parts of a document that
+// a plan cut, and no label crosses a border. The loss counts agree before and after.
+func TestSequencesOfPackedDocuments(t *testing.T) {
+	const u, s = tokenid.Untrained, tokenid.Start
+	document := []uint32{1, 2, 3 | s, 4 | s, 5, 6 | u, 7, 8 | s, 9}
+	for _, c := range []struct {
+		name         string
+		from, length int
+		want         [][]uint32 // tokens of the segments, and behind the last one its label if the document goes on
+		labels       uint64
+	}{
+		{"whole", 0, 9, [][]uint32{{1, 2}, {3 | u}, {4 | u, 5, 6 | u, 7}, {8 | u, 9}}, 1 + 0 + 2 + 1},
+		{"cut inside a sequence", 0, 5, [][]uint32{{1, 2}, {3 | u}, {4 | u, 5, 6 | u}}, 1 + 0 + 1},
+		{"cut at a border", 0, 7, [][]uint32{{1, 2}, {3 | u}, {4 | u, 5, 6 | u, 7, 8 | u}}, 1 + 0 + 2},
+		{"from a border", 7, 2, [][]uint32{{8 | u, 9}}, 1},
+		{"from inside", 6, 3, [][]uint32{{7}, {8 | u, 9}}, 1},
+	} {
+		more := c.from+c.length < len(document)
+		end := c.from + c.length
+		if more {
+			end++
+		}
+		a := millrace.Assignment{Segment: millrace.Segment{Ordinal: 4, Offset: uint32(c.from), Length: uint32(c.length),
+			More: more}, Start: 3}
+		in := constructors.Content{Part: []millrace.Assignment{a}, Fields: []string{"f"},
+			Tokens: constructors.AllWide([][]uint32{slices.Clone(document[c.from:end])})}
+		out, err := in.Apart()
+		if err != nil {
+			t.Fatalf("%s: %v", c.name, err)
+		}
+		if !slices.Equal(in.Tokens[0].IDs(), document[c.from:end]) {
+			t.Errorf("%s: the content before was changed", c.name)
+		}
+		at := uint32(0)
+		for i, want := range c.want {
+			got, last := out.Part[i], i == len(c.want)-1
+			if !slices.Equal(out.Tokens[i].IDs(), want) || out.Fields[i] != "f" {
+				t.Errorf("%s: segment %d has %x, want %x", c.name, i, out.Tokens[i].IDs(), want)
+			}
+			if got.Offset != a.Offset+at || got.Start != 3+at || got.More != (more && last) || got.Half != 0 {
+				t.Errorf("%s: segment %d is %+v", c.name, i, got)
+			}
+			at += got.Length
+		}
+		if len(out.Part) != len(c.want) || at != uint32(c.length) {
+			t.Errorf("%s: %d segments of %d tokens", c.name, len(out.Part), at)
+		}
+		plan := &millrace.Plan{Ranks: 1, Microbatches: 1, Assignments: in.Part}
+		all := constructors.StepLossTokens(plan) - constructors.UntrainedLabels(in.Part, in.Tokens, nil)
+		shape := millrace.Shape{SequenceLength: 16, MicroBatch: 1, Layout: millrace.Packed, TokenDtype: millrace.Int32}
+		if got := constructors.New(shape, 1).LossTokens(out.Part, out.Tokens, nil); got != c.labels || all != got {
+			t.Errorf("%s: %d labels in the microbatch, %d in the step, want %d", c.name, got, all, c.labels)
+		}
+	}
+	sliced := millrace.Assignment{Segment: millrace.Segment{Length: 9}, Parts: 2}
+	_, err := constructors.Content{Part: []millrace.Assignment{sliced},
+		Tokens: constructors.AllWide([][]uint32{document})}.Apart()
+	if !errors.Is(err, millrace.ErrMismatch) {
+		t.Errorf("a sliced document: %v", err)
+	}
+}

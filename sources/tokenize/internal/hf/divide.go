@@ -6,6 +6,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"millrace/sources/tokenize/internal/chars"
 	"millrace/sources/tokenize/internal/trie"
 )
 
@@ -20,6 +21,7 @@ type Set struct {
 	trie  *trie.Trie
 	first [256]bool // the bytes with which a token begins
 	list  []Added
+	chars *chars.Table // nil if no token is a single word
 }
 
 // NewDivider returns nil if all tokens are special, because then all of the text stays text. normal returns the normal
@@ -47,6 +49,9 @@ func newSet(list []Added) Set {
 		if keys[i] = []byte(t.Content); len(keys[i]) > 0 {
 			s.first[t.Content[0]] = true
 		}
+		if t.SingleWord && s.chars == nil {
+			s.chars = chars.New()
+		}
 	}
 	s.trie = trie.New(keys, nil)
 	return s
@@ -73,7 +78,7 @@ func (s *Set) Next(text []byte, pos int) (start, end int, id uint32, ok bool) {
 		switch {
 		case found == trie.None:
 			pos++
-		case s.list[found].Special || s.list[found].SingleWord && inWord(text, pos, end):
+		case s.list[found].Special || s.list[found].SingleWord && s.isInWord(text, pos, end):
 			pos = end
 		default:
 			start, end = s.list[found].strip(text, from, pos, end)
@@ -83,17 +88,12 @@ func (s *Set) Next(text []byte, pos int) (start, end int, id uint32, ok bool) {
 	return 0, 0, 0, false
 }
 
-// inWord reports whether a character of a word is beside text[start:end].
-func inWord(text []byte, start, end int) bool {
+// isInWord reports whether a character of a word is beside text[start:end]. Words are those of the crate regex, as
+// Whitespace has them.
+func (s *Set) isInWord(text []byte, start, end int) bool {
 	before, n := utf8.DecodeLastRune(text[:start])
 	after, m := utf8.DecodeRune(text[end:])
-	return n > 0 && isWord(before) || m > 0 && isWord(after)
-}
-
-// isWord reports whether a character is one of \w in the crate regex: Unicode's UTS 18, annex C.
-func isWord(r rune) bool {
-	return unicode.In(r, unicode.L, unicode.Nl, unicode.Other_Alphabetic, unicode.M, unicode.Nd, unicode.Pc,
-		unicode.Join_Control)
+	return n > 0 && s.chars.Of(before)&chars.Word != 0 || m > 0 && s.chars.Of(after)&chars.Word != 0
 }
 
 // strip returns the bounds of a token with the white space beside it that belongs to it, from a place on.

@@ -23,7 +23,7 @@ type Content struct {
 
 // Apart returns the content with the segments of a document one behind the other, in place of the one segment of its
 // plan: the two of a preference pair (docs/decisions/0021), and the sequences of a packed document
-// (docs/decisions/0023). Without such documents it returns c itself. It does not change c. A masked segment stays one.
+// (docs/decisions/0024). Without such documents it returns c itself. It does not change c. A masked segment stays one.
 // A document whose segments cannot be told apart is an error with the mark millrace.ErrMismatch.
 func (c Content) Apart() (Content, error) {
 	first := slices.IndexFunc(c.Tokens, isSeveral)

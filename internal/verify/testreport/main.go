@@ -1,5 +1,5 @@
-// Command testreport runs test steps one after the other. It prints failures as they happen, then slow packages and
-// tests, a table of skipped tests, and one line with the totals.
+// Command testreport runs test steps. It prints failures, then slow packages and tests, a table of skipped tests, and
+// one line with the totals.
 //
 //	testreport [-skips FILE] KIND:NAME=VALUE ...
 //
@@ -8,8 +8,10 @@
 //	pytest:NAME=COMMAND   writes a JUnit file at $JUNIT, as pytest --junitxml=$JUNIT does
 //	skip:NAME=REASON      one test that cannot run here
 //
-// bash runs the commands, without standard input. A failure does not stop the later commands. A skipped test that FILE
-// does not list counts as failed. Exit status: 0 all passed, 1 a test failed, 2 wrong usage.
+// Steps run one after the other. With & behind its kind, as in check&:NAME=COMMAND, a step runs beside the next one.
+// Its results are printed after those of the next one. bash runs the commands, without standard input. A failure does
+// not stop the later commands. A skipped test that FILE does not list counts as failed. Exit status: 0 all passed, 1 a
+// test failed, 2 wrong usage.
 package main
 
 import (
@@ -20,7 +22,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 )
 
 func main() {
@@ -39,8 +43,10 @@ func main() {
 		os.Exit(2)
 	}
 	r := &report{out: os.Stdout, known: known}
-	for _, s := range steps {
-		s.run(r)
+	for len(steps) > 0 {
+		n := 1 + slices.IndexFunc(steps, func(s step) bool { return !s.beside })
+		runBeside(steps[:n], r)
+		steps = steps[n:]
 	}
 	if !r.summary() {
 		os.Exit(1)
@@ -48,17 +54,24 @@ func main() {
 }
 
 // step is one argument.
-type step struct{ kind, name, value string }
+type step struct {
+	kind, name, value string
+	beside            bool // runs beside the next step
+}
 
 func parseSteps(args []string) ([]step, error) {
 	var steps []step
 	for _, a := range args {
 		head, value, ok := strings.Cut(a, "=")
 		kind, name, named := strings.Cut(head, ":")
+		kind, beside := strings.CutSuffix(kind, "&")
 		if !ok || !named || !strings.Contains(" check go pytest skip ", " "+kind+" ") {
 			return nil, fmt.Errorf("step %q: want check|go|pytest|skip:NAME=VALUE", a)
 		}
-		steps = append(steps, step{kind, name, value})
+		steps = append(steps, step{kind, name, value, beside})
+	}
+	if n := len(steps); n > 0 && steps[n-1].beside {
+		return nil, fmt.Errorf("step %q is the last one: there is no step beside which it can run", steps[n-1].name)
 	}
 	return steps, nil
 }
@@ -76,6 +89,23 @@ func readSkips(path string) (map[string]bool, error) {
 		}
 	}
 	return known, nil
+}
+
+// runBeside runs steps at the same time. It prints the results of the last one as they come, and then those of the
+// others in their order.
+func runBeside(steps []step, r *report) {
+	last := len(steps) - 1
+	outs, reports := make([]strings.Builder, last), make([]*report, last)
+	var running sync.WaitGroup
+	for i, s := range steps[:last] {
+		reports[i] = &report{out: &outs[i], known: r.known}
+		running.Go(func() { s.run(reports[i]) })
+	}
+	steps[last].run(r)
+	running.Wait()
+	for i := range reports {
+		r.add(reports[i], outs[i].String())
+	}
 }
 
 func (s step) run(r *report) {

@@ -99,9 +99,39 @@ func TestSteps(t *testing.T) {
 			}
 		})
 	}
-	for _, bad := range []string{"check", "check:x", "chick:x=true", "x=true"} {
+	for _, bad := range []string{"check", "check:x", "chick:x=true", "x=true", "check&:x=true", "&:x=true"} {
 		if _, err := parseSteps([]string{bad}); err == nil {
 			t.Errorf("%q is a step", bad)
+		}
+	}
+}
+
+// TestStepsBesideEachOther: each of two steps waits for the other, so they end only if they run at the same time. The
+// results of both count.
+func TestStepsBesideEachOther(t *testing.T) {
+	dir := t.TempDir()
+	meet := func(mine, other string) string {
+		return "cd " + dir + "; touch " + mine + "; for i in {1..200}; do [[ -e " + other + " ]] && break; " +
+			"sleep 0.1; done; [[ -e " + other + " ]]"
+	}
+	steps, err := parseSteps([]string{
+		"check&:early=" + meet("a", "b"), "check&:wrong=echo the reason; false", "skip&:arm64=no qemu",
+		"check:late=" + meet("b", "a"),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	r := &report{out: &out, known: map[string]bool{"arm64": true}}
+	runBeside(steps, r)
+	if r.summary() {
+		t.Error("the summary is content")
+	}
+	for _, want := range []string{
+		"--- FAIL wrong\nthe reason\n", "arm64: no qemu", "\n2 passed, 1 failed, 1 skipped\n",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("lacks %q:\n%s", want, out.String())
 		}
 	}
 }

@@ -40,6 +40,14 @@ func (r *report) skip(name, reason string) {
 	r.skips = append(r.skips, skipped{name, reason})
 }
 
+// add takes over the results of another report and prints its output.
+func (r *report) add(o *report, output string) {
+	fmt.Fprint(r.out, output)
+	r.passed, r.failed, r.skipped = r.passed+o.passed, r.failed+o.failed, r.skipped+o.skipped
+	r.skips, r.failures = append(r.skips, o.skips...), append(r.failures, o.failures...)
+	r.packages, r.tests = append(r.packages, o.packages...), append(r.tests, o.tests...)
+}
+
 // part notes the end of a package.
 func (r *report) part(name, verdict string, took time.Duration) {
 	fmt.Fprintf(r.out, "%-6s %s  %.1f s\n", verdict, name, took.Seconds())

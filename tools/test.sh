@@ -20,6 +20,16 @@ else
 	steps+=("skip:commit-subjects=this is not a git checkout")
 fi
 
+# The tests of the client and of the demo wait for most of their time, so they run beside the golden tests of arm64.
+steps+=(
+	"check:python-environment=tools/venv.sh .venv tools/requirements-test.txt"
+	"check:types-environment=tools/venv.sh .venv-types tools/requirements-types.txt"
+	"check:build=go build -o build/millrace ./cmd/millrace"
+	'pytest&:python=.venv/bin/python -m pytest -q -p no:cacheprovider --junitxml="$JUNIT" clients/python'
+	'pytest&:demo=.venv/bin/python -m pytest -q -p no:cacheprovider --junitxml="$JUNIT" examples/demo'
+	"check&:types=cd clients/python && ../../.venv-types/bin/python -m mypy"
+)
+
 # Plans, digests and tokens must be equal on every machine. Golden tests also run on arm64, for which the compiler fuses
 # x*y+z.
 if command -v qemu-aarch64-static >/dev/null; then
@@ -37,12 +47,6 @@ else
 fi
 
 steps+=(
-	"check:python-environment=tools/venv.sh .venv tools/requirements-test.txt"
-	'pytest:python=.venv/bin/python -m pytest -q -p no:cacheprovider --junitxml="$JUNIT" clients/python'
-	"check:types-environment=tools/venv.sh .venv-types tools/requirements-types.txt"
-	"check:types=cd clients/python && ../../.venv-types/bin/python -m mypy"
-	"check:build=go build -o build/millrace ./cmd/millrace"
-	'pytest:demo=.venv/bin/python -m pytest -q -p no:cacheprovider --junitxml="$JUNIT" examples/demo'
 	"check:e2e-environment=tools/venv.sh .venv-e2e e2e/requirements.txt"
 	# Two files at a time, in the order of their names, because the tests of a file share their runs.
 	'pytest:e2e=.venv-e2e/bin/python -m pytest -q -p no:cacheprovider -n 2 --dist loadfile --no-loadscope-reorder \

@@ -48,8 +48,8 @@ fi
 
 steps+=(
 	"check:e2e-environment=tools/venv.sh .venv-e2e e2e/requirements.txt"
-	# Two files at a time, in the order of their names, because the tests of a file share their runs.
-	'pytest:e2e=.venv-e2e/bin/python -m pytest -q -p no:cacheprovider -n 2 --dist loadfile --no-loadscope-reorder \
+	# Three files at a time, because tests wait, and in the order of their names. The tests of a file share their runs.
+	'pytest:e2e=.venv-e2e/bin/python -m pytest -q -p no:cacheprovider -n 3 --dist loadfile --no-loadscope-reorder \
 		--junitxml="$JUNIT" e2e'
 )
 

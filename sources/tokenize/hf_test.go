@@ -239,6 +239,21 @@ func TestFilesMustAgreeOnThePrefixSpace(t *testing.T) {
 	}
 }
 
+// TestAddedTokensHaveTheIDsOfTheLibrary: tokenizers 0.23.3 numbers added tokens by itself and ignores their ids in the
+// file. The texts of these files would have other ids there.
+func TestAddedTokensHaveTheIDsOfTheLibrary(t *testing.T) {
+	for _, c := range []struct{ old, new, want string }{
+		{`"id":450,"content":"<tool>"`, `"id":460,"content":"<tool>"`, `"<tool>" has the id 460`},
+		{`"id":1,"content":"</s>"`, `"id":480,"content":"</s>"`, `"</s>" has the id 480`},
+		{`"id":2,"content":"<tool>x"`, `"id":480,"content":"<tool>x"`, ""}, // no document has it
+	} {
+		_, err := Open(Spec{Path: writeModel(t, `{"eos_token": "</s>"}`, c.old, c.new)})
+		if (c.want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: error %v, want %q", c.new, err, c.want)
+		}
+	}
+}
+
 // TestSpecialsReplaceThoseOfTokenizerJSON: added tokens that are not special stay.
 func TestSpecialsReplaceThoseOfTokenizerJSON(t *testing.T) {
 	for _, name := range []string{"added", "llama"} {

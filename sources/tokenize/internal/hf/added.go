@@ -98,6 +98,25 @@ func (t *Tokenizer) marks(c *config, ids map[string]uint32) {
 	}
 }
 
+// checkIDs returns an error for an added token whose id in the file is not the one that the library gives it: that of
+// the model's token, else the number of tokens before it, whatever the file says. A special token that is neither bos
+// nor eos is in no document. ids are those of the model's tokens.
+func (t *Tokenizer) checkIDs(ids map[string]uint32) error {
+	next := uint32(len(ids))
+	for i, a := range t.Added {
+		want, isModels := ids[a.Content]
+		if !isModels {
+			want = next
+			next++
+		}
+		if a.ID != want && (!a.Special || a.Content == t.BOS || a.Content == t.EOS) {
+			return &Error{fmt.Sprintf("tokenizer.json: added_tokens[%d]: %q has the id %d, and the library tokenizers "+
+				"gives it the id %d", i, a.Content, a.ID, want), cureSave}
+		}
+	}
+	return nil
+}
+
 // named returns the text of an id; it is empty if there is none.
 func (t *Tokenizer) named(id uint32, ids map[string]uint32) string {
 	if i := slices.IndexFunc(t.Added, func(a Added) bool { return a.ID == id }); i >= 0 {

@@ -36,6 +36,9 @@ func build(f *file, m anyModel, t *Tokenizer, c *config) (*Tokenizer, error) {
 		return nil, err
 	}
 	t.marks(c, ids)
+	if err := t.checkIDs(ids); err != nil {
+		return nil, err
+	}
 	bpe, ok := m.(*model)
 	if !ok || !f.isByteLevel() {
 		return t, t.pipeline(f, m)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,7 +14,6 @@ import (
 	"strings"
 	"sync"
 	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -274,8 +274,7 @@ func (u *up) children(cfg *config.Config) []supervisor.Child {
 	}
 	out := []supervisor.Child{
 		base(
-			"orchestrator", "orchestrator", "--metrics", u.metrics, "--cluster", u.cluster, "--up",
-			fmt.Sprintf("%d-%d", os.Getpid(), time.Now().UnixNano()),
+			"orchestrator", "orchestrator", "--metrics", u.metrics, "--cluster", u.cluster, "--up", rand.Text(),
 		),
 	}
 	for i := range setup.Loaders(cfg) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"millrace"
@@ -29,7 +30,7 @@ func NewEtcd(cfg EtcdConfig) (*Etcd, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	value, err := json.Marshal(holder{Host: cfg.Host, Identity: newIdentity()})
+	value, err := json.Marshal(holder{Host: cfg.Host, Identity: newIdentity(), Line: cfg.Line})
 	if err != nil {
 		return nil, fmt.Errorf("encode the election key: %w", err)
 	}
@@ -127,7 +128,8 @@ func (e *Etcd) claim(ctx context.Context, l *etcdLease, above millrace.Term) err
 	return nil
 }
 
-// awaitFree blocks until no process has the lease.
+// awaitFree blocks until no process has the lease. It ends the lease of a predecessor. If the predecessor should live
+// after all, it cannot commit any more.
 func (e *Etcd) awaitFree(ctx context.Context, client *clientv3.Client) error {
 	told := ""
 	for {
@@ -139,6 +141,15 @@ func (e *Etcd) awaitFree(ctx context.Context, client *clientv3.Client) error {
 		}
 		if len(got.Kvs) == 0 {
 			return nil
+		}
+		if isPredecessor(got.Kvs[0].Value, e.cfg.Line) {
+			call, cancel := context.WithTimeout(ctx, e.cfg.call())
+			_, err := client.Revoke(call, clientv3.LeaseID(got.Kvs[0].Lease))
+			cancel()
+			if err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
+				return err
+			}
+			continue
 		}
 		if who := describe(got.Kvs[0].Value); who != told {
 			told = who

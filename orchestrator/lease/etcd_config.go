@@ -20,6 +20,9 @@ type EtcdConfig struct {
 	Run       string   // the same for all processes of a run; letters, digits, and any of ._-
 	Stream    millrace.Stream
 	Host      string // names this host to people; nothing depends on it
+	// Line names a line of processes of which one lives at a time, such as the orchestrators of one `up`. A candidate
+	// ends the lease of its predecessor, which is dead. Empty: the candidate waits for it.
+	Line string
 
 	// PEM files: the authority of the members, and the certificate and key of this client. All may be empty. They are
 	// read again for every connection.
@@ -100,10 +103,18 @@ func isLoopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// holder is the value of the election key. Nothing depends on it; it tells people who has the lease.
+// holder is the value of the election key. It tells people who has the lease, and a candidate whether that is its
+// predecessor.
 type holder struct {
 	Host     string `json:"host"`
 	Identity string `json:"identity"` // of the process: a random number
+	Line     string `json:"line,omitempty"`
+}
+
+// isPredecessor reports whether an election key belongs to a dead process of a line.
+func isPredecessor(value []byte, line string) bool {
+	var h holder
+	return line != "" && json.Unmarshal(value, &h) == nil && h.Line == line
 }
 
 // newIdentity returns the random identity of a process.

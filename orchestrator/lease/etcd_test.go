@@ -91,6 +91,8 @@ func TestEtcd(t *testing.T) {
 		"digests of old steps go":        (*bench).oldSteps,
 		"a released lease leaves no key": (*bench).clean,
 		"etcd is full":                   (*bench).full,
+		"a renewal takes long":           (*bench).lateAnswer,
+		"a successor does not wait":      (*bench).successor,
 	} {
 		t.Run(name, func(t *testing.T) { test(&bench{T: t, cluster: x.cluster, client: x.client}) })
 	}
@@ -483,6 +485,50 @@ func (x *bench) slept() {
 	}
 	if _, revision := x.leader(c); revision != int64(l.Term()) {
 		x.Error("etcd has another key already")
+	}
+}
+
+// lateAnswer: an answer does not prolong the life of a lease from the time of its arrival.
+func (x *bench) lateAnswer() {
+	relay := etcdtest.NewRelay(x, x.cluster.Members[0])
+	clock := &sleeper{}
+	c := x.config()
+	c.Endpoints, c.Clock, c.TTL = []string{relay.URL}, clock, 10*time.Second
+	l, held := x.acquire(c)
+	relay.Cut(true)
+	time.Sleep(1850 * time.Millisecond) // a renewal is on its way: one is sent every 1.67 s, and waits for 2 s
+	clock.slept.Store(int64(8 * time.Second))
+	relay.Cut(false)
+	select {
+	case <-held.Done():
+	case <-time.After(4 * time.Second):
+		x.Error("the holder goes on, 8 s after it sent a renewal that holds for 7 s")
+	}
+	x.commits(l, millrace.ErrFenced, plan(0, 1))
+}
+
+// successor: a process of the same line takes the lease of its predecessor at once. A live predecessor is fenced.
+func (x *bench) successor() {
+	c := x.config()
+	c.TTL, c.Line = 60*time.Second, "up-1"
+	first, held := x.acquire(c)
+	x.commits(first, nil, plan(0, 1))
+	began := time.Now()
+	second, _ := x.acquire(c)
+	if took := time.Since(began); took > 10*time.Second {
+		x.Errorf("the successor waited for %v", took)
+	}
+	x.commits(first, millrace.ErrFenced, plan(1, 1))
+	if second.Term() <= first.Term() || held.Err() == nil {
+		x.Errorf("terms %d and %d, the first holder's context: %v", first.Term(), second.Term(), held.Err())
+	}
+	first.Release() // has no hold on the second
+	x.commits(second, nil, plan(1, 2))
+	c.Line = "up-2"
+	ctx, cancel := context.WithTimeout(x.Context(), 500*time.Millisecond)
+	defer cancel()
+	if _, _, err := x.candidate(c).Acquire(ctx, 0); !errors.Is(err, context.DeadlineExceeded) {
+		x.Errorf("a process of another line: %v", err)
 	}
 }
 

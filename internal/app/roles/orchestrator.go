@@ -159,7 +159,7 @@ func (r *role) openPlanning(ctx context.Context, s *stream, o Planning) (_ *plan
 		Store: p.store, Lines: s.lines(os.Stderr), Events: s.events, Fail: r.fail, Fenced: r.fenced,
 	}
 	if o.Cluster != "" {
-		if options.Leaser, err = r.leaser(s, o.Cluster); err != nil {
+		if options.Leaser, err = r.leaser(s, o); err != nil {
 			return nil, err
 		}
 	}
@@ -181,14 +181,14 @@ func (r *role) openPlanning(ctx context.Context, s *stream, o Planning) (_ *plan
 	return p, nil
 }
 
-// leaser returns the lease of a stream in the cluster of a file. While the lease keeps the stream from being planned,
+// leaser returns the lease of a stream in the run's cluster. While the lease keeps the stream from being planned,
 // the reason is a line of `up` and of `millrace status`.
-func (r *role) leaser(s *stream, file string) (lease.Leaser, error) {
-	c, err := cluster.Load(file)
+func (r *role) leaser(s *stream, o Planning) (lease.Leaser, error) {
+	c, err := cluster.Load(o.Cluster)
 	if err != nil {
 		return nil, err
 	}
-	c.Stream = s.name
+	c.Stream, c.Line = s.name, o.Up
 	lines, last := s.lines(os.Stderr), ""
 	var mu sync.Mutex
 	c.Frozen = func(why string) {

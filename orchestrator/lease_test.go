@@ -111,6 +111,7 @@ func (k *keeper) Acquire(ctx context.Context, above millrace.Term) (lease.Lease,
 func (k *keeper) Term() millrace.Term { return k.term }
 
 func (k *keeper) Commit(_ context.Context, plans []lease.Plan) error {
+	time.Sleep(3 * time.Millisecond) // a plan that is published too early arrives meanwhile
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.commits++; k.commits == 1 {

@@ -1,22 +1,15 @@
 package parquet
 
 import (
-	"fmt"
+	"math"
 	"slices"
 	"sort"
+	"sync"
 
 	"github.com/parquet-go/parquet-go/format"
 
 	"millrace"
 	"millrace/sources"
-)
-
-// Bounds of one page. Writers make pages of about 1 MiB or 20,000 rows; one huge text makes a larger one.
-const (
-	mostPage   = 256 << 20 // bytes, packed or not
-	freeRatio  = 16 << 20  // uncompressed bytes of a page that need no look at the ratio
-	mostRatio  = 1000      // uncompressed to packed
-	mostValues = 1 << 26   // of a page
 )
 
 // chunk is one column in one row group.
@@ -27,29 +20,18 @@ type chunk struct {
 	firstRow int64 // of the file
 	start    int64 // byte of its first page
 	end      int64 // byte behind its last
+	unpacked int64 // bytes of its pages
 	codec    format.CompressionCodec
 	isList   bool
+	index    sources.Range // of the part of the page index that lists its pages; empty: the file has none
+	coded    int           // so many of the first data pages are likely to have places in a dictionary
 }
 
-// pageRef is a data page found by its header.
-type pageRef struct {
-	off    int64 // of its data, behind the header
-	row    int64 // first, in the row group; of a column in a list: first entry
-	rows   int64 // or entries
-	header *format.PageHeader
-	pieces *pieces // nil before they are known
-}
+// hasIndex reports whether the page index lists the chunk's pages.
+func (c *chunk) hasIndex() bool { return c.index.End > 0 }
 
-// pages lists the pages of a chunk.
-type pages struct {
-	dictionary pageRef // header nil without one
-	data       []pageRef
-}
-
-// pageOf returns the page that holds a row of the row group.
-func (p *pages) pageOf(row int64) int {
-	return sort.Search(len(p.data), func(i int) bool { return p.data[i].row > row }) - 1
-}
+// isSmall reports whether the chunk is read at once to find its pages, if its file is far.
+func (c *chunk) isSmall() bool { return !c.hasIndex() && c.end-c.start <= smallChunk }
 
 // chunksOf returns the column's chunks. It checks that rows add up and that pages lie before the footer.
 func chunksOf(f sources.File, meta *format.FileMetaData, col *column, end int64) ([]chunk, error) {
@@ -109,89 +91,153 @@ func (c *chunk) fill(f sources.File, cc *format.ColumnChunk, col *column, end in
 		return damaged(f, "row group %d: the footer puts column %v at byte %d with %d bytes, and pages end at %d",
 			c.group, col.path, c.start, m.TotalCompressedSize, end)
 	}
-	c.end = c.start + m.TotalCompressedSize
+	c.end, c.unpacked = c.start+m.TotalCompressedSize, max(m.TotalUncompressedSize, 0)
+	c.coded = codedPages(m)
+	at, n := cc.OffsetIndexOffset, int64(cc.OffsetIndexLength)
+	if at == 0 && n == 0 {
+		return nil
+	}
+	if at < 4 || n <= 0 || n > mostFooter || at > end-n {
+		return damaged(f, "row group %d: the footer puts the page index of column %v at byte %d with %d bytes, and "+
+			"the footer begins at %d; %s", c.group, col.path, at, n, end, indexCure)
+	}
+	c.index = sources.Range{Start: at, End: at + n}
 	return nil
 }
 
-// walk finds the chunk's pages by their headers. Their rows must add up to the chunk's. It does not use the page index:
-// a file need not have one, and its entries would have to be checked against the headers.
-func (c *chunk) walk(f sources.File) (*pages, error) {
-	p := &pages{}
-	hr := &headerReader{f: f}
-	row := int64(0)
-	for off := c.start; row < c.entries; {
-		if off >= c.end {
-			return nil, damaged(f, "row group %d: its pages end at byte %d with %d of %d rows", c.group, off, row,
-				c.entries)
-		}
-		h, n, err := hr.read(off, c.end)
-		if err != nil {
-			return nil, fmt.Errorf("row group %d: %w", c.group, err)
-		}
-		off += n
-		ref := pageRef{off: off, row: row, header: h}
-		if ref.rows, err = c.check(h, off); err != nil {
-			return nil, damaged(f, "row group %d, page at byte %d: %w", c.group, off-n, err)
-		}
-		off += int64(h.CompressedPageSize)
-		switch h.Type {
-		case format.DictionaryPage:
-			if p.dictionary.header != nil || row > 0 {
-				return nil, damaged(f, "row group %d, page at byte %d: a dictionary behind other pages", c.group,
-					ref.off-n)
-			}
-			p.dictionary = ref
-		case format.DataPage, format.DataPageV2:
-			p.data = append(p.data, ref)
-			row += ref.rows
+// codedPages returns how many of the first data pages are likely to have places in a dictionary: writers change to
+// other encodings once, when the dictionary is full.
+func codedPages(m *format.ColumnMetaData) int {
+	if len(m.EncodingStats) == 0 {
+		return math.MaxInt
+	}
+	n := 0
+	for _, s := range m.EncodingStats {
+		if s.PageType != format.DictionaryPage && s.Count > 0 && isCoded(s.Encoding) {
+			n += int(s.Count)
 		}
 	}
-	if row != c.entries {
-		return nil, damaged(f, "row group %d: its pages have %d rows, want %d", c.group, row, c.entries)
+	return n
+}
+
+// columnData has the places of one column's values in a file. It is safe for concurrent use.
+type columnData struct {
+	f      sources.File
+	isFar  bool // the file fetches bytes before they are read
+	col    *column
+	chunks []chunk // of row groups that have rows
+
+	finding []sync.Mutex // by row group: held while its pages are found, or the rows of its pages are counted
+
+	mu    sync.Mutex // also guards what becomes known of pages
+	pages []*pages   // by row group; nil before they are known
+}
+
+// openColumn returns a column whose chunks are checked. All pages end before byte end.
+func openColumn(f sources.File, meta *format.FileMetaData, col *column, end int64) (*columnData, error) {
+	chunks, err := chunksOf(f, meta, col, end)
+	if err != nil {
+		return nil, err
 	}
+	n := len(meta.RowGroups)
+	return &columnData{f: f, isFar: isFar(f), col: col, chunks: chunks, finding: make([]sync.Mutex, n),
+		pages: make([]*pages, n)}, nil
+}
+
+// known returns the pages of a row group, nil before they are known.
+func (d *columnData) known(c *chunk) *pages {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.pages[c.group]
+}
+
+// pagesOf returns the pages of a row group. The first caller finds them, through h if by their headers.
+func (d *columnData) pagesOf(c *chunk, h *headerReader) (*pages, error) {
+	if p := d.known(c); p != nil {
+		return p, nil
+	}
+	d.finding[c.group].Lock()
+	defer d.finding[c.group].Unlock()
+	p := d.known(c)
+	if p != nil {
+		return p, nil
+	}
+	var err error
+	if c.hasIndex() {
+		p, err = c.listed(d.f, d.col)
+	} else {
+		p, err = c.walk(h, d.isFar)
+	}
+	if err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.pages[c.group] = p
 	return p, nil
 }
 
-// check checks a page header's numbers, before anything is allocated for them, and returns the page's rows.
-func (c *chunk) check(h *format.PageHeader, off int64) (rows int64, err error) {
-	packed, size := int64(h.CompressedPageSize), int64(h.UncompressedPageSize)
-	switch {
-	case packed < 0 || packed > c.end-off:
-		return 0, fmt.Errorf("its header declares %d bytes, its row group has %d more", packed, c.end-off)
-	case size < 0 || size > mostPage || packed > mostPage:
-		return 0, fmt.Errorf("its header declares %d bytes unpacked, at most %d are read", size, mostPage)
-	case size > freeRatio && size > mostRatio*max(packed, 1):
-		return 0, fmt.Errorf("its header declares that %d bytes unpack to %d", packed, size)
+// beginsOf returns the number of rows that began before each page, nil before they are known.
+func (d *columnData) beginsOf(p *pages) []int64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return p.begins
+}
+
+func (d *columnData) setBegins(p *pages, begins []int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	p.begins = begins
+}
+
+// piecesOf returns the pieces of a page, nil before they are known or if it has none.
+func (d *columnData) piecesOf(ref *pageRef) *pieces {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return ref.pieces
+}
+
+func (d *columnData) setPieces(ref *pageRef, p *pieces) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	ref.pieces = p
+}
+
+// isCoded reports whether the values of a page are likely to be places in a dictionary. It is certain after the page
+// was read once.
+func (d *columnData) isCoded(ref *pageRef) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return ref.isCoded
+}
+
+func (d *columnData) setCoded(ref *pageRef, isCoded bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	ref.isCoded = isCoded
+}
+
+// grain returns the mean bytes that a value of the first row group costs: a page, or a piece of it.
+func (d *columnData) grain() (int64, error) {
+	if len(d.chunks) == 0 {
+		return 0, nil
 	}
-	// The statistics are of no use here and take memory.
-	var values int32
-	switch h.Type {
-	case format.DataPage:
-		d := &h.DataPageHeader
-		d.V.Statistics = format.Statistics{}
-		if values = d.V.NumValues; !d.Valid {
-			return 0, fmt.Errorf("its header does not describe data")
-		}
-		rows = int64(values)
-	case format.DataPageV2:
-		d := &h.DataPageHeaderV2
-		d.V.Statistics = format.Statistics{}
-		levels := int64(d.V.DefinitionLevelsByteLength) + int64(d.V.RepetitionLevelsByteLength)
-		if values = d.V.NumValues; !d.Valid || d.V.NumRows != values && !c.isList ||
-			d.V.DefinitionLevelsByteLength < 0 ||
-			d.V.RepetitionLevelsByteLength < 0 || levels > packed ||
-			levels > size {
-			return 0, fmt.Errorf("its header does not fit itself")
-		}
-		rows = int64(values)
-	case format.DictionaryPage:
-		d := &h.DictionaryPageHeader
-		if values = d.V.NumValues; !d.Valid || int64(values) > size/4 {
-			return 0, fmt.Errorf("a dictionary of %d strings in %d bytes", values, size)
-		}
+	c := &d.chunks[0]
+	p, err := d.pagesOf(c, &headerReader{f: d.f})
+	if err != nil || len(p.data) == 0 {
+		return 0, err
 	}
-	if values < 0 || values > mostValues || rows > c.entries {
-		return 0, fmt.Errorf("its header declares %d values", values)
+	size := c.unpacked / int64(len(p.data))
+	if c.codec == format.Snappy || c.codec == format.Uncompressed {
+		size = min(size, pieceBytes)
 	}
-	return rows, nil
+	return size, nil
+}
+
+// chunkOf returns the row group that holds a row of the file.
+func (d *columnData) chunkOf(row uint64) *chunk { return &d.chunks[d.placeOf(row)] }
+
+// placeOf returns the place of that row group among those that have rows.
+func (d *columnData) placeOf(row uint64) int {
+	return sort.Search(len(d.chunks), func(i int) bool { return d.chunks[i].firstRow > int64(row) }) - 1
 }

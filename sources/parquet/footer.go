@@ -17,6 +17,7 @@ const (
 	encryptedMagic = "PARE"
 	tailSize       = 8        // footer length and magic
 	mostFooter     = 64 << 20 // bytes; files of thousands of columns and row groups are far below
+	farTail        = 64 << 10 // bytes at the end of a far file that are read at once
 )
 
 // damaged returns the error of a file that cannot be read.
@@ -29,30 +30,30 @@ func readFooter(f sources.File) (meta *format.FileMetaData, end int64, err error
 	if f.Size() < 4+tailSize {
 		return nil, 0, damaged(f, "%d bytes are no Parquet file", f.Size())
 	}
-	var head [4]byte
-	var tail [tailSize]byte
-	if err := sources.ReadFull(f, head[:], 0); err != nil {
+	head, last, err := readEnds(f)
+	if err != nil {
 		return nil, 0, err
 	}
-	if err := sources.ReadFull(f, tail[:], f.Size()-tailSize); err != nil {
-		return nil, 0, err
-	}
-	if string(head[:]) == encryptedMagic || string(tail[4:]) == encryptedMagic {
+	tail := last[len(last)-tailSize:]
+	if string(head) == encryptedMagic || string(tail[4:]) == encryptedMagic {
 		return nil, 0, millrace.Errorf(millrace.ErrInvalid,
 			"read %s: it is encrypted, and encrypted files are not read; write it without encryption", f.Name())
 	}
-	if string(head[:]) != magic || string(tail[4:]) != magic {
-		return nil, 0, damaged(f, "it begins with %q and ends with %q, want %q: cut off or no Parquet file", head[:],
-			tail[4:], magic)
+	if string(head) != magic || string(tail[4:]) != magic {
+		return nil, 0, damaged(f, "it begins with %q and ends with %q, want %q: cut off or no Parquet file",
+			head, tail[4:], magic)
 	}
-	size := int64(binary.LittleEndian.Uint32(tail[:]))
+	size := int64(binary.LittleEndian.Uint32(tail))
 	if size > mostFooter || size > f.Size()-4-tailSize {
 		return nil, 0, damaged(f, "a footer of %d bytes in a file of %d", size, f.Size())
 	}
 	end = f.Size() - tailSize - size
-	b := make([]byte, size)
-	if err := sources.ReadFull(f, b, end); err != nil {
-		return nil, 0, err
+	b := last[max(int64(len(last))-tailSize-size, 0) : len(last)-tailSize]
+	if int64(len(b)) < size {
+		b = make([]byte, size)
+		if err := sources.ReadFull(f, b, end); err != nil {
+			return nil, 0, err
+		}
 	}
 	// A signature may follow the metadata, so it need not fill the footer.
 	n, err := thriftLen(b)
@@ -64,6 +65,23 @@ func readFooter(f sources.File) (meta *format.FileMetaData, end int64, err error
 		return nil, 0, damaged(f, "footer at byte %d: %w", end, err)
 	}
 	return meta, end, nil
+}
+
+// readEnds returns the first bytes of a file and its last ones. Of a far file these are likely to have the whole
+// footer, so that it takes one round trip to open the file.
+func readEnds(f sources.File) (head, last []byte, err error) {
+	head, last = make([]byte, len(magic)), make([]byte, tailSize)
+	if isFar(f) {
+		last = make([]byte, min(farTail, f.Size()))
+	}
+	at := f.Size() - int64(len(last))
+	defer sources.Expect(f, func() []sources.Range {
+		return []sources.Range{{Start: 0, End: int64(len(head))}, {Start: at, End: f.Size()}}
+	})()
+	if err := sources.ReadFull(f, head, 0); err != nil {
+		return nil, nil, err
+	}
+	return head, last, sources.ReadFull(f, last, at)
 }
 
 // headerStep is the first number of bytes to read for a page's header. Statistics make some headers longer.
@@ -79,19 +97,25 @@ func (r *headerReader) read(off, end int64) (*format.PageHeader, int64, error) {
 		if err != nil {
 			return nil, 0, err
 		}
-		n, err := thriftLen(b)
+		h, n, err := decodeHeader(b)
 		if errors.Is(err, errThriftShort) && step < min(end-off, mostHeader) {
 			continue
 		}
 		if err != nil {
 			return nil, 0, damaged(r.f, "page header at byte %d: %w", off, err)
 		}
-		h := new(format.PageHeader)
-		if err := thrift.Unmarshal(new(thrift.CompactProtocol), b[:n], h); err != nil {
-			return nil, 0, damaged(r.f, "page header at byte %d: %w", off, err)
-		}
 		return h, int64(n), nil
 	}
+}
+
+// decodeHeader decodes the page header at the beginning of b. n is its size.
+func decodeHeader(b []byte) (h *format.PageHeader, n int, err error) {
+	if n, err = thriftLen(b); err != nil {
+		return nil, 0, err
+	}
+	h = new(format.PageHeader)
+	err = thrift.Unmarshal(new(thrift.CompactProtocol), b[:n], h)
+	return h, n, err
 }
 
 // headerReader keeps the bytes around the last header, because small pages lie close together.
@@ -111,3 +135,15 @@ func (r *headerReader) bytesAt(off, n int64) ([]byte, error) {
 	}
 	return r.buf[off-r.lo:][:n], nil
 }
+
+// copy fills p with kept bytes of the file from off on, and reports whether it has them.
+func (r *headerReader) copy(p []byte, off int64) bool {
+	if off < r.lo || off+int64(len(p)) > r.lo+int64(len(r.buf)) {
+		return false
+	}
+	copy(p, r.buf[off-r.lo:])
+	return true
+}
+
+// forget drops the kept bytes.
+func (r *headerReader) forget() { r.buf = nil }

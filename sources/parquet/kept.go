@@ -86,8 +86,8 @@ func (r *rowReader) bytes() int64 {
 }
 
 func (r *reader) bytes() int64 {
-	n := readerBytes + cap(r.packed) + cap(r.plain) + cap(r.dict) + 4*cap(r.levels) + 24*cap(r.dense) +
-		24*cap(r.values) + 4*cap(r.codes) + cap(r.single.plain) + cap(r.single.packed) +
+	n := readerBytes + cap(r.raw.buf) + cap(r.near.buf) + cap(r.plain) + cap(r.dict) + 4*cap(r.levels) +
+		24*cap(r.dense) + 24*cap(r.values) + 4*cap(r.codes) + cap(r.single.plain) + cap(r.single.packed) +
 		24*cap(r.dec.dictionary) + 4*cap(r.dec.indices) +
 		cap(r.dec.fixed.bytes) + 4*cap(r.dec.fixed.bits) + 4*cap(r.dec.fixed.ints) + 8*cap(r.dec.fixed.longs) +
 		4*cap(r.dec.strings.lengths) + 4*cap(r.dec.strings.prefixes) + cap(r.dec.strings.joined)

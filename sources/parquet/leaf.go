@@ -10,6 +10,7 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 
 	"millrace"
+	"millrace/sources"
 )
 
 // batchEntries is the number of entries of a page that are decoded at once. A page of few bytes may declare many.
@@ -34,6 +35,9 @@ type leaf struct {
 	values  pageValues
 	batch   []entry
 	at      int // of the next entry in the batch
+
+	// entries is the number of entries of the pages up to the loaded one, -1 if the reader came there by a jump.
+	entries int64
 
 	row  int64 // of the file, whose entries are got; -1: none
 	got  []entry
@@ -75,29 +79,42 @@ func (l *leaf) gather(row uint64, limit int64) error {
 // rewind goes behind a page, before which so many rows began.
 func (l *leaf) rewind(page int, begun int64) {
 	l.page, l.begun, l.left, l.batch, l.at, l.got = page, begun, 0, l.batch[:0], 0, l.got[:0]
+	if l.entries = 0; page >= 0 {
+		l.entries = -1
+	}
 }
 
-// seek goes to a place before a row of the chunk. A scan reads on; a random read finds the page in which the row
-// begins.
+// seek goes to a place before a row of the chunk: on to it, or to the page in which it begins.
 func (l *leaf) seek(row int64) error {
 	l.got = l.got[:0]
 	isAhead := l.begun <= row
-	if l.ahead == nil {
+	var page int
+	var first int64
+	switch {
+	case l.pages.isAligned:
+		if page = l.pages.pageOf(row); page >= 0 {
+			first = l.pages.data[page].row
+		}
+	case l.ahead == nil: // a scan reads on
 		if !isAhead {
 			l.rewind(-1, 0)
 		}
 		return nil
+	default:
+		begins, err := l.pageRows()
+		if err != nil {
+			return err
+		}
+		if page = sort.Search(len(begins), func(i int) bool { return begins[i] > row }) - 1; page >= 0 {
+			first = begins[page]
+		}
 	}
-	begins, err := l.pageRows()
-	if err != nil {
-		return err
-	}
-	page := sort.Search(len(begins), func(i int) bool { return begins[i] > row }) - 1
 	if page < 0 {
 		return l.endsEarly()
 	}
-	if page != l.page || !isAhead {
-		l.rewind(page-1, begins[page])
+	isNext := page == l.page+1 && l.left == 0 && l.at == len(l.batch)
+	if page != l.page && !isNext || !isAhead {
+		l.rewind(page-1, first)
 	}
 	return nil
 }
@@ -105,62 +122,57 @@ func (l *leaf) seek(row int64) error {
 // pageRows returns the number of rows that began before each page of the chunk. The first caller reads the levels of
 // all pages, because headers of version 1 have no rows.
 func (l *leaf) pageRows() ([]int64, error) {
-	d := l.data
-	d.mu.Lock()
-	begins := d.begins[l.chunk.group]
-	d.mu.Unlock()
-	if begins != nil {
+	d, p := l.data, l.pages
+	if begins := d.beginsOf(p); begins != nil {
 		return begins, nil
 	}
-	begins = make([]int64, 0, len(l.pages.data))
+	d.finding[l.chunk.group].Lock()
+	defer d.finding[l.chunk.group].Unlock()
+	if begins := d.beginsOf(p); begins != nil {
+		return begins, nil
+	}
+	l.told.set([]sources.Range{{Start: l.chunk.start, End: l.chunk.end}})
+	begins := make([]int64, 0, len(p.data))
 	rows := int64(0)
-	for i := range l.pages.data {
+	for i := range p.data {
 		begins = append(begins, rows)
-		ref := &l.pages.data[i]
-		if h := ref.header; h.Type == format.DataPageV2 {
-			rows += int64(h.DataPageHeaderV2.V.NumRows)
-			continue
-		}
-		n, err := l.rowsOf(ref)
+		n, err := l.rowsOf(&p.data[i])
 		if err != nil {
 			return nil, err
 		}
 		rows += n
 	}
 	l.rewind(-1, 0)
-	d.mu.Lock()
-	d.begins[l.chunk.group] = begins
-	d.mu.Unlock()
+	d.setBegins(p, begins)
+	l.told.set(l.wanted(l.ahead))
 	return begins, nil
 }
 
 // rowsOf returns the number of rows that begin in a page.
 func (l *leaf) rowsOf(ref *pageRef) (rows int64, err error) {
-	if l.data.col.repeats == 0 {
-		return ref.rows, nil
-	}
 	if err := l.load(ref); err != nil {
 		return 0, err
 	}
-	s, err := l.sections(ref)
+	s, err := l.sections()
 	if err != nil {
 		return 0, l.fail(ref, err)
 	}
-	if rows, err = l.countRows(s); err != nil {
+	if rows, _, err = l.countRows(s); err != nil {
 		return 0, l.fail(ref, err)
 	}
 	return rows, nil
 }
 
-// countRows returns the number of rows that begin in a page.
-func (l *leaf) countRows(s sections) (rows int64, err error) {
+// countRows returns the number of rows that begin in a page, and whether its first entry begins one.
+func (l *leaf) countRows(s sections) (rows int64, isAligned bool, err error) {
 	r := l.levelsOf(s.repeats, l.data.col.repeats)
 	l.rs = resize(l.rs, batchEntries)
 	for left := s.count; left > 0; {
 		part := l.rs[:min(left, len(l.rs))]
 		if err := r.fill(part); err != nil {
-			return 0, fmt.Errorf("repetition levels: %w", err)
+			return 0, false, fmt.Errorf("repetition levels: %w", err)
 		}
+		isAligned = isAligned || left == s.count && part[0] == 0
 		for _, x := range part {
 			if x == 0 {
 				rows++
@@ -168,7 +180,7 @@ func (l *leaf) countRows(s sections) (rows int64, err error) {
 		}
 		left -= len(part)
 	}
-	return rows, nil
+	return rows, isAligned, nil
 }
 
 func (l *leaf) levelsOf(b []byte, most int) runs {
@@ -185,6 +197,9 @@ func (l *leaf) collect(row, limit int64) error {
 	l.long = false
 	for {
 		if l.at == len(l.batch) {
+			if l.pages.isAligned && l.left == 0 && l.begun > row {
+				return nil
+			}
 			more, err := l.more()
 			if err != nil {
 				return err
@@ -243,24 +258,45 @@ func (l *leaf) turn(ref *pageRef) error {
 	if err := l.loadBoth(ref); err != nil {
 		return err
 	}
-	s, err := l.sections(ref)
+	s, err := l.sections()
+	if err == nil {
+		err = l.compare(ref, s)
+	}
 	if err != nil {
 		return l.fail(ref, err)
 	}
 	col := l.data.col
-	if h := ref.header; h.Type == format.DataPageV2 && col.repeats > 0 {
-		rows, err := l.countRows(s)
-		if want := int64(h.DataPageHeaderV2.V.NumRows); err == nil && rows != want {
-			err = fmt.Errorf("%d rows begin in it, and its header declares %d", rows, want)
-		}
-		if err != nil {
-			return l.fail(ref, err)
-		}
-	}
 	l.repeats, l.defined = l.levelsOf(s.repeats, col.repeats), l.levelsOf(s.levels, col.depth)
 	l.left = s.count
 	if err := l.values.begin(l.reader, s, l.countDefined); err != nil {
 		return l.fail(ref, err)
+	}
+	return nil
+}
+
+// compare compares a page with its header and with the list of pages.
+func (l *leaf) compare(ref *pageRef, s sections) error {
+	if l.entries >= 0 {
+		l.entries += int64(s.count)
+		if isLast := l.page+2 == len(l.pages.data); isLast && l.entries != l.chunk.entries {
+			return fmt.Errorf("the pages have %d values up to it, and the footer declares %d", l.entries,
+				l.chunk.entries)
+		}
+	}
+	h := l.raw.header
+	if l.data.col.repeats == 0 || !l.pages.isListed && h.Type != format.DataPageV2 {
+		return nil
+	}
+	rows, isAligned, err := l.countRows(s)
+	switch {
+	case err != nil:
+		return err
+	case h.Type == format.DataPageV2 && rows != int64(h.DataPageHeaderV2.V.NumRows):
+		return fmt.Errorf("%d rows begin in it, and its header declares %d", rows, h.DataPageHeaderV2.V.NumRows)
+	case l.pages.isListed && rows != ref.rows:
+		return fmt.Errorf("%d rows begin in it, and the page index says %d; %s", rows, ref.rows, indexCure)
+	case l.pages.isListed && !isAligned && s.count > 0:
+		return fmt.Errorf("it begins inside a row, and the page index says that no page does; %s", indexCure)
 	}
 	return nil
 }

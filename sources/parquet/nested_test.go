@@ -60,7 +60,8 @@ func nested() map[string][]string {
 		"map"}
 	return map[string][]string{
 		"snappy.parquet": all, "v2.parquet": all, "gzip-item.parquet": all, "brotli-index.parquet": all,
-		"lz4.parquet": all, "delta.parquet": all[:len(all)-1], "duckdb.parquet": all,
+		"lz4.parquet": all, "delta.parquet": all[:len(all)-1], "duckdb.parquet": all, "v2-index.parquet": all,
+		"plain-index.parquet": {"text", "ids", "meta"},
 	}
 }
 
@@ -194,9 +195,11 @@ func TestHadoopLZ4(t *testing.T) {
 }
 
 func TestDamageNested(t *testing.T) {
-	f := sourcetest.Fixture{Name: "few", Files: sourcetest.Files{"few.parquet": written(t, "few.parquet")},
+	few := sourcetest.Fixture{Name: "few", Files: sourcetest.Files{"few.parquet": written(t, "few.parquet")},
 		Field: sources.Field{Others: []string{"meta", "messages", "ids", "holes"}}, Seekable: true}
-	sourcetest.Damage(t, format, []sourcetest.Fixture{f}, 256<<20)
+	index := sourcetest.Fixture{Name: "index", Files: sourcetest.Files{"i.parquet": written(t, "plain-index.parquet")},
+		Field: sources.Field{Text: "text", Others: []string{"meta", "ids"}}, Seekable: true}
+	sourcetest.Damage(t, format, []sourcetest.Fixture{few, index}, 256<<20)
 }
 
 func FuzzNested(f *testing.F) {
@@ -204,7 +207,11 @@ func FuzzNested(f *testing.F) {
 		f.Add(written(f, name))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		sourcetest.Fuzz(t, format, sourcetest.Fixture{Files: sourcetest.Files{"a.parquet": b},
-			Field: sources.Field{Others: []string{"meta", "messages", "ids", "deep"}}})
+		for _, columns := range [][]string{{"meta", "messages", "ids", "deep"}, {"text", "ids", "meta"}} {
+			fixture := sourcetest.Fixture{Files: sourcetest.Files{"a.parquet": b},
+				Field: sources.Field{Others: columns}}
+			sourcetest.Fuzz(t, format, fixture)
+			sourcetest.Fuzz(t, func(sources.FS) sources.Format { return farFormat{t: t} }, fixture)
+		}
 	})
 }

@@ -20,7 +20,8 @@ type reader struct {
 	pages  *pages
 	unpack *unpacker
 	dec    decoder
-	packed []byte
+	raw    rawPage
+	loaded *pageRef // the page in raw
 	plain  []byte
 	dict   []byte // memory of the dictionary's strings
 	levels []uint32
@@ -33,7 +34,19 @@ type reader struct {
 	codes   []uint32 // places in the dictionary of the values of a page
 	codesOf *pageRef // that page; codes are nil if a value is null
 	stream  stream   // of the page decoded last
-	done    func()   // ends the announcement of a scan's pages; nil without one
+
+	near        headerReader // has all bytes of a small chunk of a far file
+	told        announcement // of pages
+	toldIndexes announcement // of parts of the page index, by a scan
+	until       int64        // the scan announced the row groups before this row of the file
+}
+
+// rawPage is a page as it lies in the file.
+type rawPage struct {
+	buf    []byte // header and data
+	data   []byte
+	off    int64 // of the data in the file
+	header *format.PageHeader
 }
 
 // stream is the part of a page that holds its values.
@@ -46,7 +59,10 @@ type stream struct {
 }
 
 func newReader(data *columnData) *reader {
-	return &reader{data: data, dec: decoder{column: data.col}, single: pieceReader{f: data.f}}
+	r := &reader{data: data, dec: decoder{column: data.col}, near: headerReader{f: data.f},
+		told: announcement{f: data.f, isFar: data.isFar}, toldIndexes: announcement{f: data.f, isFar: data.isFar}}
+	r.single = pieceReader{f: data.f, told: &r.told}
+	return r
 }
 
 // valueOf returns the value of a row, nil if it is null.
@@ -76,8 +92,8 @@ func (r *reader) alone(row uint64) (v []byte, ok bool, err error) {
 	ref := &r.pages.data[r.pages.pageOf(int64(row)-c.firstRow)]
 	first := uint64(c.firstRow + ref.row)
 	of, at := ref, uint32(row-first)
-	if isCoded(ref.header) {
-		if of = &r.pages.dictionary; r.data.piecesOf(of) == nil {
+	if r.data.isCoded(ref) {
+		if of = r.pages.dictionary; of == nil || r.data.piecesOf(of) == nil {
 			return nil, false, nil
 		}
 		if err := r.decodeCodes(ref); err != nil || r.codes == nil {
@@ -97,16 +113,8 @@ func (r *reader) alone(row uint64) (v []byte, ok bool, err error) {
 	return v, err == nil, err
 }
 
-// isCoded reports whether the values of a page are places in a dictionary.
-func isCoded(h *format.PageHeader) bool {
-	enc := h.DataPageHeader.V.Encoding
-	if h.Type == format.DataPageV2 {
-		enc = h.DataPageHeaderV2.V.Encoding
-	}
-	return enc == format.PlainDictionary || enc == format.RLEDictionary
-}
-
-// decodeCodes decodes the places in the dictionary of a page's values. codes is nil if a value is null.
+// decodeCodes decodes the places in the dictionary of a page's values. codes is nil if a value is null, or if the
+// values are no such places after all.
 func (r *reader) decodeCodes(ref *pageRef) error {
 	if r.codesOf == ref {
 		return nil
@@ -116,13 +124,17 @@ func (r *reader) decodeCodes(ref *pageRef) error {
 	if err := r.load(ref); err != nil {
 		return err
 	}
-	s, err := r.sections(ref)
+	s, err := r.sections()
 	if err != nil {
 		return r.fail(ref, err)
 	}
 	there, err := r.present(s.levels, s.count)
 	if err != nil {
 		return r.fail(ref, err)
+	}
+	if !isCoded(s.enc) {
+		r.codes = nil
+		return nil
 	}
 	if r.codes = resize(r.codes, s.count); there != s.count {
 		r.codes = nil
@@ -140,27 +152,10 @@ func (r *reader) close() {
 	}
 }
 
-// leave ends the announcement of pages.
+// leave ends the announcements.
 func (r *reader) leave() {
-	if r.done != nil {
-		r.done()
-		r.done = nil
-	}
-}
-
-// announce tells the file that a scan reads the pages of its row group from a row on.
-func (r *reader) announce(row uint64) {
-	r.leave()
-	if r.ahead != nil {
-		return
-	}
-	r.done = sources.Expect(r.data.f, func() (out []sources.Range) {
-		if d := &r.pages.dictionary; d.header != nil {
-			out = append(out, sources.Range{Start: d.off, End: d.off + int64(d.header.CompressedPageSize)})
-		}
-		first := &r.pages.data[max(r.pages.pageOf(int64(row)-r.chunk.firstRow), 0)]
-		return append(out, sources.Range{Start: first.off, End: r.chunk.end})
-	})
+	r.told.end()
+	r.toldIndexes.end()
 }
 
 // enter goes to the row group of a row.
@@ -168,20 +163,23 @@ func (r *reader) enter(c *chunk, row uint64) error {
 	if r.chunk == c {
 		return nil
 	}
-	p, err := r.data.pagesOf(c)
+	r.near.forget()
+	if err := r.announceRun(c, row); err != nil {
+		return err
+	}
+	p, err := r.data.pagesOf(c, &r.near)
 	if err != nil {
 		return err
 	}
 	if r.unpack == nil || r.unpack.codec != c.codec {
-		r.close()
+		if r.unpack != nil {
+			r.unpack.close()
+		}
 		if r.unpack, err = newUnpacker(c.codec); err != nil {
 			return fmt.Errorf("read %s: %w", r.data.f.Name(), err)
 		}
 	}
 	r.chunk, r.pages, r.dec.dictionary = c, p, nil
-	if len(p.data) > 0 {
-		r.announce(row)
-	}
 	return nil
 }
 
@@ -202,7 +200,7 @@ func (r *reader) page(ref *pageRef) error {
 	if err := r.loadBoth(ref); err != nil {
 		return err
 	}
-	isPlain, err := r.decodePage(ref)
+	isPlain, err := r.decodePage()
 	if err != nil {
 		return r.fail(ref, err)
 	}
@@ -212,19 +210,36 @@ func (r *reader) page(ref *pageRef) error {
 	return nil
 }
 
-// loadBoth loads a data page, after the dictionary of its values if it has one that is not decoded yet.
+// loadBoth loads a data page, and the dictionary of its values if it has one that is not decoded yet. Pages are read in
+// the order of the file if it is known whether the page needs the dictionary.
 func (r *reader) loadBoth(ref *pageRef) error {
-	if d := &r.pages.dictionary; r.dec.dictionary == nil && d.header != nil && isCoded(ref.header) {
-		if err := r.load(d); err != nil {
+	if r.data.isCoded(ref) {
+		if err := r.loadDictionary(); err != nil {
 			return err
 		}
-		if err := r.decodeDictionary(d.header); err != nil {
-			return r.fail(d, err)
-		}
-		r.stream = stream{off: d.off, packed: r.packed, plain: r.dict, codec: r.unpack.codec}
-		r.notePieces(d, len(r.dec.dictionary))
 	}
-	return r.load(ref)
+	if err := r.load(ref); err != nil || !isCoded(encodingOf(r.raw.header)) {
+		return err
+	}
+	return r.loadDictionary()
+}
+
+// loadDictionary decodes the dictionary of the row group, if it has one that is not decoded yet.
+func (r *reader) loadDictionary() error {
+	d := r.pages.dictionary
+	if d == nil || r.dec.dictionary != nil {
+		return nil
+	}
+	var raw rawPage
+	if err := r.read(&raw, d); err != nil {
+		return err
+	}
+	if err := r.decodeDictionary(&raw); err != nil {
+		return r.fail(d, err)
+	}
+	r.stream = stream{off: raw.off, packed: raw.data, plain: r.dict, codec: r.unpack.codec}
+	r.notePieces(d, len(r.dec.dictionary))
+	return nil
 }
 
 // notePieces finds the pieces of the page of plain strings that was decoded last, for later reads of single values.
@@ -239,32 +254,65 @@ func (r *reader) fail(ref *pageRef, err error) error {
 	return damaged(r.data.f, "row group %d, page data at byte %d: %w", r.chunk.group, ref.off, err)
 }
 
-// load reads a page's bytes and compares their checksum if the page has one.
+// load reads a data page.
 func (r *reader) load(ref *pageRef) error {
-	r.packed = resize(r.packed, int(ref.header.CompressedPageSize))
-	if r.ahead != nil { // a page by itself: what follows it belongs to rows that nobody asked for
-		at := sources.Range{Start: ref.off, End: ref.off + int64(len(r.packed))}
-		defer sources.Expect(r.data.f, func() []sources.Range { return []sources.Range{at} })()
-	}
-	if err := sources.ReadFull(r.data.f, r.packed, ref.off); err != nil {
+	r.loaded = nil
+	if err := r.read(&r.raw, ref); err != nil {
 		return err
 	}
-	if want := uint32(ref.header.CRC); want != 0 {
-		if got := crc32.ChecksumIEEE(r.packed); got != want {
+	r.loaded = ref
+	if enc := encodingOf(r.raw.header); isCoded(enc) != r.data.isCoded(ref) {
+		r.data.setCoded(ref, isCoded(enc))
+	}
+	return nil
+}
+
+// read reads a page's bytes, header and data at once. It checks the header's numbers and the checksum if there is one.
+func (r *reader) read(p *rawPage, ref *pageRef) error {
+	p.buf = resize(p.buf, int(ref.size))
+	if !r.near.copy(p.buf, ref.off) {
+		done := func() {}
+		if r.ahead != nil {
+			done = r.told.alone(ref.span())
+		}
+		err := sources.ReadFull(r.data.f, p.buf, ref.off)
+		done()
+		if err != nil {
+			return err
+		}
+	}
+	header, n, err := decodeHeader(p.buf)
+	if err != nil {
+		if r.pages.isListed {
+			err = fmt.Errorf("%w; %s", err, indexCure)
+		}
+		return damaged(r.data.f, "row group %d, page header at byte %d: %w", r.chunk.group, ref.off, err)
+	}
+	rows, err := r.chunk.check(header, ref.off+int64(n))
+	if err == nil {
+		err = r.chunk.fits(r.pages, ref, header, n, rows)
+	}
+	if err != nil {
+		return damaged(r.data.f, "row group %d, page at byte %d: %w", r.chunk.group, ref.off, err)
+	}
+	p.header, p.data, p.off = header, p.buf[n:], ref.off+int64(n)
+	if want := uint32(header.CRC); want != 0 {
+		if got := crc32.ChecksumIEEE(p.data); got != want {
 			return r.fail(ref, fmt.Errorf("checksum is %08x, want %08x", got, want))
 		}
 	}
 	return nil
 }
 
-// decodeDictionary decodes the loaded page as the dictionary of the row group's further pages.
-func (r *reader) decodeDictionary(h *format.PageHeader) error {
+// decodeDictionary decodes a page as the dictionary of the row group's further pages.
+func (r *reader) decodeDictionary(p *rawPage) error {
+	h := p.header
 	if e := h.DictionaryPageHeader.V.Encoding; e != format.Plain && e != format.PlainDictionary {
 		return fmt.Errorf("a dictionary in encoding %v", e)
 	}
 	var err error
 	r.dict = resize(r.dict, int(h.UncompressedPageSize))
-	if r.dict, err = r.unpack.unpack(r.dict[:0], r.packed, int(h.UncompressedPageSize)); err != nil {
+	if r.dict, err = r.unpack.unpack(r.dict[:0], p.data, int(h.UncompressedPageSize)); err != nil {
 		return err
 	}
 	n := int(h.DictionaryPageHeader.V.NumValues)
@@ -274,8 +322,8 @@ func (r *reader) decodeDictionary(h *format.PageHeader) error {
 
 // decodePage decodes the loaded page into one value a row. isPlain reports whether the values lie one after the other
 // and none is null.
-func (r *reader) decodePage(ref *pageRef) (isPlain bool, err error) {
-	s, err := r.sections(ref)
+func (r *reader) decodePage() (isPlain bool, err error) {
+	s, err := r.sections()
 	if err != nil {
 		return false, err
 	}
@@ -332,17 +380,17 @@ type sections struct {
 	enc     format.Encoding
 }
 
-// sections unpacks a data page and cuts it.
-func (r *reader) sections(ref *pageRef) (s sections, err error) {
-	h := ref.header
+// sections unpacks the loaded page and cuts it.
+func (r *reader) sections() (s sections, err error) {
+	h, packed := r.raw.header, r.raw.data
 	size := int(h.UncompressedPageSize)
 	r.plain = resize(r.plain, size)
 	if h.Type == format.DataPageV2 {
 		d := &h.DataPageHeaderV2.V
 		skip := int(d.RepetitionLevelsByteLength)
 		cut := skip + int(d.DefinitionLevelsByteLength)
-		s = sections{r.packed[:skip], r.packed[skip:cut], r.packed[cut:], int(d.NumValues), d.Encoding}
-		r.stream = stream{off: ref.off + int64(cut), packed: s.values, plain: s.values, codec: format.Uncompressed}
+		s = sections{packed[:skip], packed[skip:cut], packed[cut:], int(d.NumValues), d.Encoding}
+		r.stream = stream{off: r.raw.off + int64(cut), packed: s.values, plain: s.values, codec: format.Uncompressed}
 		if !d.IsCompressed.Valid || d.IsCompressed.V {
 			if len(s.values) > 0 || size > cut {
 				s.values, err = r.unpack.unpack(r.plain[:0], s.values, size-cut)
@@ -352,11 +400,11 @@ func (r *reader) sections(ref *pageRef) (s sections, err error) {
 		return s, err
 	}
 	d := &h.DataPageHeader.V
-	plain, err := r.unpack.unpack(r.plain[:0], r.packed, size)
+	plain, err := r.unpack.unpack(r.plain[:0], packed, size)
 	if err != nil {
 		return sections{}, err
 	}
-	r.stream = stream{off: ref.off, packed: r.packed, plain: plain, codec: r.unpack.codec}
+	r.stream = stream{off: r.raw.off, packed: packed, plain: plain, codec: r.unpack.codec}
 	s = sections{values: plain, count: int(d.NumValues), enc: d.Encoding}
 	if r.data.col.repeats > 0 {
 		if err := s.cut(&s.repeats, d.RepetitionLevelEncoding); err != nil {

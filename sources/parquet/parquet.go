@@ -41,7 +41,7 @@ func (pf Format) Open(ctx context.Context, f sources.File, field sources.Field, 
 	if lim.SampleBytes <= 0 {
 		lim.SampleBytes = defaultSampleBytes
 	}
-	s := &shard{f: f, rows: uint64(meta.NumRows), limit: lim.SampleBytes, kept: pf.Kept}
+	s := &shard{f: f, isFar: isFar(f), rows: uint64(meta.NumRows), limit: lim.SampleBytes, kept: pf.Kept}
 	if s.kept == nil {
 		s.kept = NewKept(defaultKept)
 	}
@@ -72,6 +72,7 @@ func (pf Format) Open(ctx context.Context, f sources.File, field sources.Field, 
 // shard is one open file.
 type shard struct {
 	f      sources.File
+	isFar  bool // the file fetches bytes before they are read
 	rows   uint64
 	limit  int64       // most bytes of a text, and of a further column in a row
 	text   *columnData // nil: the source needs no text
@@ -129,6 +130,17 @@ func (s *shard) Scan(ctx context.Context, from uint64, fn func(sources.Record) e
 // an earlier call again. Of a page that was decoded before, it unpacks only the pieces with the rows if these are few.
 func (s *shard) Read(ctx context.Context, numbers []uint64, fn func(sources.Record) error) error {
 	r := s.kept.take(s)
+	r.prepare(ctx, numbers)
+	err := r.read(ctx, numbers, fn)
+	r.columns((*reader).leave)
+	if err == nil {
+		s.kept.give(r)
+	}
+	return err
+}
+
+func (r *rowReader) read(ctx context.Context, numbers []uint64, fn func(sources.Record) error) error {
+	s := r.shard
 	for i, n := range numbers {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -141,7 +153,6 @@ func (s *shard) Read(ctx context.Context, numbers []uint64, fn func(sources.Reco
 			return err
 		}
 	}
-	s.kept.give(r)
 	return nil
 }
 

@@ -282,8 +282,10 @@ func FuzzParquet(f *testing.F) {
 	)
 	f.Add(byParquetGo(f, []plainRow{{"a"}, {"b"}}, pq.Compression(&pq.Lz4Raw)))
 	f.Add([]byte("PAR1\x00\x00\x00\x00PAR1"))
+	f.Add(byParquetGo(f, plainRows(texts(40, false)), pq.PageBufferSize(500), pq.DataPageVersion(1))) // a page index
 	f.Fuzz(func(t *testing.T, b []byte) {
 		sourcetest.Fuzz(t, format, fixture("f", "text", b, nil))
+		sourcetest.Fuzz(t, func(sources.FS) sources.Format { return farFormat{t: t} }, fixture("f", "text", b, nil))
 	})
 }
 

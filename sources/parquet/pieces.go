@@ -143,12 +143,28 @@ func littleEndian(b []byte) (v uint32) {
 	return v
 }
 
+// span returns the bytes of the file with the pieces of a string.
+func (p *pieces) span(n uint32) sources.Range {
+	first := p.pieceOf(n)
+	last := first
+	for last+1 < len(p.list) && p.list[last+1].first == n+1 && p.list[last+1].at > p.list[last+1].start {
+		last++ // the string ends behind the beginning of this piece
+	}
+	return sources.Range{Start: p.off + int64(p.list[first].packed), End: p.off + int64(p.packedEnd(last))}
+}
+
+// pieceOf returns the piece in which a string begins.
+func (p *pieces) pieceOf(n uint32) int {
+	return sort.Search(len(p.list), func(i int) bool { return p.list[i].first > n }) - 1
+}
+
 // errPiece is the error of a piece whose bytes are not those of the page that was unpacked as a whole.
 var errPiece = errors.New("its bytes changed since the page was first read")
 
 // pieceReader unpacks single strings of pages. It is not safe for concurrent use.
 type pieceReader struct {
 	f      sources.File
+	told   *announcement
 	of     *pieces
 	from   int    // the first piece in plain
 	until  int    // the piece behind plain
@@ -161,7 +177,7 @@ const mostPrefix = binary.MaxVarintLen32
 
 // value returns one string of a page. Its memory is valid until the next call.
 func (r *pieceReader) value(p *pieces, n uint32) ([]byte, error) {
-	i := sort.Search(len(p.list), func(i int) bool { return p.list[i].first > n }) - 1
+	i := p.pieceOf(n)
 	if r.of != p || i != r.from {
 		r.of, r.from, r.until, r.plain = p, i, i, r.plain[:0]
 	}
@@ -203,7 +219,7 @@ func (r *pieceReader) unpack(i int) error {
 	r.packed = resize(r.packed, mostPrefix+int(p.packedEnd(i)-from))
 	b := r.packed[mostPrefix:]
 	at := sources.Range{Start: p.off + int64(from), End: p.off + int64(from) + int64(len(b))}
-	defer sources.Expect(r.f, func() []sources.Range { return []sources.Range{at} })()
+	defer r.told.alone(at)()
 	if err := sources.ReadFull(r.f, b, at.Start); err != nil {
 		return err
 	}

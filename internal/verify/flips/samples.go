@@ -120,10 +120,13 @@ func (l *loader) rows() {
 // columns adds the formats of columns.
 func (l *loader) columns() {
 	nested := []string{"meta", "messages", "ids", "deep"}
-	for _, name := range []string{"snappy", "v2", "few", "gzip-item", "brotli-index", "lz4", "delta", "duckdb"} {
+	for _, name := range []string{"snappy", "v2", "few", "gzip-item", "brotli-index", "v2-index", "lz4", "delta",
+		"duckdb"} {
 		l.add("parquet/"+name, "x.parquet", l.read("parquet/testdata/"+name+".parquet"),
 			guards{count: true, end: true}, nested...)
 	}
+	l.add("parquet/plain-index", "x.parquet", l.read("parquet/testdata/plain-index.parquet"),
+		guards{count: true, end: true}, "ids", "meta")
 	nested = []string{"meta", "messages", "ids", "pairs"}
 	for _, name := range []string{"plain.arrow", "v4.arrow", "file.arrow", "lz4.arrow", "zstd.feather", "large.arrow",
 		"views.arrow", "deltas.arrow", "replaced.arrow", "deltas-file.arrow"} {

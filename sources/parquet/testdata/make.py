@@ -1,14 +1,23 @@
-"""Writes the Parquet files of the tests, with pyarrow 26.0.1 and duckdb 2.0.0. Usage: make.py DIRECTORY"""
+"""Writes the Parquet files of the tests, with pyarrow 26.0.1 and duckdb 2.0.0. Usage: make.py DIRECTORY
+
+The files of the directory `foreign` have page indexes of other writers, parquet-mr and parquet-rs. They come from
+https://github.com/apache/parquet-testing (Apache-2.0). Only their values, foreign.json, are written here, by pyarrow.
+"""
 
 import json
 import os
+import pathlib
 import sys
 
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+paths = sorted((pathlib.Path(__file__).parent / "foreign").glob("*.parquet"))
+foreign = {path.name: pq.read_table(path).to_pydict() for path in paths}
 os.chdir(sys.argv[1])
+with open("foreign.json", "w") as out:
+    json.dump(foreign, out)
 
 
 def text(i):
@@ -49,6 +58,9 @@ pq.write_table(table, "v2.parquet", compression="zstd", data_page_version="2.0",
 pq.write_table(table.slice(0, 20), "few.parquet", data_page_version="2.0", data_page_size=100, write_batch_size=4)
 pq.write_table(table, "gzip-item.parquet", compression="gzip", use_compliant_nested_type=False, row_group_size=30)
 pq.write_table(table, "brotli-index.parquet", compression="brotli", write_page_index=True, **small)
+pq.write_table(table, "v2-index.parquet", compression="snappy", data_page_version="2.0", write_page_index=True, **small)
+pq.write_table(table.select(["text", "ids", "meta"]), "plain-index.parquet", compression="none", use_dictionary=False,
+               row_group_size=25, data_page_size=150, write_batch_size=2, write_page_index=True)
 pq.write_table(table, "lz4.parquet", compression="lz4", use_dictionary=False, store_schema=False, row_group_size=30)
 pq.write_table(table.drop(["map"]), "delta.parquet", compression="none", use_dictionary=False, column_encoding={
     "ids.list.element": "DELTA_BINARY_PACKED", "labels.list.element": "DELTA_BINARY_PACKED",

@@ -14,39 +14,152 @@ import (
 // energonSplits is the file of an Energon dataset that divides its archives into splits.
 const energonSplits = ".nv-meta/split.yaml"
 
+// trainSplit is the split that is read if a path names the directory of a dataset with several splits.
+const trainSplit = "train"
+
 // shownArchives is the number of a split's archives, or of patterns of them, that a cure names.
 const shownArchives = 3
 
-// checkEnergon refuses a directory of several splits, because one source would read training and validation as one.
-func checkEnergon(dir string) error {
+// energonSet is the split of an Energon dataset that a path to its directory reads.
+type energonSet struct {
+	dir      string
+	split    string
+	of       map[string]string // path of an archive: its split
+	excluded map[string]bool   // paths
+	seen     map[string]bool   // paths of the files below the directory
+}
+
+// readEnergon returns the splits of the dataset in a directory, nil if it is no Energon dataset. Of several splits it
+// takes train, and refuses the directory if there is none: one source would read training and validation as one.
+func readEnergon(dir string) (*energonSet, error) {
 	path := filepath.Join(dir, energonSplits)
 	content, ok, err := readSmall(path)
 	if !ok || err != nil {
-		return err
+		return nil, err
 	}
 	var file struct {
-		Parts map[string][]string `yaml:"split_parts"`
+		Parts   map[string][]string `yaml:"split_parts"`
+		Exclude []string            `yaml:"exclude"`
 	}
 	if err := yaml.Unmarshal(content, &file); err != nil {
-		return millrace.Errorf(millrace.ErrInvalid, "read %s: %w", path, err)
+		return nil, millrace.Errorf(millrace.ErrInvalid, "read %s: %w", path, err)
 	}
 	maps.DeleteFunc(file.Parts, func(_ string, archives []string) bool { return len(archives) == 0 })
-	if len(file.Parts) < 2 {
-		return nil
-	}
 	names := slices.Sorted(maps.Keys(file.Parts))
-	first := names[0]
-	if slices.Contains(names, "train") {
-		first = "train"
+	s := &energonSet{dir: dir, split: trainSplit, of: map[string]string{}, excluded: map[string]bool{},
+		seen: map[string]bool{}}
+	switch {
+	case len(names) == 0:
+		return nil, nil
+	case len(names) == 1:
+		s.split = names[0]
+	case !slices.Contains(names, trainSplit):
+		return nil, millrace.Errorf(millrace.ErrInvalid, "%s is an Energon dataset with the splits %s, none of which "+
+			"is train: name the archives of one, as path: [%s] for %s", dir, strings.Join(names, ", "),
+			shown(dir, file.Parts[names[0]]), names[0])
 	}
-	var archives []string
-	for _, a := range file.Parts[first] {
-		if len(archives) == shownArchives {
-			archives = append(archives, "...")
+	for _, name := range names {
+		for _, pattern := range file.Parts[name] {
+			archives, err := expandBraces(pattern)
+			if err != nil {
+				return nil, millrace.Errorf(millrace.ErrInvalid, "read %s: %w", path, err)
+			}
+			for _, a := range archives {
+				s.of[filepath.Join(dir, a)] = name
+			}
+		}
+	}
+	for _, entry := range file.Exclude {
+		s.excluded[filepath.Join(dir, entry)] = true
+	}
+	for _, entry := range file.Exclude {
+		if s.isSample(entry) {
+			return nil, millrace.Errorf(millrace.ErrInvalid, "%s excludes the sample %s, and single samples are not "+
+				"left out: take them out with filter: and name the archives, as path: [%s]", path, entry,
+				shown(dir, file.Parts[s.split]))
+		}
+	}
+	return s, nil
+}
+
+// isSample reports whether an excluded entry is an archive that is read, and behind it a sample.
+func (s *energonSet) isSample(entry string) bool {
+	for at := filepath.Dir(entry); at != "." && at != "/"; at = filepath.Dir(at) {
+		if archive := filepath.Join(s.dir, at); s.of[archive] == s.split {
+			return !s.excluded[archive]
+		}
+	}
+	return false
+}
+
+// shown returns the first archives of a split, as a user writes them.
+func shown(dir string, archives []string) string {
+	var out []string
+	for _, a := range archives {
+		if len(out) == shownArchives {
+			out = append(out, "...")
 			break
 		}
-		archives = append(archives, filepath.Join(dir, a))
+		out = append(out, filepath.Join(dir, a))
 	}
-	return millrace.Errorf(millrace.ErrInvalid, "%s is an Energon dataset with the splits %s: name the archives of "+
-		"one, as path: [%s] for %s", dir, strings.Join(names, ", "), strings.Join(archives, ", "), first)
+	return strings.Join(out, ", ")
+}
+
+// leavesOut returns the reason why a file below the directory is not read, "" if it is.
+func (s *energonSet) leavesOut(path string) string {
+	switch split := s.of[path]; {
+	case s.excluded[path]:
+		return energonSplits + " excludes it"
+	case split == "":
+		return energonSplits + " has it in no split"
+	case split != s.split:
+		return energonSplits + " has it in the split " + split
+	}
+	return ""
+}
+
+// missing returns an error if an archive of the split was not seen.
+func (s *energonSet) missing() error {
+	for _, path := range slices.Sorted(maps.Keys(s.of)) {
+		if s.of[path] == s.split && !s.excluded[path] && !s.seen[path] {
+			return &missing{path + " is not there, and " + filepath.Join(s.dir, energonSplits) +
+				" has it in the split " + s.split + "; copy it there, or take it out of the list"}
+		}
+	}
+	return nil
+}
+
+// energonSets are the datasets that a walk of a directory has come to.
+type energonSets []*energonSet
+
+// of returns the dataset that a file belongs to, nil if it belongs to none, and notes that the file is there.
+func (all energonSets) of(path string) *energonSet {
+	for _, s := range slices.Backward(all) {
+		if strings.HasPrefix(path, s.dir+string(filepath.Separator)) {
+			s.seen[path] = true
+			return s
+		}
+	}
+	return nil
+}
+
+// missing returns an error if an archive of a dataset was not seen.
+func (all energonSets) missing() error {
+	for _, s := range all {
+		if err := s.missing(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkEnergonObjects refuses an Energon dataset in a store, in which the list of its splits is not read.
+func checkEnergonObjects(dir string, there map[string]bool) error {
+	for url := range there {
+		if set, ok := strings.CutSuffix(url, "/"+energonSplits); ok {
+			return millrace.Errorf(millrace.ErrInvalid, "%s is an Energon dataset, and its split.yaml is not read "+
+				"from a store: name the archives of one split in place of %s, as path: %s/train-*.tar", set, dir, set)
+		}
+	}
+	return nil
 }

@@ -186,6 +186,7 @@ func (f *finder) shardFile(file string) string {
 // below walks a directory. It does not follow links to directories, which may form circles; it follows links to files.
 func (f *finder) below(dir, root string) ([]match, error) {
 	var found []match
+	var sets energonSets
 	err := filepath.WalkDir(dir, func(p string, e fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -198,8 +199,12 @@ func (f *finder) below(dir, root string) ([]match, error) {
 			if f.format == arrowFormat {
 				return checkSaved(p)
 			}
-			if err := checkEnergon(p); err != nil {
+			set, err := readEnergon(p)
+			if err != nil {
 				return err
+			}
+			if set != nil {
+				sets = append(sets, set)
 			}
 			listed, ok, err := f.dataset(p, root)
 			if found = append(found, listed...); ok && err == nil {
@@ -211,12 +216,22 @@ func (f *finder) below(dir, root string) ([]match, error) {
 			f.skipHidden(p)
 			return nil
 		}
+		set := sets.of(p)
 		ok, err := f.belongs(p, e)
+		if ok && set != nil {
+			if why := set.leavesOut(p); why != "" {
+				f.skip(p, "%s", why)
+				ok = false
+			}
+		}
 		if ok {
 			found = append(found, match{path: p, root: root})
 		}
 		return err
 	})
+	if err == nil {
+		err = sets.missing()
+	}
 	if err != nil && !errors.Is(err, millrace.ErrInvalid) {
 		err = fmt.Errorf("walk %s: %w", dir, err)
 	}

@@ -133,6 +133,9 @@ func (f *finder) belongingObjects(all []string, dir, root string) ([]match, erro
 	for _, url := range all {
 		there[url] = true
 	}
+	if err := checkEnergonObjects(dir, there); err != nil {
+		return nil, err
+	}
 	f.there = func(url string) bool { return there[url] }
 	defer func() { f.there = exists }()
 	var found []match

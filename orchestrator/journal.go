@@ -89,7 +89,7 @@ func (l sealed) Confirm(plans []lease.Plan) error {
 		e, ok, err := ledger.ReadEntry(l.o.opt.Store, key)
 		switch {
 		case errors.Is(err, checkpoint.ErrClosed):
-			return millrace.Mark(err, millrace.ErrFenced)
+			return millrace.Mark(fmt.Errorf("find step %s in the journal: %w", key, err), millrace.ErrFenced)
 		case err != nil:
 			return err
 		case !ok || e.Content != p.Content || e.Placement != p.Placement:

@@ -21,7 +21,13 @@ func binaryEndings() []string {
 	}
 }
 
-// isBinary reports whether a file's name is that of a binary file.
+// isBinary reports whether a file's name is that of a binary file. A packed file is one if it has no ending before that
+// of its packing, or the ending of a binary file.
 func isBinary(file string) bool {
-	return slices.Contains(binaryEndings(), strings.ToLower(filepath.Ext(file)))
+	name := strings.ToLower(filepath.Base(file))
+	bare, packings := unpacked(name)
+	if len(packings) == 1 && slices.Contains(formatNamed(textFormat).packed, packings[0]) && filepath.Ext(bare) != "" {
+		name = bare
+	}
+	return slices.Contains(binaryEndings(), filepath.Ext(name))
 }

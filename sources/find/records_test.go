@@ -3,6 +3,7 @@ package find_test
 import (
 	"encoding/binary"
 	"hash/crc32"
+	"strings"
 	"testing"
 
 	"millrace/sources/find"
@@ -38,21 +39,24 @@ func TestFilesOfRecords(t *testing.T) {
 }
 
 // TestATreeOfTexts: every file but hidden ones and those with names of binary files. The words of other programs, such
-// as README.md, are texts too.
+// as README.md, are texts too. A packed file is one if its name without the packing is that of a text.
 func TestATreeOfTexts(t *testing.T) {
 	base := put(t, map[string]string{
 		"r/README.md": "x", "r/LICENSE": "x", "r/src/a.py": "x", "r/src/b.json": "{}", "r/logo.png": "x",
-		"r/.git/config": "x", "r/lib.so": "x", "n/a.txt": "x", "m/a.txt": "x", "m/b.jsonl": "{}\n",
+		"r/.git/config": "x", "r/lib.so": "x", "r/src/c.py.gz": "x", "r/d.1.zst": "x", "r/e.tar.gz": "x", "r/f.gz": "x",
+		"r/g.txt.7z": "x", "p/a.txt.gz": "x", "p/b.txt.xz": "x", "n/a.txt": "x", "m/a.txt": "x", "m/b.jsonl": "{}\n",
 	})
 	found, err := find.Resolve(nil, base, []string{"r"}, "", "text")
 	var names []string
 	for _, f := range found.Files {
 		names = append(names, f.Name)
 	}
-	if err != nil || len(names) != 4 {
-		t.Errorf("got %v, %v, want README.md, LICENSE and two of src", names, err)
+	if err != nil || strings.Join(names, " ") != "LICENSE README.md d.1.zst src/a.py src/b.json src/c.py.gz" {
+		t.Errorf("got %v, %v", names, err)
 	}
-	for path, want := range map[string]string{"n": "text", "m": "jsonl", "n/*.txt": "text"} {
+	for path, want := range map[string]string{
+		"n": "text", "p": "text", "p/*.gz": "text", "m": "jsonl", "n/*.txt": "text",
+	} {
 		if got, why := find.Format(base, []string{path}); got != want {
 			t.Errorf("%s: got %q, %v, want %s", path, got, why, want)
 		}

@@ -116,7 +116,7 @@ func TestResolveRefuses(t *testing.T) {
 // TestThePackingsOfACureAreRead: a format that is read unpacked alone is not to be packed another way.
 func TestThePackingsOfACureAreRead(t *testing.T) {
 	for pattern, cure := range map[string]string{
-		"x.txt.gz":      "unpack it",
+		"x.txt.lz4":     "unpack it, or pack it with gzip, BGZF, zstd, bzip2 or xz",
 		"x.parquet.gz":  "unpack it",
 		"x.jsonl.lz4":   "unpack it, or pack it with gzip, BGZF, zstd, bzip2 or xz",
 		"x.tfrecord.xz": "unpack it, or pack it with gzip",
@@ -191,7 +191,7 @@ func TestFormat(t *testing.T) {
 		"mixed":             "? is not one: there are jsonl and parquet files", "none": "? does not follow",
 		"web/a":      "? does not follow",
 		"x.jsonl.xz": "jsonl", "x.jsonl.lz4": "? is jsonl packed with LZ4", "s3://b/web": "? does not follow",
-		"x.parquet.gz": "? is parquet packed with gzip",
+		"x.parquet.gz": "? is parquet packed with gzip", "x.txt.{gz,zst,bz2,xz}": "text",
 	} {
 		got, unclear := find.Format(base, strings.Split(patterns, "|"))
 		if unclear != nil {

@@ -122,7 +122,8 @@ var formats = []format{
 	{
 		name:    textFormat,
 		endings: []string{".txt"},
-		weak:    []string{".txt"},
+		weak:    []string{".txt", ".txt.gz", ".txt.bgz", ".txt.zst", ".txt.zstd", ".txt.bz2", ".txt.xz"},
+		packed:  []string{"gzip", "BGZF", "zstd", "bzip2", "xz"},
 	},
 }
 

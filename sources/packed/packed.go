@@ -1,9 +1,10 @@
-// Package packed unpacks files that are packed as a whole, from beginning to end: zstd, gzip, bzip2, brotli, and a raw
-// block of Snappy.
+// Package packed unpacks files that are packed as a whole, from beginning to end: zstd, gzip, bzip2, xz, brotli, and a
+// raw block of Snappy.
 package packed
 
 import (
 	"bufio"
+	"bytes"
 	"compress/bzip2"
 	"errors"
 	"fmt"
@@ -27,6 +28,7 @@ const (
 	Zstd   Kind = "zstd"
 	Gzip   Kind = "gzip"
 	Bzip2  Kind = "bzip2"
+	XZ     Kind = "xz"
 	Brotli Kind = "brotli"
 	Snappy Kind = "snappy"
 )
@@ -45,6 +47,28 @@ func KindOf(f sources.File) Kind {
 		{".snappy", Snappy},
 	} {
 		if strings.HasSuffix(strings.ToLower(f.Name()), k.ending) {
+			return k.kind
+		}
+	}
+	return Plain
+}
+
+// KindShown returns the kind that the first bytes of a file show. No text begins as a file of these kinds does: bzip2
+// has its magic number in two places.
+func KindShown(head []byte) Kind {
+	if len(head) >= 4 && head[0]>>4 == 5 && string(head[1:4]) == "\x2a\x4d\x18" {
+		return Zstd // a skippable frame, with which parallel writers begin
+	}
+	for _, k := range []struct {
+		begins, goesOn string
+		at             int // of goesOn
+		kind           Kind
+	}{
+		{"\x28\xb5\x2f\xfd", "", 0, Zstd}, {"\x1f\x8b", "", 0, Gzip}, {"\xfd7zXZ\x00", "", 0, XZ},
+		{"BZh", "1AY&SY", 4, Bzip2}, {"BZh", "\x17rE8P\x90", 4, Bzip2}, // a block, or the end of an empty file
+	} {
+		if bytes.HasPrefix(head, []byte(k.begins)) && len(head) >= k.at &&
+			bytes.HasPrefix(head[k.at:], []byte(k.goesOn)) {
 			return k.kind
 		}
 	}
@@ -80,6 +104,11 @@ func NewReader(f sources.File, kind Kind) (*Reader, error) {
 		r.out, err = gzip.NewReader(r.in)
 	case Bzip2:
 		r.out = bzip2.NewReader(r.in)
+	case XZ:
+		if err := CheckXZ(f); err != nil {
+			return nil, err
+		}
+		r.out, err = NewXZ(f, r.in)
 	case Brotli:
 		r.out = brotli.NewReader(r.in)
 	case Snappy:

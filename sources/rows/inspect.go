@@ -7,6 +7,7 @@ import (
 
 	"millrace"
 	"millrace/sources"
+	"millrace/sources/packed"
 )
 
 // kind is the packing of a file.
@@ -43,7 +44,7 @@ func (l *Layout) inspect(f sources.File, head []byte) (k kind, points []point, e
 	case len(head) >= 4 && bytes.HasPrefix(head, []byte("BZh")) && head[3] >= '1' && head[3] <= '9':
 		return bzip2Only, nil, nil
 	case bytes.HasPrefix(head, []byte("\xfd7zXZ\x00")):
-		return xzOnly, nil, checkXZ(f)
+		return xzOnly, nil, packed.CheckXZ(f)
 	}
 	return plain, nil, l.refuse(f, head)
 }

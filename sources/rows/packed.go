@@ -2,16 +2,11 @@ package rows
 
 import (
 	"compress/bzip2"
-	"encoding/binary"
 	"errors"
-	"fmt"
-	"hash/crc32"
 	"io"
 
-	"github.com/ulikunitz/xz"
-
-	"millrace"
 	"millrace/sources"
+	"millrace/sources/packed"
 )
 
 // bzip2Stream reads a file of bzip2.
@@ -34,71 +29,6 @@ func (s *bzip2Stream) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// mostDictionary is the largest dictionary of an xz file that is read: that of xz -9 has 64 MiB.
-const mostDictionary = 128 << 20
-
-// The layout of the first block of an xz file: https://tukaani.org/xz/xz-file-format.txt, section 3.1.
-const (
-	xzHead   = 12
-	xzLZMA2  = 0x21
-	xzFilter = 64 // bytes of a block's head that are looked at
-)
-
-// checkXZ refuses a file whose first block has a dictionary that is too large, or filters of programs.
-func checkXZ(f sources.File) error {
-	b := make([]byte, min(xzFilter, max(f.Size()-xzHead, 0)))
-	if err := sources.ReadFull(f, b, xzHead); err != nil {
-		return err
-	}
-	if len(b) < 2 || b[0] == 0 {
-		return nil // no block
-	}
-	at := 2
-	for _, flag := range []byte{0x40, 0x80} { // sizes of the block, before its filters
-		if b[1]&flag == 0 {
-			continue
-		}
-		for at < len(b) && b[at]&0x80 != 0 {
-			at++
-		}
-		at++
-	}
-	switch {
-	case at+3 > len(b):
-		return damaged(f, xzHead, io.ErrUnexpectedEOF)
-	case b[1]&3 != 0 || b[at] != xzLZMA2:
-		return millrace.Errorf(millrace.ErrInvalid, "decompress %s: it has the xz filter %#x, and only LZMA2 is read; "+
-			"compress it again without filters", f.Name(), b[at])
-	}
-	bits := b[at+2]
-	if size := int64(2|bits&1) << (bits/2 + 11); bits > 40 || size > mostDictionary {
-		return millrace.Errorf(millrace.ErrInvalid, "decompress %s: its xz dictionary has %d MiB, at most %d MiB are "+
-			"read; compress it again with xz -9 at most", f.Name(), size>>20, mostDictionary>>20)
-	}
-	return nil
-}
-
-// checkXZEnd refuses a file that does not end with the footer of a stream. The library takes a file that is cut behind
-// a block for a whole one.
-func checkXZEnd(f sources.File) error {
-	end := f.Size()
-	b := make([]byte, xzHead)
-	for end >= int64(len(b)) {
-		if err := sources.ReadFull(f, b, end-int64(len(b))); err != nil {
-			return err
-		}
-		if binary.LittleEndian.Uint32(b[8:]) != 0 { // streams are padded by four zeros at a time
-			break
-		}
-		end -= 4
-	}
-	if string(b[10:]) != "YZ" || crc32.ChecksumIEEE(b[4:10]) != binary.LittleEndian.Uint32(b) {
-		return millrace.Errorf(millrace.ErrDamaged, "decompress %s: it does not end with the footer of an xz file, so "+
-			"it is cut off; copy it again", f.Name())
-	}
-	return nil
-}
-
 // xzStream reads a file of xz.
 type xzStream struct {
 	f   sources.File
@@ -107,10 +37,10 @@ type xzStream struct {
 }
 
 func newXZStream(f sources.File, src *source) (io.Reader, error) {
-	if err := checkXZEnd(f); err != nil {
+	if err := packed.CheckXZ(f); err != nil {
 		return nil, err
 	}
-	r, err := xz.NewReader(src.buf)
+	r, err := packed.NewXZ(f, src.buf)
 	if err != nil {
 		return nil, src.fail(f, err)
 	}
@@ -118,13 +48,10 @@ func newXZStream(f sources.File, src *source) (io.Reader, error) {
 }
 
 // Read implements io.Reader.
-func (s *xzStream) Read(p []byte) (n int, err error) {
-	err = sources.Fence(millrace.ErrDamaged, s.f.Name, func() error {
-		n, err = s.r.Read(p)
-		return err
-	})
+func (s *xzStream) Read(p []byte) (int, error) {
+	n, err := s.r.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {
-		err = s.src.fail(s.f, fmt.Errorf("xz: %w", err))
+		err = s.src.fail(s.f, err)
 	}
 	return n, err
 }

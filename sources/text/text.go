@@ -1,13 +1,14 @@
-// Package text reads plain text files: a file is a document. A source of this format is a file, a pattern, or a tree
-// such as a code repository.
+// Package text reads text files: a file is a document. A source of this format is a file, a pattern, or a tree such as
+// a code repository. The first bytes of a file decide whether it is unpacked.
 //
-// The fields of a document follow from its name: path (below the source's root), name, extension and language. A file
-// that is not UTF-8, or has a zero byte, costs its document.
+// The fields of a document follow from its name: path (below the source's root), name, extension and language. The
+// ending of a packing is no extension. A file that is not UTF-8, or has a zero byte, costs its document.
 package text
 
 import (
 	"bytes"
 	"context"
+	"errors"
 	"path"
 	"strings"
 
@@ -93,13 +94,13 @@ func (s *shard) Read(ctx context.Context, numbers []uint64, fn func(sources.Reco
 }
 
 func (s *shard) record() (sources.Record, error) {
-	r := sources.Record{Raw: s.file.Size()}
-	if r.Raw > s.limit {
-		r.Err = millrace.Errorf(millrace.ErrBadSample, "the file is longer than sample_bytes, %d", s.limit)
+	b, err := s.content()
+	r := sources.Record{Raw: int64(len(b))}
+	if errors.Is(err, millrace.ErrBadSample) {
+		r.Raw, r.Err = s.file.Size(), err
 		return r, nil
 	}
-	b := make([]byte, r.Raw)
-	if err := sources.ReadFull(s.file, b, 0); err != nil {
+	if err != nil {
 		return r, err
 	}
 	if r.Err = check(b); r.Err != nil {
@@ -141,13 +142,14 @@ func (s *shard) values(text string) map[string]any {
 		name = n.ShardName()
 	}
 	base := path.Base(name)
+	bare := withoutPacking(base)
 	out := map[string]any{
 		"text":      text,
 		"path":      name,
 		"name":      base,
-		"extension": strings.TrimPrefix(path.Ext(base), "."),
+		"extension": strings.TrimPrefix(path.Ext(bare), "."),
 	}
-	if language := languageOf(base); language != "" {
+	if language := languageOf(bare); language != "" {
 		out["language"] = language
 	}
 	return out

@@ -12,6 +12,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/snappy"
 	"github.com/klauspost/compress/zstd"
+	"github.com/ulikunitz/xz"
 
 	"millrace"
 	"millrace/sources/packed"
@@ -133,11 +134,23 @@ func FuzzSnappy(f *testing.F) {
 // FuzzUnpack unpacks files of any bytes as each kind: the bytes that they unpack to, or an error that names the file.
 func FuzzUnpack(f *testing.F) {
 	b := text(300)
-	kinds := []packed.Kind{packed.Zstd, packed.Gzip, packed.Brotli, packed.Snappy, packed.Bzip2}
+	kinds := []packed.Kind{packed.Zstd, packed.Gzip, packed.Brotli, packed.Snappy, packed.Bzip2, packed.XZ}
 	for i, kind := range kinds[:4] {
 		f.Add(uint8(i), pack(f, kind, b))
 	}
 	f.Add(uint8(4), []byte("BZh91AY&SY"))
+	var streamed bytes.Buffer
+	w, err := xz.NewWriter(&streamed)
+	if err != nil {
+		f.Fatal(err)
+	}
+	if _, err := w.Write(b); err != nil {
+		f.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(uint8(5), streamed.Bytes())
 	f.Fuzz(func(t *testing.T, kind uint8, b []byte) {
 		file, err := sourcetest.Files{"d/x": b}.Open("d/x")
 		if err != nil {

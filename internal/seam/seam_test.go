@@ -9,12 +9,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // talk sends a word through a socket and expects its echo.
 func talk(t *testing.T, address string) {
 	t.Helper()
-	l, err := UnixNet{}.Listen(address)
+	l, err := SystemNet{}.Listen(address)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,7 +30,7 @@ func talk(t *testing.T, address string) {
 		}
 		served <- err
 	}()
-	c, err := UnixNet{}.Dial(context.Background(), address)
+	c, err := SystemNet{}.Dial(context.Background(), address)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,11 +69,11 @@ func TestSocketsOfAnyPath(t *testing.T) {
 func TestDialFailsWithoutAListener(t *testing.T) {
 	for _, dir := range []string{"", strings.Repeat("d", 120)} {
 		path := filepath.Join(t.TempDir(), dir, "s")
-		if c, err := (UnixNet{}).Dial(context.Background(), path); err == nil {
+		if c, err := (SystemNet{}).Dial(context.Background(), path); err == nil {
 			c.Close()
 			t.Errorf("%s: connected", path)
 		}
-		if l, err := (UnixNet{}).Listen(filepath.Join(t.TempDir(), "absent", dir, "s")); err == nil {
+		if l, err := (SystemNet{}).Listen(filepath.Join(t.TempDir(), "absent", dir, "s")); err == nil {
 			l.Close()
 			t.Error("listening in a directory that is not there")
 		}
@@ -108,6 +110,60 @@ func TestClock(t *testing.T) {
 	if b := c.Boottime(); b-a < int64(time.Millisecond) {
 		t.Errorf("%d ns passed in a millisecond", b-a)
 	}
-	var _ Net = UnixNet{}
+	var _ Net = SystemNet{}
 	var _ net.Listener = (*net.UnixListener)(nil)
+}
+
+// TestTCP: both ends of a TCP connection have the bound on silence, and the dialler knows the host's name.
+func TestTCP(t *testing.T) {
+	l, err := SystemNet{}.Listen("localhost:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := SystemNet{}.Dial(context.Background(), net.JoinHostPort("localhost", port))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	accepted, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer accepted.Close()
+	if host := c.(*TCP).Host; host != "localhost" {
+		t.Errorf("dialled %s", host)
+	}
+	for _, tcp := range []*net.TCPConn{c.(*TCP).TCPConn, accepted.(*TCP).TCPConn} {
+		raw, err := tcp.SyscallConn()
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := map[string][3]int{
+			"TCP_USER_TIMEOUT": {unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(DeadPeer.Milliseconds())},
+			"TCP_NODELAY":      {unix.IPPROTO_TCP, unix.TCP_NODELAY, 1},
+			"TCP_KEEPIDLE":     {unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, 1},
+			"TCP_KEEPINTVL":    {unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, 1},
+			"SO_KEEPALIVE":     {unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1},
+		}
+		for name, w := range want {
+			var got int
+			control := raw.Control(func(fd uintptr) { got, err = unix.GetsockoptInt(int(fd), w[0], w[1]) })
+			if control != nil || err != nil || got != w[2] {
+				t.Errorf("%v -> %v: %s is %d, want %d (%v, %v)", tcp.LocalAddr(), tcp.RemoteAddr(), name, got, w[2], err,
+					control)
+			}
+		}
+	}
+}
+
+func TestAddressWithoutPort(t *testing.T) {
+	_, err := SystemNet{}.Dial(context.Background(), "a.example")
+	if err == nil || !strings.Contains(err.Error(), `reach "a.example": want a path or host:port`) {
+		t.Error(err)
+	}
 }

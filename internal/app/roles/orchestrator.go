@@ -173,7 +173,7 @@ func (r *role) openPlanning(ctx context.Context, s *stream, o Planning) (_ *plan
 	if err != nil {
 		return nil, err
 	}
-	if p.listener, err = (seam.UnixNet{}).Listen(p.address); err != nil {
+	if p.listener, err = (seam.SystemNet{}).Listen(p.address); err != nil {
 		return nil, fmt.Errorf("listen for the other roles: %w", err)
 	}
 	p.server = grpc.NewServer(grpc.MaxRecvMsgSize(wire.MaxMessage))

@@ -87,7 +87,7 @@ func (r *role) serveStream(
 			Topology:     topology,
 			Broadcast:    setup.Broadcast(s.cfg),
 			Ranks:        r.Ranks,
-			Net:          seam.UnixNet{},
+			Net:          seam.SystemNet{},
 			Arenas:       arena.Host{},
 			ArenaMemory:  memory / 4,
 			Files:        files,

@@ -39,7 +39,7 @@ func Ask(dir string, question func(proto.OrchestratorClient) error) error {
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(wire.MaxMessage)),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
-			return seam.UnixNet{}.Dial(ctx, address)
+			return seam.SystemNet{}.Dial(ctx, address)
 		}))
 	if err != nil {
 		return err

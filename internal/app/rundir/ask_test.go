@@ -36,7 +36,7 @@ func TestAStatusOfManyStripesArrives(t *testing.T) {
 	if err := os.MkdirAll(filepath.Dir(Socket(dir, "orchestrator")), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	listener, err := seam.UnixNet{}.Listen(Socket(dir, "orchestrator"))
+	listener, err := seam.SystemNet{}.Listen(Socket(dir, "orchestrator"))
 	if err != nil {
 		t.Fatal(err)
 	}

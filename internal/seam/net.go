@@ -29,7 +29,8 @@ const (
 	probeAfter = time.Second
 )
 
-// TCP is a connection between hosts. gRPC sets its own bound on silence on a plain *net.TCPConn, and leaves this type's.
+// TCP is a connection between hosts. gRPC sets its own bound on silence on a plain *net.TCPConn, and not on this
+// type.
 type TCP struct {
 	*net.TCPConn
 	Host string // of the address that was dialled; empty: this end accepted the connection

@@ -3,16 +3,15 @@ package link
 import (
 	"context"
 	"fmt"
-	"net"
 	"slices"
 	"sync"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
-	"google.golang.org/grpc/credentials/insecure"
 
 	"millrace/internal/seam"
+	"millrace/internal/secure"
 	"millrace/internal/wire"
 )
 
@@ -22,7 +21,9 @@ const retryAfter = 20 * time.Millisecond
 // connections holds one connection to each address. A new process gets a new address, so the connection to a process
 // that is gone can be closed.
 type connections struct {
-	net seam.Net
+	net          seam.Net
+	credentials  *secure.Credentials
+	orchestrator string // its address; all others are of loaders
 
 	mu        sync.Mutex
 	byAddress map[string]*grpc.ClientConn
@@ -39,10 +40,12 @@ func (c *connections) dial(address string) (*grpc.ClientConn, error) {
 	if c.closed {
 		return nil, fmt.Errorf("reach %s: this sidecar is leaving: %w", address, context.Canceled)
 	}
-	dialer := func(ctx context.Context, _ string) (net.Conn, error) { return c.net.Dial(ctx, address) }
-	conn, err := grpc.NewClient("passthrough:///"+"role",
-		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(dialer),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(wire.MaxMessage), grpc.ForceCodecV2(wire.NewPayload())),
+	role := secure.Loader
+	if address == c.orchestrator {
+		role = secure.Orchestrator
+	}
+	conn, err := grpc.NewClient(secure.Target, append(c.credentials.Client(c.net, address, role),
+		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(wire.NewPayload())),
 		grpc.WithReadBufferSize(512<<10), grpc.WithIdleTimeout(0),
 		grpc.WithInitialWindowSize(16<<20), grpc.WithInitialConnWindowSize(32<<20),
 		grpc.WithConnectParams(grpc.ConnectParams{
@@ -52,7 +55,7 @@ func (c *connections) dial(address string) (*grpc.ClientConn, error) {
 				Multiplier: 1.5,
 				MaxDelay:   200 * time.Millisecond,
 			},
-		}))
+		}))...)
 	if err != nil {
 		return nil, fmt.Errorf("reach %s: %w", address, err)
 	}

@@ -28,6 +28,7 @@ import (
 	"millrace/internal/failpoint"
 	"millrace/internal/heartbeat"
 	"millrace/internal/seam"
+	"millrace/internal/secure"
 	"millrace/internal/wire"
 	"millrace/proto"
 	"millrace/sidecar"
@@ -45,9 +46,10 @@ type Config struct {
 	Broadcast    millrace.Broadcast
 	Ranks        int // data-parallel ranks that this host serves
 	Net          seam.Net
-	Arenas       arena.Space // for tokens from loaders of this host; nil: their replies carry them
-	ArenaMemory  int64       // bytes of arenas, at most
-	Files        Files       // of this host, for rows that lie plainly in them; nil: loaders send all rows
+	Credentials  *secure.Credentials // for other hosts; nil: all roles are on this host
+	Arenas       arena.Space         // for tokens from loaders of this host; nil: their replies carry them
+	ArenaMemory  int64               // bytes of arenas, at most
+	Files        Files               // of this host, for rows that lie plainly in them; nil: loaders send all rows
 	Clock        seam.Clock
 	Fail         *failpoint.Set
 	Events       *event.Log
@@ -80,7 +82,8 @@ type Link struct {
 func New(cfg Config) *Link {
 	l := &Link{cfg: cfg, born: cfg.Clock.Boottime()}
 	l.up = &uplink{events: cfg.Events}
-	l.conns = &connections{net: cfg.Net, byAddress: map[string]*grpc.ClientConn{}}
+	l.conns = &connections{net: cfg.Net, credentials: cfg.Credentials, orchestrator: cfg.Orchestrator,
+		byAddress: map[string]*grpc.ClientConn{}}
 	l.watch = &watcher{
 		pages:     cfg.Pages,
 		clock:     cfg.Clock,

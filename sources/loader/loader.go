@@ -17,6 +17,7 @@ import (
 	"millrace/internal/failpoint"
 	"millrace/internal/heartbeat"
 	"millrace/internal/seam"
+	"millrace/internal/secure"
 	"millrace/proto"
 	"millrace/sources"
 	"millrace/sources/budget"
@@ -30,6 +31,7 @@ import (
 type Config struct {
 	Name         string
 	Address      string                                    // at which it serves
+	Remote       string                                    // serves other hosts, too; port 0: any; empty: it does not
 	Orchestrator string                                    // its address
 	Spec         func(source string) (sources.Spec, error) // describes a source of the mixture
 	Files        func(source string) sources.FS            // of a source; nil: the operating system's
@@ -46,6 +48,8 @@ type Config struct {
 	OpenFiles int
 	Facts     func(bytes int64) // see sources.HostOptions
 	Net       seam.Net
+	// for other hosts; nil: all roles are on this host
+	Credentials *secure.Credentials
 	// for the tokens of sidecars of this host; nil: replies carry them
 	Arenas arena.Space
 	Clock  seam.Clock
@@ -71,6 +75,7 @@ const (
 type Loader struct {
 	proto.UnimplementedLoaderServer
 	cfg      Config
+	remote   string // the address of Config.Remote for diallers; Run sets it before it dials the orchestrator
 	budget   *budget.Budget
 	pool     *pool.Pool
 	recent   *recent.Store // of random reads

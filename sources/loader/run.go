@@ -8,9 +8,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 
 	"millrace"
+	"millrace/internal/secure"
 	"millrace/internal/wire"
 	"millrace/proto"
 )
@@ -19,17 +19,19 @@ import (
 // it, or if a newer process has its name. If it was asked to leave, it first hands over its stripes. The log has the
 // reason. If the orchestrator refuses its program or its name, Run returns the reason.
 func (l *Loader) Run(ctx context.Context) error {
-	listener, err := l.cfg.Net.Listen(l.cfg.Address)
+	listeners, err := l.listen()
 	if err != nil {
-		return fmt.Errorf("listen for constructors: %w", err)
+		return err
 	}
-	server := grpc.NewServer(grpc.ForceServerCodecV2(wire.NewPayload()),
+	server := grpc.NewServer(append(l.cfg.Credentials.Server(), grpc.ForceServerCodecV2(wire.NewPayload()),
 		grpc.WriteBufferSize(512<<10), grpc.ReadBufferSize(64<<10),
 		grpc.StatsHandler(connections{l.cfg.Arenas, l.cfg.Log}),
-		grpc.WaitForHandlers(true)) // handlers read from sources, which are closed later
+		grpc.WaitForHandlers(true))...) // handlers read from sources, which are closed later
 	proto.RegisterLoaderServer(server, l)
 	group, inner := errgroup.WithContext(ctx)
-	group.Go(func() error { return server.Serve(listener) })
+	for _, listener := range listeners {
+		group.Go(func() error { return server.Serve(listener) })
+	}
 	group.Go(func() error {
 		<-inner.Done()
 		server.Stop()
@@ -59,16 +61,29 @@ func (l *Loader) Run(ctx context.Context) error {
 	return err
 }
 
+// listen listens for sidecars of this host, and of other hosts if there are any. It sets the address for the latter.
+func (l *Loader) listen() ([]net.Listener, error) {
+	own, err := l.cfg.Net.Listen(l.cfg.Address)
+	if err != nil {
+		return nil, fmt.Errorf("listen for sidecars: %w", err)
+	}
+	if l.cfg.Remote == "" {
+		return []net.Listener{own}, nil
+	}
+	others, remote, err := l.cfg.Credentials.Listen(l.cfg.Net, l.cfg.Remote)
+	if err != nil {
+		own.Close()
+		return nil, fmt.Errorf("listen for sidecars of other hosts: %w", err)
+	}
+	l.remote = remote
+	return []net.Listener{own, others}, nil
+}
+
 // report keeps a stream to the orchestrator, and to its successors, until ctx ends.
 func (l *Loader) report(ctx context.Context) error {
-	conn, err := grpc.NewClient(
-		"passthrough:///orchestrator",
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(
-			func(ctx context.Context, _ string) (net.Conn, error) { return l.cfg.Net.Dial(ctx, l.cfg.Orchestrator) },
-		),
-		grpc.WithConnectParams(reconnect()),
-	)
+	options := append(l.cfg.Credentials.Client(l.cfg.Net, l.cfg.Orchestrator, secure.Orchestrator),
+		grpc.WithConnectParams(reconnect()))
+	conn, err := grpc.NewClient(secure.Target, options...)
 	if err != nil {
 		return fmt.Errorf("reach orchestrator: %w", err)
 	}

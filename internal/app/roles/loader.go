@@ -127,7 +127,8 @@ func (p *readers) open(s *stream, leave <-chan struct{}) (run func(context.Conte
 		},
 		Facts:     p.facts(),
 		OpenFiles: int(s.cfg.Limits.OpenFiles), Cache: tokens, Memory: division.Payload, Parallel: division.Decoders,
-		Arenas: arena.Host{}, Net: seam.SystemNet{}, Clock: seam.System{}, Fail: p.fail, Events: s.events, Log: p.log,
+		Arenas: arena.Host{}, Net: seam.SystemNet{}, Credentials: p.Credentials, Clock: seam.System{},
+		Fail: p.fail, Events: s.events, Log: p.log,
 		Meter: meter,
 		Ready: p.ready, Term: p.terms(s), Role: roleOf(s),
 	})

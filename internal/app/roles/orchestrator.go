@@ -21,7 +21,7 @@ import (
 	"millrace/internal/app/rundir"
 	"millrace/internal/app/supervisor"
 	"millrace/internal/seam"
-	"millrace/internal/wire"
+	"millrace/internal/secure"
 	"millrace/orchestrator"
 	"millrace/orchestrator/lease"
 	"millrace/proto"
@@ -32,6 +32,7 @@ type Planning struct {
 	Metrics string // address of /metrics; empty: none
 	Up      string // id of the `up` that started the process
 	Cluster string // path of the file of the cluster; empty: the run has one host and no etcd
+	Remote  string // host:port at which other hosts reach the stream `train`; empty: they do not
 }
 
 // Orchestrate runs the orchestrator.
@@ -100,7 +101,9 @@ func (r *role) orchestrate(ctx context.Context, o Planning) error {
 	}
 	group, gctx := errgroup.WithContext(ctx)
 	for _, p := range all {
-		group.Go(func() error { return p.server.Serve(p.listener) })
+		for _, l := range p.listeners {
+			group.Go(func() error { return p.server.Serve(l) })
+		}
 		// The loop's end is the role's end: nil if the run is complete or was asked to stop.
 		group.Go(func() error {
 			defer stopServing(p.server)
@@ -127,11 +130,12 @@ func (r *role) orchestrate(ctx context.Context, o Planning) error {
 // planning is the orchestrator of one stream, with its journal and its socket.
 type planning struct {
 	*orchestrator.Orchestrator
-	stream   *stream
-	store    *checkpoint.Store
-	address  string
-	listener net.Listener
-	server   *grpc.Server
+	stream    *stream
+	store     *checkpoint.Store
+	address   string
+	remote    string         // address for other hosts; empty: they do not reach it
+	listeners []net.Listener // for this host, and for others
+	server    *grpc.Server
 }
 
 // openPlanning opens the journal and the socket of a stream. Nothing runs yet. The caller closes it.
@@ -173,12 +177,35 @@ func (r *role) openPlanning(ctx context.Context, s *stream, o Planning) (_ *plan
 	if err != nil {
 		return nil, err
 	}
-	if p.listener, err = (seam.SystemNet{}).Listen(p.address); err != nil {
-		return nil, fmt.Errorf("listen for the other roles: %w", err)
+	if err := p.listen(r.Credentials, o); err != nil {
+		return nil, err
 	}
-	p.server = grpc.NewServer(grpc.MaxRecvMsgSize(wire.MaxMessage))
+	p.server = grpc.NewServer(r.Credentials.Server()...)
 	proto.RegisterOrchestratorServer(p.server, orchestrator.NewServer(p.Orchestrator))
 	return p, nil
+}
+
+// listen listens for the roles of this host, and of other hosts if there are any. A further stream takes any port of
+// the same host.
+func (p *planning) listen(c *secure.Credentials, o Planning) error {
+	own, err := (seam.SystemNet{}).Listen(p.address)
+	if err != nil {
+		return fmt.Errorf("listen for the other roles: %w", err)
+	}
+	p.listeners = append(p.listeners, own)
+	remote := o.Remote
+	if remote == "" {
+		return nil
+	}
+	if host, _, err := net.SplitHostPort(remote); err == nil && p.stream.isFurther() {
+		remote = net.JoinHostPort(host, "0")
+	}
+	others, address, err := c.Listen(seam.SystemNet{}, remote)
+	if err != nil {
+		return fmt.Errorf("listen for other hosts: %w", err)
+	}
+	p.listeners, p.remote = append(p.listeners, others), address
+	return nil
 }
 
 // leaser returns the lease of a stream in the run's cluster. While the lease keeps the stream from being planned,
@@ -209,7 +236,7 @@ func (r *role) leaser(s *stream, o Planning) (lease.Leaser, error) {
 
 // close removes the socket and closes the journal.
 func (p *planning) close() {
-	if p.listener != nil {
+	if p.listeners != nil {
 		os.Remove(p.address)
 	}
 	if p.store != nil {

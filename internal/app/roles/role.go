@@ -13,6 +13,7 @@ import (
 	"millrace/internal/event"
 	"millrace/internal/failpoint"
 	"millrace/internal/seam"
+	"millrace/internal/secure"
 	"millrace/orchestrator/roster"
 )
 
@@ -23,6 +24,8 @@ type Process struct {
 	Ranks   int    // trainer ranks of this host
 	World   int    // trainer ranks of the run
 	Version string // of this program
+	// for roles of other hosts; nil: all roles are on this host
+	Credentials *secure.Credentials
 }
 
 // role is a process that is attached to its supervisor.

@@ -88,6 +88,7 @@ func (r *role) serveStream(
 			Broadcast:    setup.Broadcast(s.cfg),
 			Ranks:        r.Ranks,
 			Net:          seam.SystemNet{},
+			Credentials:  r.Credentials,
 			Arenas:       arena.Host{},
 			ArenaMemory:  memory / 4,
 			Files:        files,

@@ -4,16 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
 	"millrace/internal/seam"
-	"millrace/internal/wire"
+	"millrace/internal/secure"
 	"millrace/proto"
 )
 
@@ -35,12 +33,8 @@ func AskStatus(ctx context.Context, dir string) (reply *proto.StatusReply, err e
 // again, and leave addresses and gRPC codes out.
 func Ask(dir string, question func(proto.OrchestratorClient) error) error {
 	address := Socket(dir, "orchestrator")
-	conn, err := grpc.NewClient("passthrough:///orchestrator",
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(wire.MaxMessage)),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
-			return seam.SystemNet{}.Dial(ctx, address)
-		}))
+	var here *secure.Credentials // the orchestrator is of this host
+	conn, err := grpc.NewClient(secure.Target, here.Client(seam.SystemNet{}, address, secure.Orchestrator)...)
 	if err != nil {
 		return err
 	}

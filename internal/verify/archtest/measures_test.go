@@ -213,6 +213,7 @@ var byInterface = map[string]bool{
 	"Swap": true, "Push": true, "Pop": true, "Read": true, "Write": true, "Close": true, "JSONSchema": true,
 	"JSONSchemaExtend": true, "GoString": true, "Format": true, "LogValue": true, "Deadline": true, "Done": true,
 	"Value": true, "Load": true, "Serve": true, "Status": true, "Ledger": true, "Mix": true, "Fetch": true,
+	"AuthType": true, "ClientHandshake": true, "ServerHandshake": true, "OverrideServerName": true,
 	"Marshal": true, "Unmarshal": true, "Name": true, "Infof": true, "Errorf": true, "Fatalf": true, "Eventf": true,
 	"IsTracingEnabled": true, "TagConn": true, "HandleConn": true, "TagRPC": true, "HandleRPC": true,
 }

@@ -85,6 +85,7 @@ var rooms = []room{
 	{"internal/seal", list("."), list("golang.org/x/crypto/blake2b", "golang.org/x/sys/cpu")},
 	{"internal/activity", none, none},
 	{"internal/wire", list(".", "proto", "internal/activity"), all},
+	{"internal/secure", list(".", "proto", "internal/seam", "internal/wire"), all},
 	{"internal/app/config/tree", list("."), list("github.com/goccy/go-yaml")},
 	{"internal/app/config/value", list("internal/app/config/tree"), none},
 	{"internal/app/config/decode", list("internal/app/config/tree", "internal/app/config/value"), none},
@@ -109,7 +110,7 @@ var rooms = []room{
 	{"internal/app/member", list("internal/app/exit"), list("golang.org/x/sys/unix")},
 	// the file of a run's etcd cluster
 	{"internal/app/cluster", list(".", "internal/app/config/...", "orchestrator/lease"), none},
-	{"internal/app/rundir", list("checkpoint", "proto", "internal/seam", "internal/wire", "internal/app/exit",
+	{"internal/app/rundir", list("checkpoint", "proto", "internal/seam", "internal/secure", "internal/app/exit",
 		"internal/app/supervisor"), list("google.golang.org/grpc")},
 	// wiring of the processes
 	{"internal/app/roles", list(".", "mixing", "checkpoint", "proto", "sources/...", "sidecar/...",
@@ -141,7 +142,7 @@ var rooms = []room{
 // shell lists the packages for roles that use the clock and the network.
 var shell = []string{
 	"internal/wire", "internal/event", "internal/failpoint", "internal/heartbeat", "internal/arena", "internal/memfd",
-	"internal/seam", "internal/activity",
+	"internal/seam", "internal/activity", "internal/secure",
 }
 
 // owners lists libraries that only some rooms may import.
@@ -185,6 +186,7 @@ var tables = map[string][]string{
 	"internal/app/config/tree":         {"refused", "syntaxCures"},
 	"internal/app/config/identity":     {"groups"},
 	"internal/wire":                    {"table"},
+	"internal/secure":                  {"callers"},
 	"checkpoint":                       {"castagnoli"},
 	"cmd/millrace":                     {"version"}, // set by the linker
 }

@@ -226,8 +226,10 @@ func (c *cluster) hello(p *loaderProcess) error {
 			Version: testVersion(),
 			Name:    p.name,
 			Pid:     p.pid,
-			Address: address(p),
-			Standby: p.name[0] == 's',
+
+			Identity: address(p),
+			Address:  address(p),
+			Standby:  p.name[0] == 's',
 		},
 	)
 }
@@ -408,7 +410,7 @@ func (c *cluster) happen() {
 		if n := len(c.zombies); n > 0 { // a process that was paused wakes up
 			z := c.zombies[c.rng.IntN(n)]
 			c.lie(z)
-			if c.fenced[roster.Process{Name: z.name, Pid: z.pid}] {
+			if c.fenced[roster.Process{Name: z.name, Identity: address(z), Pid: z.pid}] {
 				if err := c.hello(z); !errors.Is(err, millrace.ErrFenced) {
 					c.t.Fatalf("a fenced process came back: %v", err)
 				}

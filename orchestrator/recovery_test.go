@@ -93,7 +93,7 @@ func TestAReplacedLoaderIsFenced(t *testing.T) {
 	w.joinAll("fresh", nil)
 	old, terms := w.loader, reader(w.m, "web", 0).Term
 	w.loader = &box{}
-	hello := &proto.LoaderHello{Version: testVersion(), Name: "loader-0", Pid: 2}
+	hello := &proto.LoaderHello{Version: testVersion(), Name: "loader-0", Pid: 2, Identity: "2"}
 	if err := w.m.roster.Connect(w.loader, hello); err != nil {
 		t.Fatal(err)
 	}

@@ -289,6 +289,9 @@ func (x *Offered) GetStripes() []*Offers {
 // LoaderHello opens a loader's stream.
 // standby: the process asks to be a shadow.
 // beat: the path of its heartbeat page; empty: it has none.
+// identity: a random text of this process; host: its host's name, for people and for the choice of standbys.
+// up: random id of the `millrace up` that runs it. Processes of one `up` share a host. Empty: the run has one host.
+// remote: host:port, the address for processes of another `up`; empty: it has none.
 type LoaderHello struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -297,6 +300,10 @@ type LoaderHello struct {
 	Standby       bool                   `protobuf:"varint,4,opt,name=standby,proto3" json:"standby,omitempty"`
 	Beat          string                 `protobuf:"bytes,5,opt,name=beat,proto3" json:"beat,omitempty"`
 	Version       *Version               `protobuf:"bytes,6,opt,name=version,proto3" json:"version,omitempty"`
+	Identity      string                 `protobuf:"bytes,70,opt,name=identity,proto3" json:"identity,omitempty"`
+	Host          string                 `protobuf:"bytes,71,opt,name=host,proto3" json:"host,omitempty"`
+	Up            string                 `protobuf:"bytes,72,opt,name=up,proto3" json:"up,omitempty"`
+	Remote        string                 `protobuf:"bytes,73,opt,name=remote,proto3" json:"remote,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -371,6 +378,34 @@ func (x *LoaderHello) GetVersion() *Version {
 		return x.Version
 	}
 	return nil
+}
+
+func (x *LoaderHello) GetIdentity() string {
+	if x != nil {
+		return x.Identity
+	}
+	return ""
+}
+
+func (x *LoaderHello) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
+}
+
+func (x *LoaderHello) GetUp() string {
+	if x != nil {
+		return x.Up
+	}
+	return ""
+}
+
+func (x *LoaderHello) GetRemote() string {
+	if x != nil {
+		return x.Remote
+	}
+	return ""
 }
 
 // Version: two programs of one run must agree on protocol and planner. The orchestrator refuses a role that differs.
@@ -3211,7 +3246,8 @@ func (x *Gpu) GetIdleOther() float64 {
 }
 
 // SidecarHello opens a sidecar's stream. ranks has the position of each rank of the host, for a new orchestrator.
-// born is the start time of the process in nanoseconds since its host booted.
+// identity, host and up are as in LoaderHello. born is the start of the process in nanoseconds since its host booted.
+// It orders the processes of one `up`, and no others.
 type SidecarHello struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -3219,6 +3255,9 @@ type SidecarHello struct {
 	Ranks         []*RankPosition        `protobuf:"bytes,3,rep,name=ranks,proto3" json:"ranks,omitempty"`
 	Version       *Version               `protobuf:"bytes,4,opt,name=version,proto3" json:"version,omitempty"`
 	Born          int64                  `protobuf:"varint,5,opt,name=born,proto3" json:"born,omitempty"`
+	Identity      string                 `protobuf:"bytes,70,opt,name=identity,proto3" json:"identity,omitempty"`
+	Host          string                 `protobuf:"bytes,71,opt,name=host,proto3" json:"host,omitempty"`
+	Up            string                 `protobuf:"bytes,72,opt,name=up,proto3" json:"up,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3286,6 +3325,27 @@ func (x *SidecarHello) GetBorn() int64 {
 		return x.Born
 	}
 	return 0
+}
+
+func (x *SidecarHello) GetIdentity() string {
+	if x != nil {
+		return x.Identity
+	}
+	return ""
+}
+
+func (x *SidecarHello) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
+}
+
+func (x *SidecarHello) GetUp() string {
+	if x != nil {
+		return x.Up
+	}
+	return ""
 }
 
 type RankPosition struct {
@@ -4616,8 +4676,8 @@ func (x *Loaders) GetNews() bool {
 	return false
 }
 
-// LoaderStripe: beat is the path of the primary's heartbeat page. A sidecar may fetch from standby at any time, under
-// the standby's higher term, without a permission of the orchestrator.
+// LoaderStripe: beat is the path of the primary's heartbeat page; host, up and remote are as in LoaderHello. A sidecar
+// may fetch from standby at any time, under the standby's higher term, without a permission of the orchestrator.
 type LoaderStripe struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Source        string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
@@ -4628,6 +4688,9 @@ type LoaderStripe struct {
 	Name          string                 `protobuf:"bytes,6,opt,name=name,proto3" json:"name,omitempty"`
 	Beat          string                 `protobuf:"bytes,7,opt,name=beat,proto3" json:"beat,omitempty"`
 	Standby       *Standby               `protobuf:"bytes,8,opt,name=standby,proto3" json:"standby,omitempty"`
+	Host          string                 `protobuf:"bytes,70,opt,name=host,proto3" json:"host,omitempty"`
+	Up            string                 `protobuf:"bytes,71,opt,name=up,proto3" json:"up,omitempty"`
+	Remote        string                 `protobuf:"bytes,72,opt,name=remote,proto3" json:"remote,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4718,12 +4781,36 @@ func (x *LoaderStripe) GetStandby() *Standby {
 	return nil
 }
 
+func (x *LoaderStripe) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
+}
+
+func (x *LoaderStripe) GetUp() string {
+	if x != nil {
+		return x.Up
+	}
+	return ""
+}
+
+func (x *LoaderStripe) GetRemote() string {
+	if x != nil {
+		return x.Remote
+	}
+	return ""
+}
+
 type Standby struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Term          uint64                 `protobuf:"varint,1,opt,name=term,proto3" json:"term,omitempty"`
 	Address       string                 `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"`
 	Name          string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
 	Beat          string                 `protobuf:"bytes,4,opt,name=beat,proto3" json:"beat,omitempty"`
+	Host          string                 `protobuf:"bytes,70,opt,name=host,proto3" json:"host,omitempty"`
+	Up            string                 `protobuf:"bytes,71,opt,name=up,proto3" json:"up,omitempty"`
+	Remote        string                 `protobuf:"bytes,72,opt,name=remote,proto3" json:"remote,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4782,6 +4869,27 @@ func (x *Standby) GetName() string {
 func (x *Standby) GetBeat() string {
 	if x != nil {
 		return x.Beat
+	}
+	return ""
+}
+
+func (x *Standby) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
+}
+
+func (x *Standby) GetUp() string {
+	if x != nil {
+		return x.Up
+	}
+	return ""
+}
+
+func (x *Standby) GetRemote() string {
+	if x != nil {
+		return x.Remote
 	}
 	return ""
 }
@@ -6029,7 +6137,7 @@ func (x *SourceStatus) GetWhy() string {
 	return ""
 }
 
-// RoleStatus: cache is absent without a token cache.
+// RoleStatus: cache is absent without a token cache. host is empty if the run has one host.
 type RoleStatus struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Role          string                 `protobuf:"bytes,1,opt,name=role,proto3" json:"role,omitempty"`
@@ -6038,6 +6146,7 @@ type RoleStatus struct {
 	State         string                 `protobuf:"bytes,4,opt,name=state,proto3" json:"state,omitempty"`
 	Term          uint64                 `protobuf:"varint,5,opt,name=term,proto3" json:"term,omitempty"`
 	Cache         *CacheFigures          `protobuf:"bytes,6,opt,name=cache,proto3" json:"cache,omitempty"`
+	Host          string                 `protobuf:"bytes,70,opt,name=host,proto3" json:"host,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6112,6 +6221,13 @@ func (x *RoleStatus) GetCache() *CacheFigures {
 		return x.Cache
 	}
 	return nil
+}
+
+func (x *RoleStatus) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
 }
 
 // LedgerRequest asks for a step (by_step), or for the steps that held a sample. source and id are as in batch.segments.
@@ -6336,14 +6452,18 @@ const file_roles_proto_rawDesc = "" +
 	"\afigures\x18\x14 \x01(\v2\x14.millrace.v1.FiguresH\x00R\afiguresB\a\n" +
 	"\x05eventJ\x04\b\x05\x10\x06\"8\n" +
 	"\aOffered\x12-\n" +
-	"\astripes\x18\x01 \x03(\v2\x13.millrace.v1.OffersR\astripes\"\xab\x01\n" +
+	"\astripes\x18\x01 \x03(\v2\x13.millrace.v1.OffersR\astripes\"\x83\x02\n" +
 	"\vLoaderHello\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
 	"\x03pid\x18\x02 \x01(\x03R\x03pid\x12\x18\n" +
 	"\aaddress\x18\x03 \x01(\tR\aaddress\x12\x18\n" +
 	"\astandby\x18\x04 \x01(\bR\astandby\x12\x12\n" +
 	"\x04beat\x18\x05 \x01(\tR\x04beat\x12.\n" +
-	"\aversion\x18\x06 \x01(\v2\x14.millrace.v1.VersionR\aversion\"Y\n" +
+	"\aversion\x18\x06 \x01(\v2\x14.millrace.v1.VersionR\aversion\x12\x1a\n" +
+	"\bidentity\x18F \x01(\tR\bidentity\x12\x12\n" +
+	"\x04host\x18G \x01(\tR\x04host\x12\x0e\n" +
+	"\x02up\x18H \x01(\tR\x02up\x12\x16\n" +
+	"\x06remote\x18I \x01(\tR\x06remote\"Y\n" +
 	"\aVersion\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\rR\bprotocol\x12\x18\n" +
 	"\aplanner\x18\x02 \x01(\rR\aplanner\x12\x18\n" +
@@ -6587,13 +6707,16 @@ const file_roles_proto_rawDesc = "" +
 	"\tthrottled\x18\x0f \x03(\tR\tthrottled\x12\x1b\n" +
 	"\tidle_data\x18\x10 \x01(\x01R\bidleData\x12\x1d\n" +
 	"\n" +
-	"idle_other\x18\x11 \x01(\x01R\tidleOther\"\xa9\x01\n" +
+	"idle_other\x18\x11 \x01(\x01R\tidleOther\"\xe9\x01\n" +
 	"\fSidecarHello\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
 	"\x03pid\x18\x02 \x01(\x03R\x03pid\x12/\n" +
 	"\x05ranks\x18\x03 \x03(\v2\x19.millrace.v1.RankPositionR\x05ranks\x12.\n" +
 	"\aversion\x18\x04 \x01(\v2\x14.millrace.v1.VersionR\aversion\x12\x12\n" +
-	"\x04born\x18\x05 \x01(\x03R\x04born\"l\n" +
+	"\x04born\x18\x05 \x01(\x03R\x04born\x12\x1a\n" +
+	"\bidentity\x18F \x01(\tR\bidentity\x12\x12\n" +
+	"\x04host\x18G \x01(\tR\x04host\x12\x0e\n" +
+	"\x02up\x18H \x01(\tR\x02up\"l\n" +
 	"\fRankPosition\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\rR\x04rank\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x14\n" +
@@ -6692,7 +6815,7 @@ const file_roles_proto_rawDesc = "" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\"R\n" +
 	"\aLoaders\x123\n" +
 	"\astripes\x18\x01 \x03(\v2\x19.millrace.v1.LoaderStripeR\astripes\x12\x12\n" +
-	"\x04news\x18\x02 \x01(\bR\x04news\"\xde\x01\n" +
+	"\x04news\x18\x02 \x01(\bR\x04news\"\x9a\x02\n" +
 	"\fLoaderStripe\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x16\n" +
 	"\x06stripe\x18\x02 \x01(\rR\x06stripe\x12\x18\n" +
@@ -6701,12 +6824,18 @@ const file_roles_proto_rawDesc = "" +
 	"\aaddress\x18\x05 \x01(\tR\aaddress\x12\x12\n" +
 	"\x04name\x18\x06 \x01(\tR\x04name\x12\x12\n" +
 	"\x04beat\x18\a \x01(\tR\x04beat\x12.\n" +
-	"\astandby\x18\b \x01(\v2\x14.millrace.v1.StandbyR\astandby\"_\n" +
+	"\astandby\x18\b \x01(\v2\x14.millrace.v1.StandbyR\astandby\x12\x12\n" +
+	"\x04host\x18F \x01(\tR\x04host\x12\x0e\n" +
+	"\x02up\x18G \x01(\tR\x02up\x12\x16\n" +
+	"\x06remote\x18H \x01(\tR\x06remote\"\x9b\x01\n" +
 	"\aStandby\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x04R\x04term\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x12\n" +
 	"\x04name\x18\x03 \x01(\tR\x04name\x12\x12\n" +
-	"\x04beat\x18\x04 \x01(\tR\x04beat\"\x1e\n" +
+	"\x04beat\x18\x04 \x01(\tR\x04beat\x12\x12\n" +
+	"\x04host\x18F \x01(\tR\x04host\x12\x0e\n" +
+	"\x02up\x18G \x01(\tR\x02up\x12\x16\n" +
+	"\x06remote\x18H \x01(\tR\x06remote\"\x1e\n" +
 	"\bRollCall\x12\x12\n" +
 	"\x04call\x18\x01 \x01(\x04R\x04call\"J\n" +
 	"\aWaiting\x12\x12\n" +
@@ -6813,7 +6942,7 @@ const file_roles_proto_rawDesc = "" +
 	"\btoo_long\x18\x0e \x01(\x04R\atooLong\x12 \n" +
 	"\vquarantined\x18\x0f \x01(\x04R\vquarantined\x12\x18\n" +
 	"\ashuffle\x18\v \x01(\tR\ashuffle\x12\x10\n" +
-	"\x03why\x18\f \x01(\tR\x03why\"\xa1\x01\n" +
+	"\x03why\x18\f \x01(\tR\x03why\"\xb5\x01\n" +
 	"\n" +
 	"RoleStatus\x12\x12\n" +
 	"\x04role\x18\x01 \x01(\tR\x04role\x12\x12\n" +
@@ -6821,7 +6950,8 @@ const file_roles_proto_rawDesc = "" +
 	"\x03pid\x18\x03 \x01(\x03R\x03pid\x12\x14\n" +
 	"\x05state\x18\x04 \x01(\tR\x05state\x12\x12\n" +
 	"\x04term\x18\x05 \x01(\x04R\x04term\x12/\n" +
-	"\x05cache\x18\x06 \x01(\v2\x19.millrace.v1.CacheFiguresR\x05cache\"d\n" +
+	"\x05cache\x18\x06 \x01(\v2\x19.millrace.v1.CacheFiguresR\x05cache\x12\x12\n" +
+	"\x04host\x18F \x01(\tR\x04host\"d\n" +
 	"\rLedgerRequest\x12\x17\n" +
 	"\aby_step\x18\x01 \x01(\bR\x06byStep\x12\x12\n" +
 	"\x04step\x18\x02 \x01(\x04R\x04step\x12\x16\n" +

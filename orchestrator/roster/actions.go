@@ -6,10 +6,11 @@ import "fmt"
 // role is lost.
 type Session interface{ Send(msg any) }
 
-// Process is one life of a loader.
+// Process is one life of a loader on the host of the orchestrator.
 type Process struct {
-	Name string
-	Pid  int64
+	Name     string
+	Identity string // random: no other process has it
+	Pid      int64  // on its host
 }
 
 // Action is an effect to carry out after the records of its turn are durable: one of these.
@@ -17,8 +18,8 @@ type Action struct {
 	To   Session // receives
 	Msg  any     // a *proto.LoaderOrder or *proto.SidecarOrder
 	Line string  // for people, on standard error
-	// Fenced names a process that may be alive and must not be: a standby took over its stripes, and its slot needs a
-	// fresh process.
+	// Fenced names a process of this host that may be alive and must not be: a standby took over its stripes, and its
+	// slot needs a fresh process. A process of another host leaves by itself when it is told to, or when it is refused.
 	Fenced *Process
 	Answer func() // answers a call; it does not block
 }

@@ -83,7 +83,8 @@ func (r *Roster) Troubles() (out []Trouble) {
 // Roles describes the members, by name. A member that reads nothing and has nothing of its own to read is a shadow.
 func (r *Roster) Roles() (out []*pb.RoleStatus) {
 	for _, l := range r.sortedMembers() {
-		role := &pb.RoleStatus{Role: "loader", Name: l.name, Pid: l.pid, State: "starting", Cache: l.cache}
+		role := &pb.RoleStatus{Role: "loader", Name: l.name, Pid: l.hello.Pid, Host: l.hello.Host, State: "starting",
+			Cache: l.cache}
 		if r.stripes.held(l) == 0 && r.stripes.isFree(l) {
 			role.Role = "shadow"
 		}

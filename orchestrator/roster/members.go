@@ -11,7 +11,7 @@ import (
 )
 
 // Connect observes a loader that connected. A predecessor of the same name is lost with everything that it held. A
-// process that was fenced is refused.
+// process that was replaced or fenced is refused.
 func (r *Roster) Connect(session Session, hello *pb.LoaderHello) error {
 	if err := CheckVersion(hello.Name, hello.Version, r.cfg.Program); err != nil {
 		return err
@@ -19,21 +19,22 @@ func (r *Roster) Connect(session Session, hello *pb.LoaderHello) error {
 	if !hello.Standby && !r.stripes.isOwner(hello.Name) {
 		return millrace.Errorf(millrace.ErrInvalid, "loader %q: this run has no such loader", hello.Name)
 	}
+	if err := r.succession.check(hello); err != nil {
+		return err
+	}
 	if old := r.members[hello.Name]; old != nil {
-		if old.pid != hello.Pid {
+		if old.hello.Identity != hello.Identity {
 			r.bye(old, "another process took over as "+hello.Name)
 		}
 		r.lose(old, "another connection took over as "+hello.Name)
 	}
-	if r.fenced[Process{hello.Name, hello.Pid}] {
-		return millrace.Errorf(millrace.ErrFenced, "%s (pid %d): its stripes were given to others while it was silent",
-			hello.Name, hello.Pid)
+	if err := r.succession.check(hello); err != nil { // its own earlier session was lost just now
+		return err
 	}
+	r.succession.follow(hello.Name, hello.Identity)
 	r.members[hello.Name] = &member{
 		name:    hello.Name,
-		address: hello.Address,
-		beat:    hello.Beat,
-		pid:     hello.Pid,
+		hello:   hello,
 		session: session,
 		asked:   map[string]bool{},
 		opened:  map[string]bool{},
@@ -164,10 +165,11 @@ func (r *Roster) lose(l *member, reason string) {
 		}
 	}
 	if followed {
-		process := Process{Name: l.name, Pid: l.pid}
-		r.fenced[process] = true
+		r.succession.replace(l.name, l.hello.Identity)
 		r.bye(l, "its stripes were given to others: "+reason)
-		r.out.Fence(process)
+		if up := l.hello.Up; up == "" || up == r.cfg.Up {
+			r.out.Fence(Process{Name: l.name, Identity: l.hello.Identity, Pid: l.hello.Pid})
+		}
 	}
 }
 

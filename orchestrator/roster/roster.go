@@ -37,8 +37,9 @@ type Roster struct {
 	unpinned []*pb.Manifest     // seen, not yet journaled
 	members  map[string]*member
 	stripes  stripes
-	fenced   map[Process]bool
 	lost     map[string]time.Time // when a member was lost
+
+	succession succession
 
 	began, now time.Time
 	unsettled  bool   // assignments may have to change
@@ -52,7 +53,7 @@ type Roster struct {
 func New(cfg Config, out *Actions) *Roster {
 	r := &Roster{cfg: cfg, out: out, wants: make([]millrace.Ordinal, len(cfg.Sources)),
 		pieces: make([]uint32, len(cfg.Sources)), members: map[string]*member{},
-		stripes: newStripes(cfg.Sources), fenced: map[Process]bool{}, lost: map[string]time.Time{}, unsettled: true}
+		stripes: newStripes(cfg.Sources), succession: succession{}, lost: map[string]time.Time{}, unsettled: true}
 	for _, src := range cfg.Sources {
 		r.queues = append(r.queues, offers.NewQueue(src.Name, len(src.Loaders)))
 	}

@@ -1,6 +1,7 @@
 package roster
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -46,11 +47,14 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
+// identity returns the identity of a process.
+func identity(name string, pid int64) string { return fmt.Sprint(name, " ", pid) }
+
 func (w *world) connect(name string, pid int64, standby bool) {
 	w.t.Helper()
 	w.loaders[name] = &loader{}
 	version := &pb.Version{Protocol: wire.ProtocolVersion, Planner: progress.PlannerVersion}
-	hello := &pb.LoaderHello{Name: name, Pid: pid, Standby: standby, Version: version}
+	hello := &pb.LoaderHello{Name: name, Identity: identity(name, pid), Pid: pid, Standby: standby, Version: version}
 	if err := w.roster.Connect(w.loaders[name], hello); err != nil {
 		w.t.Fatal(err)
 	}
@@ -130,7 +134,7 @@ func TestAStandbyIsPromotedUnderItsTerm(t *testing.T) {
 	if got := w.reader(); got.Name != "shadow-0" || got.Term != standby.term || w.roster.Switches() != 1 {
 		t.Fatalf("after its primary was lost: %v", got)
 	}
-	if len(w.fenced) != 1 || w.fenced[0] != (Process{"loader-0", 1}) {
+	if len(w.fenced) != 1 || w.fenced[0] != (Process{"loader-0", identity("loader-0", 1), 1}) {
 		t.Errorf("fenced %v", w.fenced)
 	}
 }

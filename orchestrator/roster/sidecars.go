@@ -9,17 +9,16 @@ import (
 
 // Sidecars are the sidecars that are connected. Not safe for concurrent use.
 type Sidecars struct {
-	out    *Actions
-	fence  func() *pb.Fence
-	byName map[string]*sidecar
-	known  map[string]bool // names of all sidecars that were ever connected
+	out        *Actions
+	fence      func() *pb.Fence
+	byName     map[string]*sidecar
+	succession succession // of all sidecars that were ever connected
 }
 
 // sidecar is a connected sidecar.
 type sidecar struct {
 	name     string
-	pid      int64
-	born     int64 // the newest of the processes of a name is the one that counts
+	hello    *pb.SidecarHello // nobody changes it
 	session  Session
 	welcomed bool
 	sent     uint64 // plans below this step of the attempt were sent
@@ -29,22 +28,24 @@ type sidecar struct {
 
 // NewSidecars returns an empty set, whose orders go to out. fence returns the fence that orders carry now.
 func NewSidecars(out *Actions, fence func() *pb.Fence) *Sidecars {
-	return &Sidecars{out: out, fence: fence, byName: map[string]*sidecar{}, known: map[string]bool{}}
+	return &Sidecars{out: out, fence: fence, byName: map[string]*sidecar{}, succession: succession{}}
 }
 
-// Connect observes a sidecar and replaces its predecessor. It returns false for a process that was started before the
-// one that is there: its messages may arrive after those of its successor.
+// Connect observes a sidecar and replaces its predecessor. It returns false for a process that was replaced before, and
+// for one that the same `up` started before the one that is there: its messages may arrive after those of its
+// successor.
 func (s *Sidecars) Connect(session Session, hello *pb.SidecarHello) bool {
 	old := s.byName[hello.Name]
-	if old != nil && hello.Born < old.born {
+	isEarlier := old != nil && hello.Up == old.hello.Up && hello.Born < old.hello.Born
+	if isEarlier || s.succession.isReplaced(hello.Name, hello.Identity) {
 		s.bye(session, hello.Name)
 		return false
 	}
 	if old != nil {
 		s.bye(old.session, hello.Name)
 	}
-	s.known[hello.Name] = true
-	s.byName[hello.Name] = &sidecar{name: hello.Name, pid: hello.Pid, born: hello.Born, session: session}
+	s.succession.follow(hello.Name, hello.Identity)
+	s.byName[hello.Name] = &sidecar{name: hello.Name, hello: hello, session: session}
 	return true
 }
 
@@ -67,7 +68,7 @@ func (s *Sidecars) Connected() (sessions []Session, all bool) {
 	for _, sc := range s.sorted() {
 		sessions = append(sessions, sc.session)
 	}
-	return sessions, len(sessions) == len(s.known)
+	return sessions, len(sessions) == len(s.succession)
 }
 
 // Say adds a line for people.
@@ -134,7 +135,8 @@ func (s *Sidecars) GPUs() (out []*pb.Gpu) {
 // Roles describes the sidecars, by name.
 func (s *Sidecars) Roles(term uint64) (out []*pb.RoleStatus) {
 	for _, sc := range s.sorted() {
-		out = append(out, &pb.RoleStatus{Role: "sidecar", Name: sc.name, Pid: sc.pid, State: "running", Term: term})
+		out = append(out, &pb.RoleStatus{Role: "sidecar", Name: sc.name, Pid: sc.hello.Pid, Host: sc.hello.Host,
+			State: "running", Term: term})
 	}
 	return out
 }

@@ -15,14 +15,14 @@ type Source struct {
 
 // member is a connected loader process. All loaders run the same program; a shadow is a member that owns no stripe.
 type member struct {
-	name, address, beat string
-	pid                 int64
-	session             Session
-	asked, opened       map[string]bool   // sources that it was told to open, and whose manifest was accepted
-	trouble             map[string]string // by source: why reading it fails for now
-	cache               *pb.CacheFigures  // newest; nil: it has no token cache, or has not reported it
-	leaving             bool
-	pending             pending // to be sent at the end of the turn
+	name          string
+	hello         *pb.LoaderHello // nobody changes it
+	session       Session
+	asked, opened map[string]bool   // sources that it was told to open, and whose manifest was accepted
+	trouble       map[string]string // by source: why reading it fails for now
+	cache         *pb.CacheFigures  // newest; nil: it has no token cache, or has not reported it
+	leaving       bool
+	pending       pending // to be sent at the end of the turn
 }
 
 // stripe is a part of a source, its primary and its standby.
@@ -206,9 +206,13 @@ func (t *stripes) entry(st *stripe) *pb.LoaderStripe {
 	if p.member == nil {
 		return entry
 	}
-	entry.Term, entry.Address, entry.Name, entry.Beat = p.term, p.member.address, p.member.name, p.member.beat
+	h := p.member.hello
+	entry.Term, entry.Name, entry.Host, entry.Up = p.term, h.Name, h.Host, h.Up
+	entry.Address, entry.Remote, entry.Beat = h.Address, h.Remote, h.Beat
 	if s := st.standby; s.canReplace(p) {
-		entry.Standby = &pb.Standby{Term: s.term, Address: s.member.address, Name: s.member.name, Beat: s.member.beat}
+		h := s.member.hello
+		entry.Standby = &pb.Standby{Term: s.term, Name: h.Name, Host: h.Host, Up: h.Up,
+			Address: h.Address, Remote: h.Remote, Beat: h.Beat}
 	}
 	return entry
 }

@@ -133,7 +133,8 @@ func (o *orders) add(p *portion, m *member, why purpose, which []int) {
 			} else {
 				p.main = append(p.main, x)
 			}
-			c.req.Part[len(c.req.Part)-1].InPlace = !why.isAgain() && o.of.places.isOpen(p.key.source)
+			c.req.Part[len(c.req.Part)-1].InPlace = !why.isAgain() && !m.isRemote &&
+				o.of.places.isOpen(p.key.source)
 		}
 		c.add(i, a, bytes)
 	}
@@ -172,10 +173,13 @@ func (o *orders) start() {
 	}
 }
 
-// furnish gives a call memory for its rows: an arena that the loader writes to, or else memory of this process.
+// furnish gives a call memory for its rows: an arena that a loader of this host writes to, or else memory of this
+// process.
 func (g *gathering) furnish(c *call) {
 	g.payload.calls = append(g.payload.calls, c)
-	c.lease = g.pool.Take(c.to.address, arena.Room(c.size, len(c.index)))
+	if !c.to.isRemote {
+		c.lease = g.pool.Take(c.to.address, arena.Room(c.size, len(c.index)))
+	}
 	if c.lease == nil {
 		c.tokens = make([]uint32, c.size)
 		return

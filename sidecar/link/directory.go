@@ -20,6 +20,7 @@ import (
 // directory has the sources of the run, and the loader and standby of each stripe.
 type directory struct {
 	orchestrator string // address
+	here         string // the `up` of this process
 	fail         *failpoint.Set
 	log          *slog.Logger
 	up           *uplink
@@ -81,7 +82,7 @@ func (d *directory) load(list *proto.Loaders) error {
 	for key, s := range named {
 		r := d.routes[key]
 		before := r.names()
-		r.follow(s)
+		r.follow(s, d.here)
 		if now := r.names(); now != before {
 			d.record("directed", -1, key, now, r.term())
 		}

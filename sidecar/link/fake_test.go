@@ -45,7 +45,10 @@ type world struct {
 	term  atomic.Uint64 // the newest reported term
 }
 
-func newWorld(t *testing.T, ranks int) (*world, *session) {
+func newWorld(t *testing.T, ranks int) (*world, *session) { return newWorldOf(t, ranks, "") }
+
+// newWorldOf returns a link that belongs to an `up`.
+func newWorldOf(t *testing.T, ranks int, up string) (*world, *session) {
 	w := &world{
 		t:     t,
 		net:   memnet.New(),
@@ -57,6 +60,8 @@ func newWorld(t *testing.T, ranks int) (*world, *session) {
 	}
 	w.link = New(Config{
 		Name:         "sidecar-0",
+		Host:         "host of " + up,
+		Up:           up,
 		Orchestrator: "orchestrator",
 		Topology:     millrace.Topology{Ranks: 2, TP: 1, CP: 1, PP: 1},
 		Ranks:        ranks,

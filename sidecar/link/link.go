@@ -13,6 +13,7 @@ package link
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"log/slog"
 	"sync"
@@ -39,6 +40,8 @@ import (
 type Config struct {
 	Name         string
 	Orchestrator string           // address
+	Host         string           // name of the host; empty: the run has one
+	Up           string           // random id of this `millrace up`; empty: the run has one
 	Version      *proto.Version   // of this program
 	Shapes       []millrace.Shape // of the stages, in their order
 	PadMultiple  uint32
@@ -66,7 +69,8 @@ type Config struct {
 // Link implements sidecar.Upstream and sidecar.Fetcher. Run keeps it connected. Calls wait while it is not connected.
 type Link struct {
 	cfg      Config
-	born     int64 // start of this process in nanoseconds since the boot of its host
+	identity string // random: no other process has it
+	born     int64  // start of this process in nanoseconds since the boot of its host
 	up       *uplink
 	conns    *connections
 	watch    *watcher
@@ -80,7 +84,7 @@ type Link struct {
 
 // New returns a link that is not connected before Run.
 func New(cfg Config) *Link {
-	l := &Link{cfg: cfg, born: cfg.Clock.Boottime()}
+	l := &Link{cfg: cfg, identity: rand.Text(), born: cfg.Clock.Boottime()}
 	l.up = &uplink{events: cfg.Events}
 	l.conns = &connections{net: cfg.Net, credentials: cfg.Credentials, orchestrator: cfg.Orchestrator,
 		byAddress: map[string]*grpc.ClientConn{}}
@@ -100,9 +104,9 @@ func New(cfg Config) *Link {
 		masked: map[segment]bool{}, bad: map[segment]*proto.Bad{},
 	}
 	l.dir = &directory{
-		orchestrator: cfg.Orchestrator, fail: cfg.Fail, log: cfg.Log, up: l.up, conns: l.conns, watch: l.watch,
-		pool: pool, condition: newCondition(), stripes: map[string]uint32{}, routes: map[stripeKey]*route{},
-		paces: map[string]*pace{},
+		orchestrator: cfg.Orchestrator, here: cfg.Up, fail: cfg.Fail, log: cfg.Log, up: l.up, conns: l.conns,
+		watch: l.watch, pool: pool, condition: newCondition(), stripes: map[string]uint32{},
+		routes: map[stripeKey]*route{}, paces: map[string]*pace{},
 	}
 	l.progress = &progress{
 		hosted: cfg.Ranks, fail: cfg.Fail, events: cfg.Events, up: l.up, condition: newCondition(),
@@ -189,7 +193,8 @@ func (l *Link) session(ctx context.Context, client proto.OrchestratorClient) err
 // greet sends a new orchestrator the positions of the ranks, and repeats every event that no orchestrator has answered.
 func (l *Link) greet(stream proto.Orchestrator_ServeClient) error {
 	l.cfg.Fail.Hit("sidecar/greet/before")
-	hello := &proto.SidecarHello{Name: l.cfg.Name, Version: l.cfg.Version, Born: l.born}
+	hello := &proto.SidecarHello{Name: l.cfg.Name, Version: l.cfg.Version, Born: l.born,
+		Identity: l.identity, Host: l.cfg.Host, Up: l.cfg.Up}
 	if err := l.progress.greet(stream, hello); err != nil {
 		return err
 	}

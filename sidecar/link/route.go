@@ -9,8 +9,20 @@ import (
 
 // member is a loader process and the term under which it serves one stripe.
 type member struct {
-	name, address, beat string
-	term                uint64
+	name, address string
+	beat          string // its heartbeat page; empty: it has none here
+	isRemote      bool   // of another host: it shares neither memory nor files with this process
+	term          uint64
+}
+
+// newMember returns the member that an entry of a directory describes, for a process of the `up` here. Processes of one
+// `up` share a host. Without an `up`, the run has one host.
+func newMember(here string, e *proto.Standby) *member {
+	m := &member{name: e.Name, address: e.Address, beat: e.Beat, term: e.Term}
+	if here != "" && e.Up != "" && e.Up != here {
+		m.address, m.beat, m.isRemote = e.Remote, "", true
+	}
+	return m
 }
 
 // stripeKey names a stripe of a source.
@@ -56,8 +68,8 @@ func (r *route) spare() *member {
 	return nil
 }
 
-// follow applies the stripe's entry of a directory. nil: the directory has none.
-func (r *route) follow(s *proto.LoaderStripe) {
+// follow applies the stripe's entry of a directory to a process of the `up` here. nil: the directory has none.
+func (r *route) follow(s *proto.LoaderStripe, here string) {
 	r.standby = nil
 	if s == nil {
 		if r.switched == nil {
@@ -65,16 +77,18 @@ func (r *route) follow(s *proto.LoaderStripe) {
 		}
 		return
 	}
-	primary := member{name: s.Name, address: s.Address, beat: s.Beat, term: s.Term}
+	primary := newMember(here, &proto.Standby{
+		Term: s.Term, Name: s.Name, Up: s.Up, Address: s.Address, Remote: s.Remote, Beat: s.Beat,
+	})
 	// An unchanged loader keeps its *member: requests in flight compare the pointer.
-	if r.using == nil || s.Term >= r.using.term && primary != *r.using {
-		r.using = &primary
+	if r.using == nil || s.Term >= r.using.term && *primary != *r.using {
+		r.using = primary
 	}
 	if r.switched != nil && s.Term >= r.switched.Term {
 		r.switched = nil
 	}
 	if b := s.Standby; b != nil {
-		r.standby = &member{name: b.Name, address: b.Address, beat: b.Beat, term: b.Term}
+		r.standby = newMember(here, b)
 	}
 }
 

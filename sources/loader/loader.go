@@ -2,6 +2,7 @@ package loader
 
 import (
 	"context"
+	"crypto/rand"
 	"log/slog"
 	"maps"
 	"os"
@@ -33,17 +34,18 @@ type Config struct {
 	Address      string                                    // at which it serves
 	Remote       string                                    // serves other hosts, too; port 0: any; empty: it does not
 	Orchestrator string                                    // its address
+	Host         string                                    // name of the host; empty: the run has one
+	Up           string                                    // random id of this `millrace up`; empty: the run has one
 	Spec         func(source string) (sources.Spec, error) // describes a source of the mixture
 	Files        func(source string) sources.FS            // of a source; nil: the operating system's
-	// distinguishes a restarted process from the one before; default: the operating system's
-	Pid      int64
-	Standby  bool            // ask to be a shadow
-	Version  *proto.Version  // of this binary
-	Beat     *heartbeat.Page // nil: no supervisor watches
-	Leave    <-chan struct{} // closed to make the process hand over and leave; nil: never
-	Memory   int64           // bytes of payload held
-	Parallel int             // decoders; default GOMAXPROCS
-	Cache    *cache.Store    // of tokens; nil: every text is tokenised
+	Pid          int64                                     // for people; default: the operating system's
+	Standby      bool                                      // ask to be a shadow
+	Version      *proto.Version                            // of this binary
+	Beat         *heartbeat.Page                           // nil: no supervisor watches
+	Leave        <-chan struct{}                           // closed to make the process hand over and leave; nil: never
+	Memory       int64                                     // bytes of payload held
+	Parallel     int                                       // decoders; default GOMAXPROCS
+	Cache        *cache.Store                              // of tokens; nil: every text is tokenised
 	// data files open at once; 0: the default follows from the process's limit of descriptors
 	OpenFiles int
 	Facts     func(bytes int64) // see sources.HostOptions
@@ -76,6 +78,7 @@ type Loader struct {
 	proto.UnimplementedLoaderServer
 	cfg      Config
 	remote   string // the address of Config.Remote for diallers; Run sets it before it dials the orchestrator
+	identity string // random: no other process has it
 	budget   *budget.Budget
 	pool     *pool.Pool
 	recent   *recent.Store // of random reads
@@ -107,11 +110,12 @@ func New(cfg Config) *Loader {
 	}
 	memory := budget.New(cfg.Memory)
 	return &Loader{
-		shadow: cfg.Standby,
-		recent: recent.New(memory),
-		pool:   pool.New(cfg.Parallel, func() *decode.Decoder { return decode.New(cfg.Beat.Progress, cfg.Fail) }),
-		cfg:    cfg,
-		budget: memory,
+		identity: rand.Text(),
+		shadow:   cfg.Standby,
+		recent:   recent.New(memory),
+		pool:     pool.New(cfg.Parallel, func() *decode.Decoder { return decode.New(cfg.Beat.Progress, cfg.Fail) }),
+		cfg:      cfg,
+		budget:   memory,
 		host: sources.NewHost(sources.HostOptions{OpenFiles: cfg.OpenFiles, IndexFS: indexFS(cfg.Fail),
 			Facts: cfg.Facts, Logger: cfg.Log}),
 		open:     map[string]*sources.Source{},

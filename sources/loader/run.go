@@ -127,6 +127,11 @@ func (l *Loader) session(ctx context.Context, client proto.OrchestratorClient, g
 		Standby: l.cfg.Standby,
 		Beat:    l.cfg.Beat.Path(),
 		Version: l.cfg.Version,
+
+		Identity: l.identity,
+		Host:     l.cfg.Host,
+		Up:       l.cfg.Up,
+		Remote:   l.remote,
 	}
 	l.cfg.Fail.Hit("loader/hello/before")
 	_ = out.send(0, &proto.LoaderEvent{Event: &proto.LoaderEvent_Hello{Hello: hello}}) // Recv returns the error

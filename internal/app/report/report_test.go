@@ -131,3 +131,26 @@ func TestStatusAddsUpTheCaches(t *testing.T) {
 		t.Errorf("a run without a token cache prints\n%s", &b)
 	}
 }
+
+// TestHostsOfRoles: they are shown if the run has several.
+func TestHostsOfRoles(t *testing.T) {
+	for _, host := range []string{"", "node-7"} {
+		v := NewStatus([]supervisor.Role{{Role: "loader", Name: "loader-0-0", Pid: 7}}, true)
+		role := &proto.RoleStatus{Role: "loader", Name: "loader-0-0", Pid: 7, Host: host}
+		v.Answer(&proto.StatusReply{Roles: []*proto.RoleStatus{role}})
+		var text bytes.Buffer
+		if err := v.Print(&text); err != nil {
+			t.Fatal(err)
+		}
+		object, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		isShown := strings.Contains(text.String(), "HOST") && strings.Contains(text.String(), "node-7") &&
+			strings.Contains(string(object), `"host":"node-7"`)
+		isMentioned := strings.Contains(text.String(), "HOST") || strings.Contains(string(object), `"host"`)
+		if isShown != (host != "") || isMentioned != (host != "") {
+			t.Errorf("host %q:\n%s\n%s", host, &text, object)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"millrace"
@@ -152,16 +153,38 @@ func (v *Status) Answer(r *proto.StatusReply) {
 	v.addRoleAlerts()
 }
 
-// Acting replaces roles and terms by those of the orchestrator's answer. The supervisor has only the role at a
+// Acting replaces roles, terms and hosts by those of the orchestrator's answer. The supervisor has only the role at a
 // process's start, and a promoted shadow acts as a loader.
 func Acting(roles []supervisor.Role, r *proto.StatusReply) {
 	for _, known := range r.Roles {
 		for i := range roles {
 			if role := &roles[i]; role.Name == known.Name && int64(role.Pid) == known.Pid {
 				role.Role, role.Term = known.Role, max(role.Term, millrace.Term(known.Term))
+				role.Host = known.Host
 			}
 		}
 	}
+}
+
+// printRoles prints the processes, with their hosts if the run has several.
+func (v *Status) printRoles(w io.Writer) error {
+	if len(v.Roles) == 0 {
+		return nil
+	}
+	hasHosts := slices.ContainsFunc(v.Roles, func(r supervisor.Role) bool { return r.Host != "" })
+	head := []any{"\nROLE", "NAME", "PID", "STATE", "TERM", "RESTARTS"}
+	if hasHosts {
+		head = append(head, "HOST")
+	}
+	rows := []string{Row(head...)}
+	for _, r := range v.Roles {
+		row := []any{r.Role, r.Name, r.Pid, r.State, r.Term, r.Restarts}
+		if hasHosts {
+			row = append(row, r.Host)
+		}
+		rows = append(rows, Row(row...))
+	}
+	return Table(w, rows...)
 }
 
 func newAlert(a *proto.Alert) Alert {
@@ -236,16 +259,10 @@ func (v *Status) Print(w io.Writer) error {
 		fmt.Fprintf(w, "warning: %s\n", a.line())
 	}
 	v.printStreams(w)
-	rows := []string{Row("\nROLE", "NAME", "PID", "STATE", "TERM", "RESTARTS")}
-	for _, r := range v.Roles {
-		rows = append(rows, Row(r.Role, r.Name, r.Pid, r.State, r.Term, r.Restarts))
+	if err := v.printRoles(w); err != nil {
+		return err
 	}
-	if len(v.Roles) > 0 {
-		if err := Table(w, rows...); err != nil {
-			return err
-		}
-	}
-	rows = []string{Row("\nSOURCE", "TOKENS", "SAMPLES", "PASSED OVER", "EPOCH", "SHARE")}
+	rows := []string{Row("\nSOURCE", "TOKENS", "SAMPLES", "PASSED OVER", "EPOCH", "SHARE")}
 	for _, name := range Names(v.Sources) {
 		s := v.Sources[name]
 		rows = append(rows, Row(name, Count(s.Tokens), Count(s.Samples), Count(s.Passed), s.Epoch, Percent(s.Share)))

@@ -67,6 +67,7 @@ type Role struct {
 	Term     millrace.Term `json:"term"`
 	Restarts int           `json:"restarts"`
 	Lacks    string        `json:"lacks,omitempty"` // the missing thing that it waits for, such as room on a disk
+	Host     string        `json:"host,omitempty"`  // its name; empty: the run has one host
 }
 
 // Result is the end of a run.

@@ -1,0 +1,50 @@
+package link
+
+import (
+	"testing"
+
+	"millrace"
+	"millrace/proto"
+)
+
+// TestALoaderOfAnotherHostSharesNoMemory: it is asked at its remote address, it sends all rows, and its heartbeat page
+// is not opened. Loaders of the same `up`, or without one, share the host.
+func TestALoaderOfAnotherHostSharesNoMemory(t *testing.T) {
+	for up, isRemote := range map[string]bool{"": false, "here": false, "there": true} {
+		w, x := newWorldOf(t, 1, "here")
+		if h := x.hello; h.Up != "here" || h.Host != "host of here" || len(h.Identity) < 20 {
+			t.Errorf("the sidecar says %v", h)
+		}
+		x.welcome("code")
+		address := "path"
+		if isRemote {
+			address = "host:1"
+		}
+		s := newStore(w, address, 0, 3)
+		s.lies = func(ordinal uint64) bool { return ordinal%2 == 1 }
+		standby := &proto.Standby{Term: 5, Name: "l1", Up: up, Address: "path 2", Remote: "host:2", Beat: "l1.beat"}
+		x.directory(&proto.LoaderStripe{Source: "code", Stripes: 1, Term: 3, Name: "l0", Up: up, Address: "path",
+			Remote: "host:1", Beat: "l0.beat", Standby: standby})
+		eventually(t, func() bool { return w.link.dir.served("code") == 1 })
+		p := &millrace.Plan{Stream: millrace.Train, Attempt: 1, Ranks: 1, Microbatches: 1}
+		for i := range uint64(12) {
+			p.Assignments = append(p.Assignments, millrace.Assignment{Row: uint32(i), Segment: millrace.Segment{
+				Ordinal: millrace.Ordinal(i), Length: uint32(1 + i%5),
+			}})
+		}
+		payload, err := w.fetch(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		verify(t, p, payload, false)
+		if s.arenas[0] == "" != isRemote || s.reqs[0].InPlace == isRemote || w.files.reads > 0 == isRemote {
+			t.Errorf("up %q: arena %q, in place %t, %d rows read in place", up, s.arenas[0], s.reqs[0].InPlace,
+				w.files.reads)
+		}
+		using, spare := w.link.dir.lookup(stripeKey{"code", 0})
+		if using.beat == "" != isRemote || spare.beat == "" != isRemote || spare.isRemote != isRemote ||
+			isRemote && spare.address != "host:2" {
+			t.Errorf("up %q: the loader is %v, the standby %v", up, using, spare)
+		}
+	}
+}

@@ -65,6 +65,7 @@ failures.
 		planCommand(),
 		indexCommand(), statusCommand(), topCommand(),
 		ledgerCommand(), benchCommand(), mixCommand(), restartCommand(), checkpointCommand(), etcdCommand(),
+		certsCommand(),
 		versionCommand(),
 	)
 	root.AddCommand(roleCommands()...)

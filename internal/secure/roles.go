@@ -2,6 +2,7 @@ package secure
 
 import (
 	"crypto/x509"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -24,6 +25,9 @@ const (
 func Roles() []Role { return []Role{Orchestrator, Loader, Sidecar, Operator} }
 
 const scheme, host = "millrace", "role"
+
+// URI returns the name of a role in a certificate.
+func (r Role) URI() *url.URL { return &url.URL{Scheme: scheme, Host: host, Path: "/" + string(r)} }
 
 // RolesOf returns the roles of a certificate. Other URIs are allowed and have no effect.
 func RolesOf(c *x509.Certificate) []Role {

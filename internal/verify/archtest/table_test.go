@@ -86,6 +86,7 @@ var rooms = []room{
 	{"internal/activity", none, none},
 	{"internal/wire", list(".", "proto", "internal/activity"), all},
 	{"internal/secure", list(".", "proto", "internal/seam", "internal/wire"), all},
+	{"internal/secure/issue", list(".", "internal/secure"), none},
 	{"internal/app/config/tree", list("."), list("github.com/goccy/go-yaml")},
 	{"internal/app/config/value", list("internal/app/config/tree"), none},
 	{"internal/app/config/decode", list("internal/app/config/tree", "internal/app/config/value"), none},

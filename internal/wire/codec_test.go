@@ -16,7 +16,15 @@ func TestPayloadIsTheSameOnTheWire(t *testing.T) {
 	for _, size := range []int{0, 1, 127, 128, 70_000} {
 		want := &proto.FetchReply{
 			Row: []uint32{3, 400}, Count: []uint32{1, 2}, Tokens: bytes.Repeat([]byte{7}, size), Last: true,
-			Failed: []*proto.PartFailed{{Part: 2, Code: 9, Text: "fenced"}},
+			Failed: []*proto.PartFailed{{Part: 2, Code: 9, Text: "fenced"}}, Cut: true,
+			Placed: []*proto.PlacedRows{{Path: "a.bin", Row: []uint32{5}, Count: []uint32{6}, Offset: []uint64{7}}},
+			Fields: []string{`{"lang": "en"}`, ""},
+		}
+		fields := want.ProtoReflect().Descriptor().Fields()
+		for i := range fields.Len() {
+			if f := fields.Get(i); size > 0 && !want.ProtoReflect().Has(f) {
+				t.Errorf("the test leaves out the field %s", f.Name())
+			}
 		}
 		if size == 0 {
 			want.Tokens = nil

@@ -106,6 +106,7 @@ func credentials(t *testing.T, f secure.Files) (*secure.Credentials, *logged) {
 type orchestrator struct {
 	proto.UnimplementedOrchestratorServer
 	served chan struct{} // has an element for each open stream that reads
+	ended  func()        // called at the end of each stream; nil: nothing is
 }
 
 func (o *orchestrator) Status(context.Context, *proto.StatusRequest) (*proto.StatusReply, error) {
@@ -117,6 +118,9 @@ func (o *orchestrator) Serve(s proto.Orchestrator_ServeServer) error {
 	o.served <- struct{}{}
 	for {
 		if _, err := s.Recv(); err != nil {
+			if o.ended != nil {
+				o.ended()
+			}
 			return err
 		}
 	}
@@ -214,12 +218,12 @@ func TestRolesOfCallers(t *testing.T) {
 func TestTheServerIsRefused(t *testing.T) {
 	ca, other := newCA(t), newCA(t)
 	mine, log := credentials(t, ca.files("b.example", secure.Sidecar))
+	elsewhere := ca.files("a.example", secure.Roles()...)
+	wrong, stranger := ca.files("localhost", secure.Loader, secure.Sidecar), other.files("localhost", secure.Roles()...)
 	for want, f := range map[string]secure.Files{
-		`refuse localhost: its certificate "CN=a.example,O=millrace" does not name localhost, but [a.example]`:
-			ca.files("a.example", secure.Roles()...),
-		`comes from another CA than those in`: other.files("localhost", secure.Roles()...),
-		`has the roles loader, sidecar, and role orchestrator is needed`: ca.files("localhost", secure.Loader,
-			secure.Sidecar),
+		`its certificate "CN=a.example,O=millrace" does not name localhost, but [a.example]`: elsewhere,
+		`comes from another CA than those in`:                                                stranger,
+		`has the roles loader, sidecar, and role orchestrator is needed`:                     wrong,
 	} {
 		server, _ := credentials(t, f)
 		address, _ := serve(t, server, "localhost:0")

@@ -273,7 +273,7 @@ def worst(size: int) -> str:
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "b.jsonl.zst", "c.parquet"])
-@pytest.mark.parametrize("make, tokens", [(ordinary, 4), (worst, 10)])
+@pytest.mark.parametrize("make, tokens", [(ordinary, 2), (worst, 10)])
 def test_one_large_document(stage: Any, tmp_path: Path, name: str, make: Any, tokens: int) -> None:
     """A document of nearly sample_bytes under the least memory that allows it (docs/memory.md)."""
     text = make(26 * MIB)

@@ -226,3 +226,27 @@ type DocumentPart struct {
 	Start  uint32
 	Length uint32
 }
+
+// LargeBytes is the size above which a record is large. A process decodes few large records at the same time.
+const LargeBytes = 1 << 20
+
+// roomKey is the key of the function of WithRoom in a context.
+type roomKey struct{}
+
+// WithRoom returns a context for reads whose records are decoded. ask waits until there is room for a large record. One
+// record asks several times.
+func WithRoom(ctx context.Context, ask func(bytes int64) error) context.Context {
+	return context.WithValue(ctx, roomKey{}, ask)
+}
+
+// AskRoom is called by formats that know the size of a record, or a bound of it, before they take memory for the
+// record. It waits until there is room for a large one. Its error is that of the context.
+func AskRoom(ctx context.Context, bytes int64) error {
+	if bytes <= LargeBytes {
+		return nil
+	}
+	if ask, ok := ctx.Value(roomKey{}).(func(int64) error); ok {
+		return ask(bytes)
+	}
+	return nil
+}

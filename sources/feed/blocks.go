@@ -229,7 +229,7 @@ type textRead struct {
 
 func (a *textRead) work(ctx context.Context, _ *decode.Decoder) (err error) {
 	a.replaced.close()
-	a.text, err = a.scan.Read(ctx, a.reader.src, a.reader.memory.slabs)
+	a.text, err = a.scan.Read(ctx, a.reader.src, a.reader.memory.slabs, a.reader.memory.large)
 	return err
 }
 

@@ -42,7 +42,7 @@ func newChooser(src *sources.Source, stripe order.Stripe, p *pool.Pool) *chooser
 		window: firstWindow,
 		lazy:   true,
 	}
-	c.memory = memory{queue: &c.queue, slabs: p.Slabs()}
+	c.memory = memory{queue: &c.queue, slabs: p.Slabs(), large: p.Large()}
 	c.maker = maker{src: src, stripe: stripe, parallel: p.Size(), memory: &c.memory, sizes: &c.sizes, due: &c.due}
 	if src.Global() != nil {
 		c.cursor.end = src.Global().End()

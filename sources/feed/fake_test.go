@@ -244,6 +244,7 @@ type fixture struct {
 	index     string            // index directory; empty: nothing is kept
 	tokenizer sources.Tokenizer // default: byteTokens
 	verify    sources.Verify
+	sample    int64 // most bytes of a record
 }
 
 func (x fixture) open(t testing.TB, dir string) *sources.Source {
@@ -267,6 +268,7 @@ func (x fixture) tryOpen(dir string) (*sources.Source, error) {
 		Epochs:   x.epochs,
 		IndexDir: x.index,
 		Verify:   x.verify,
+		Limits:   sources.Limits{SampleBytes: x.sample},
 	}
 	if !x.format.lengths {
 		spec.Tokenizer, spec.AddEOS = byteTokens{}, true

@@ -74,7 +74,9 @@ func New(s *sources.Source, from Position, stripe order.Stripe, cfg Config) *Fee
 	}
 	ownPool := cfg.Pool == nil
 	if ownPool {
-		cfg.Pool = pool.New(cfg.Parallel, func() *decode.Decoder { return decode.New(cfg.Progress, cfg.Fail) })
+		cfg.Pool = pool.New(cfg.Parallel, func(large *budget.Large) *decode.Decoder {
+			return decode.New(cfg.Progress, cfg.Fail, large)
+		})
 	}
 	if cfg.Budget == nil {
 		cfg.Budget = budget.New(budget.Default)

@@ -205,7 +205,7 @@ type makePart struct {
 func (a *makePart) work(ctx context.Context, d *decode.Decoder) (err error) {
 	d.Begin(a.src, a.span.part(a.part))
 	if a.text != nil {
-		err = d.MakeText(a.text)
+		err = d.MakeText(ctx, a.text)
 	} else {
 		err = d.ReadEntries(ctx, a.entries)
 	}

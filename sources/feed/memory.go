@@ -16,6 +16,7 @@ type memory struct {
 	quota *budget.Quota // nil before the feed runs, and after
 	texts []*block      // blocks whose text is held
 	slabs decode.Slabs  // of the process, for reuse
+	large *budget.Large // of the process
 }
 
 // room charges n bytes for a span. If the budget refuses, it first drops texts, and tokens that are needed later. The

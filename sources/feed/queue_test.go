@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"millrace"
+	"millrace/sources/budget"
 	"millrace/sources/feed/decode"
 	"millrace/sources/feed/pool"
 	"millrace/sources/order"
@@ -97,5 +98,5 @@ func TestClearReturnsEveryScan(t *testing.T) {
 }
 
 func newPool(size int) *pool.Pool {
-	return pool.New(size, func() *decode.Decoder { return decode.New(func() {}, nil) })
+	return pool.New(size, func(large *budget.Large) *decode.Decoder { return decode.New(func() {}, nil, large) })
 }

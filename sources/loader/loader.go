@@ -113,9 +113,11 @@ func New(cfg Config) *Loader {
 		identity: rand.Text(),
 		shadow:   cfg.Standby,
 		recent:   recent.New(memory),
-		pool:     pool.New(cfg.Parallel, func() *decode.Decoder { return decode.New(cfg.Beat.Progress, cfg.Fail) }),
-		cfg:      cfg,
-		budget:   memory,
+		pool: pool.New(cfg.Parallel, func(large *budget.Large) *decode.Decoder {
+			return decode.New(cfg.Beat.Progress, cfg.Fail, large)
+		}),
+		cfg:    cfg,
+		budget: memory,
 		host: sources.NewHost(sources.HostOptions{OpenFiles: cfg.OpenFiles, IndexFS: indexFS(cfg.Fail),
 			Facts: cfg.Facts, Logger: cfg.Log}),
 		open:     map[string]*sources.Source{},

@@ -1,6 +1,7 @@
 package rows
 
 import (
+	"context"
 	"errors"
 	"io"
 
@@ -16,13 +17,14 @@ type cuts struct {
 	ended  bool
 }
 
-func newCuts(file string, r io.Reader, c Cutter, off, limit int64, buf []byte) *cuts {
-	return &cuts{file: file, lines: lines{r: r, limit: limit, off: off, buf: buf}, cutter: c}
+func newCuts(ctx context.Context, file string, r io.Reader, c Cutter, off, limit int64, buf []byte) *cuts {
+	return &cuts{file: file, lines: lines{ctx: ctx, r: r, limit: limit, off: off, buf: buf}, cutter: c}
 }
 
 // next implements cut. The bytes before a record are passed over. A record above the limit is not kept.
 func (s *cuts) next() (ln line, err error) {
 	inside, dropped := false, int64(0)
+	s.shrink()
 	for {
 		n, at, err := s.cutter.Cut(s.buf[s.lo+s.seen : s.hi])
 		s.seen += n
@@ -42,6 +44,9 @@ func (s *cuts) next() (ln line, err error) {
 		} else if dropped > 0 || int64(s.seen) > s.limit {
 			dropped += int64(s.seen)
 			s.drop(s.seen)
+		}
+		if err := s.askRoom(s.seen); err != nil {
+			return line{}, err
 		}
 		if s.err == nil {
 			s.fill()

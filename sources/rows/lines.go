@@ -2,8 +2,11 @@ package rows
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
+
+	"millrace/sources"
 )
 
 // bufferBytes is the first size of a stream's buffer. Longer lines make it grow, up to the limit.
@@ -25,6 +28,7 @@ type line struct {
 
 // lines cuts a stream into lines in bounded memory. A line ends at LF alone.
 type lines struct {
+	ctx    context.Context // of the walk to which the records belong
 	r      io.Reader
 	limit  int64
 	off    int64 // uncompressed byte of buf[lo]
@@ -47,8 +51,8 @@ func (s *lines) offset() int64 { return s.off }
 
 // newLines returns the lines of r. Byte off of the uncompressed file is the first of r and begins a line. The buffer
 // has bufferBytes.
-func newLines(r io.Reader, off, limit int64, buf []byte) *lines {
-	return &lines{r: r, off: off, limit: limit, buf: buf}
+func newLines(ctx context.Context, r io.Reader, off, limit int64, buf []byte) *lines {
+	return &lines{ctx: ctx, r: r, off: off, limit: limit, buf: buf}
 }
 
 // peek returns the first bytes of the stream, at least headBytes unless it is shorter. It is called before next.
@@ -72,6 +76,7 @@ func (s *lines) next() (line, error) {
 
 // nextLine returns the next line, blank ones too. A blank line is never long.
 func (s *lines) nextLine() (line, error) {
+	s.shrink()
 	for seen := 0; ; {
 		if i := bytes.IndexByte(s.buf[s.lo+seen:s.hi], '\n'); i >= 0 {
 			return s.cut(seen+i, 1), nil
@@ -79,6 +84,9 @@ func (s *lines) nextLine() (line, error) {
 		seen = s.hi - s.lo
 		if int64(seen) > s.limit {
 			return s.passLong()
+		}
+		if err := s.askRoom(seen); err != nil {
+			return line{}, err
 		}
 		if s.err == nil {
 			s.fill()
@@ -146,7 +154,7 @@ func (s *lines) fill() {
 		s.lo = 0
 	}
 	if s.hi == len(s.buf) {
-		grown := make([]byte, 2*len(s.buf))
+		grown := make([]byte, min(2*int64(len(s.buf)), max(s.limit, int64(len(s.buf)))+bufferBytes))
 		copy(grown, s.buf)
 		s.buf = grown
 	}
@@ -158,6 +166,21 @@ func (s *lines) fill() {
 		}
 	}
 	s.err = io.ErrNoProgress
+}
+
+// askRoom waits for room for a record, of which so many bytes were read.
+func (s *lines) askRoom(seen int) error {
+	if seen <= sources.LargeBytes {
+		return nil
+	}
+	return sources.AskRoom(s.ctx, s.limit)
+}
+
+// shrink gives back the memory of a large record that was passed on.
+func (s *lines) shrink() {
+	if len(s.buf) > 2*sources.LargeBytes && s.hi-s.lo < bufferBytes {
+		s.buf, s.lo, s.hi = append(make([]byte, 0, bufferBytes), s.buf[s.lo:s.hi]...)[:bufferBytes], 0, s.hi-s.lo
+	}
 }
 
 // withoutMark drops the byte order mark that some programs write before the first line.

@@ -95,6 +95,9 @@ func (s *shard) lineAt(ctx context.Context, w window, spans []span) (line, error
 	for i := 1; i < len(spans) && spans[i].start-along <= mostGap && spans[i].end-at.start <= mostFetch; i++ {
 		along = max(along, spans[i].end)
 	}
+	if err := sources.AskRoom(ctx, at.end-at.start); err != nil {
+		return line{}, err
+	}
 	b, err := w.fetch(at, along)
 	if err != nil {
 		return line{}, err
@@ -127,7 +130,7 @@ func (s *shard) longAt(ctx context.Context, at span) (line, error) {
 	if err != nil {
 		return line{}, err
 	}
-	ln, err := st.lines(at.start, s.limit).next()
+	ln, err := st.lines(ctx, at.start, s.limit).next()
 	if errors.Is(err, io.EOF) {
 		err = s.gone(at.start)
 	}

@@ -31,7 +31,7 @@ func (s *shard) Scan(ctx context.Context, from uint64, fn func(sources.Record) e
 	if err != nil {
 		return err
 	}
-	err = s.scanLines(ctx, st.lines(off, s.limit), number, func(n uint64, ln line) error {
+	err = s.scanLines(ctx, st.lines(ctx, off, s.limit), number, func(n uint64, ln line) error {
 		if n < from {
 			return nil
 		}
@@ -83,7 +83,7 @@ func (s *shard) Index(ctx context.Context, progress func(bytes int64)) ([]byte, 
 	} else if progress != nil {
 		st.file.Progress(progress)
 	}
-	ls := st.lines(0, s.limit)
+	ls := st.lines(ctx, 0, s.limit)
 	err = s.scanLines(ctx, ls, 0, func(_ uint64, ln line) error {
 		b.addRecord(ln.off)
 		return nil

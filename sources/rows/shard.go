@@ -81,11 +81,11 @@ type stream struct {
 
 // lines returns the records from the uncompressed byte off on, at which the stream was opened. They are valid until
 // close.
-func (st *stream) lines(off, limit int64) cut {
+func (st *stream) lines(ctx context.Context, off, limit int64) cut {
 	if st.layout.NewCutter == nil {
-		return newLines(st, off, limit, st.memory.lines)
+		return newLines(ctx, st, off, limit, st.memory.lines)
 	}
-	return newCuts(st.name, st, st.layout.NewCutter(off > 0), off, limit, st.memory.lines)
+	return newCuts(ctx, st.name, st, st.layout.NewCutter(off > 0), off, limit, st.memory.lines)
 }
 
 // close gives the stream's memory to later streams.
@@ -194,7 +194,7 @@ func (s *shard) FieldNames(ctx context.Context) ([]string, error) {
 	defer st.close()
 	var names []string
 	done := errors.New("enough records")
-	err = s.scanLines(ctx, st.lines(0, s.limit), 0, func(n uint64, ln line) error {
+	err = s.scanLines(ctx, st.lines(ctx, 0, s.limit), 0, func(n uint64, ln line) error {
 		if n == namedRecords {
 			return done
 		}

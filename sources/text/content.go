@@ -2,6 +2,7 @@ package text
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"path"
@@ -19,7 +20,7 @@ const headBytes = 1 << 20
 
 // content returns the bytes of the file, unpacked. A file that is too long is millrace.ErrBadSample, before memory is
 // taken for it.
-func (s *shard) content() ([]byte, error) {
+func (s *shard) content(ctx context.Context) ([]byte, error) {
 	size := s.file.Size()
 	head := make([]byte, min(size, headBytes, s.limit))
 	if err := sources.ReadFull(s.file, head, 0); err != nil {
@@ -30,13 +31,16 @@ func (s *shard) content() ([]byte, error) {
 		if int64(len(head)) == size {
 			file = held{bytes.NewReader(head), s.file.Name()}
 		}
-		return unpack(file, kind, s.limit)
+		return unpack(ctx, file, kind, s.limit)
 	}
 	switch {
 	case size > s.limit:
 		return nil, millrace.Errorf(millrace.ErrBadSample, "the file is longer than sample_bytes, %d", s.limit)
 	case int64(len(head)) == size:
 		return head, nil
+	}
+	if err := sources.AskRoom(ctx, size); err != nil {
+		return nil, err
 	}
 	b := make([]byte, size)
 	rest := b[copy(b, head):]
@@ -59,30 +63,39 @@ const (
 )
 
 // unpack returns the unpacked bytes of a file. It stops behind the limit.
-func unpack(f sources.File, kind packed.Kind, limit int64) ([]byte, error) {
+func unpack(ctx context.Context, f sources.File, kind packed.Kind, limit int64) ([]byte, error) {
 	r, err := packed.NewReader(f, kind)
 	if err != nil {
 		return nil, err
 	}
 	defer r.Close()
-	b := make([]byte, 0, min(max(usualRatio*f.Size(), leastBytes), limit+1))
-	for {
-		n, err := r.Read(b[len(b):cap(b)])
-		b = b[:len(b)+n]
+	var b []byte
+	for room := max(usualRatio*f.Size(), leastBytes); ; room *= 2 {
+		if room > sources.LargeBytes {
+			if err := sources.AskRoom(ctx, limit); err != nil {
+				return nil, err
+			}
+		}
+		b = append(make([]byte, 0, min(room, limit+1)), b...)
+		end, err := fill(r, &b)
 		switch {
 		case int64(len(b)) > limit:
 			return nil, millrace.Errorf(millrace.ErrBadSample, "the unpacked file is longer than sample_bytes, %d",
 				limit)
-		case errors.Is(err, io.EOF):
-			return b, nil
-		case err != nil:
-			return nil, err
-		case len(b) == cap(b):
-			more := make([]byte, len(b), min(2*int64(cap(b)), limit+1))
-			copy(more, b)
-			b = more
+		case err != nil || end:
+			return b, err
 		}
 	}
+}
+
+// fill reads into the room behind some bytes, and reports whether the reader came to its end.
+func fill(r io.Reader, b *[]byte) (end bool, err error) {
+	n, err := io.ReadFull(r, (*b)[len(*b):cap(*b)])
+	*b = (*b)[:len(*b)+n]
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return true, nil
+	}
+	return false, err
 }
 
 // withoutPacking returns a name without the ending of a packing that is read.

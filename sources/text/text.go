@@ -74,7 +74,7 @@ func (s *shard) Scan(ctx context.Context, from uint64, fn func(sources.Record) e
 	if err := ctx.Err(); err != nil || from > 0 {
 		return err
 	}
-	r, err := s.record()
+	r, err := s.record(ctx)
 	if err != nil {
 		return err
 	}
@@ -93,8 +93,8 @@ func (s *shard) Read(ctx context.Context, numbers []uint64, fn func(sources.Reco
 	return s.Scan(ctx, 0, fn)
 }
 
-func (s *shard) record() (sources.Record, error) {
-	b, err := s.content()
+func (s *shard) record(ctx context.Context) (sources.Record, error) {
+	b, err := s.content(ctx)
 	r := sources.Record{Raw: int64(len(b))}
 	if errors.Is(err, millrace.ErrBadSample) {
 		r.Raw, r.Err = s.file.Size(), err

@@ -1,14 +1,17 @@
 package decode
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"millrace"
 	"millrace/internal/activity"
 	"millrace/internal/failpoint"
 	"millrace/sources"
+	"millrace/sources/budget"
 	"millrace/sources/filter"
 	"millrace/sources/kept"
 )
@@ -54,6 +57,7 @@ type Decoder struct {
 	piece    uint32          // tokens of a piece of src; 0: slots are whole documents
 	progress func()
 	fail     *failpoint.Set
+	large    *budget.Large
 
 	// of the part being made
 	part    Part
@@ -79,11 +83,13 @@ type Decoder struct {
 	bits   uint32          // of the filters that refuse it
 	judges *sources.Judge  // of the filters of judged
 	judged *sources.Source
+	give   func() // gives back the room of a large record; nil: it has none
 }
 
-// New returns a decoder. The decoder calls progress after every record, and for every MiB of a long one.
-func New(progress func(), fail *failpoint.Set) *Decoder {
-	d := &Decoder{progress: progress, fail: fail, slots: make([]uint32, 1)}
+// New returns a decoder. It calls progress after every record, and for every MiB of a long one. The decoders of a
+// process share the room for large records.
+func New(progress func(), fail *failpoint.Set, large *budget.Large) *Decoder {
+	d := &Decoder{progress: progress, fail: fail, large: large, slots: make([]uint32, 1)}
 	d.act = func() (err error) {
 		d.fail.Hit("loader/decode/before")
 		before := d.turn(activity.Tokenise)
@@ -153,7 +159,7 @@ func (d *Decoder) endActivity() {
 }
 
 // MakeText makes every slot of the part from its block's text.
-func (d *Decoder) MakeText(text *Text) error {
+func (d *Decoder) MakeText(ctx context.Context, text *Text) error {
 	if len(d.part.Slots) > 0 {
 		d.doing = d.src.BeginDecode(d.part.Slots[0].Shard)
 		defer d.endActivity()
@@ -165,7 +171,7 @@ func (d *Decoder) MakeText(text *Text) error {
 			d.tokens = d.record.Tokens
 		}
 		d.slots[0] = uint32(i)
-		if err := d.place(s.Shard, &d.record, d.slots[:1]); err != nil {
+		if err := d.place(ctx, s.Shard, &d.record, d.slots[:1]); err != nil {
 			return err
 		}
 	}
@@ -174,9 +180,17 @@ func (d *Decoder) MakeText(text *Text) error {
 
 // place makes the tokens of one record, files them under all its slots, and serves them. An error ends the feed. A
 // fault of the record alone becomes a reject or a fault.
-func (d *Decoder) place(shard uint32, r *sources.Record, slots []uint32) error {
-	if err := d.make(shard, r, slots); err != nil || d.part.Serve == nil {
+func (d *Decoder) place(ctx context.Context, shard uint32, r *sources.Record, slots []uint32) error {
+	defer d.giveRoom()
+	err := d.takeRoom(ctx, int64(len(r.Text))+idBytes*int64(len(r.Tokens)))
+	if err == nil {
+		err = d.make(shard, r, slots)
+	}
+	if err != nil || d.part.Serve == nil {
 		return err
+	}
+	if d.give != nil {
+		defer time.AfterFunc(serveGrace, d.give).Stop()
 	}
 	before := d.doing.Turn(activity.Fetch)
 	defer d.doing.Turn(before)
@@ -216,6 +230,7 @@ func (d *Decoder) make(shard uint32, r *sources.Record, slots []uint32) error {
 		d.buf = d.buf[:0]
 	}
 	d.rec, d.fields = r, ""
+	d.growTo(slots[0])
 	d.before = len(d.buf)
 	before := d.before
 	err := r.Err

@@ -84,7 +84,7 @@ func (d *Decoder) readShard(ctx context.Context, entries []Entry) error {
 	}
 	defer d.src.Release(o)
 	for len(entries) > 0 {
-		entries, err = d.readRun(ctx, o, entries)
+		entries, err = d.readNext(ctx, o, entries)
 		if err == nil {
 			continue
 		}
@@ -92,18 +92,29 @@ func (d *Decoder) readShard(ctx context.Context, entries []Entry) error {
 			return err
 		}
 		n := d.sameRead(o, entries)
-		if _, err = d.readRun(ctx, o, entries[:n]); err != nil {
+		if _, err = d.readNext(ctx, o, entries[:n]); err != nil {
 			if !d.survives(err) {
 				return err
 			}
 			failed := failedRecord(entries[0].record, err)
-			if err := d.place(entries[0].shard, failed, appendSlots(nil, entries[:n])); err != nil {
+			if err := d.place(ctx, entries[0].shard, failed, appendSlots(nil, entries[:n])); err != nil {
 				return err
 			}
 		}
 		entries = entries[n:]
 	}
 	return nil
+}
+
+// readNext reads the first entries of an open shard that are read together, and returns those that it did not reach.
+func (d *Decoder) readNext(ctx context.Context, o *sources.OpenShard, entries []Entry) ([]Entry, error) {
+	defer d.giveRoom()
+	n, err := d.beginRun(ctx, o, entries)
+	if err != nil {
+		return entries, err
+	}
+	rest, err := d.readRun(ctx, o, entries[:n])
+	return entries[n-len(rest):], err
 }
 
 // survives reports whether a part goes on after an error of one record. After a panic it goes on, and survives logs the
@@ -141,14 +152,15 @@ func (d *Decoder) readRun(ctx context.Context, o *sources.OpenShard, entries []E
 		n := d.sameRead(o, entries)
 		d.record = r
 		d.slots = appendSlots(d.slots[:0], entries[:n])
-		err := d.place(entries[0].shard, &d.record, d.slots)
+		err := d.place(ctx, entries[0].shard, &d.record, d.slots)
 		entries = entries[n:]
 		return err
 	}
 	what := func() string { return d.src.SampleName(entries[0].shard, entries[0].record) }
 	err := sources.Fence(millrace.ErrBadSample, what, func() error {
 		d.fail.Hit("loader/read/before")
-		return d.readAll(ctx, o, all, take)
+		asking := sources.WithRoom(ctx, func(bytes int64) error { return d.takeRoom(ctx, bytes) })
+		return d.readAll(asking, o, all, take)
 	})
 	if err == nil && len(entries) > 0 {
 		err = millrace.Errorf(millrace.ErrDamaged, "read %s: record %d is missing", o.Path(), entries[0].record)

@@ -7,6 +7,7 @@ import (
 
 	"millrace"
 	"millrace/sources"
+	"millrace/sources/budget"
 	"millrace/sources/order"
 )
 
@@ -34,9 +35,10 @@ func (s *Scan) IsAt(shard uint32, record uint64) bool {
 
 // Read returns the next block, or nil at the shard's end. All calls get contexts of one run. The caller then calls
 // Pass.
-func (s *Scan) Read(ctx context.Context, src *sources.Source, spare Slabs) (*Text, error) {
+func (s *Scan) Read(ctx context.Context, src *sources.Source, spare Slabs, large *budget.Large) (*Text, error) {
 	if s.next == nil {
-		s.next, s.stop = iter.Pull(s.blocks(ctx, src, spare))
+		room := &scanRoom{large: large, limit: sources.SampleBytes(src)}
+		s.next, s.stop = iter.Pull(s.blocks(room.asked(ctx), src, spare, room.leave))
 	}
 	a := src.BeginDecode(s.shard)
 	s.next()
@@ -65,8 +67,9 @@ var errEnough = errors.New("the scan was closed")
 
 // blocks sets text to one block after another and yields after each but the last. So a shard that was read to its end
 // is free at once. Nothing follows an error.
-func (s *Scan) blocks(ctx context.Context, src *sources.Source, spare Slabs) iter.Seq[struct{}] {
+func (s *Scan) blocks(ctx context.Context, src *sources.Source, spare Slabs, leave func()) iter.Seq[struct{}] {
 	return func(yield func(struct{}) bool) {
+		defer leave()
 		o, err := src.Acquire(ctx, s.shard)
 		if err != nil {
 			s.err = err
@@ -86,12 +89,14 @@ func (s *Scan) blocks(ctx context.Context, src *sources.Source, spare Slabs) ite
 				return err
 			}
 			if cut.Cuts(r.Raw) {
+				leave() // nobody may come back for long
 				s.text, text = text, &Text{first: number, tokens: tokens}
 				if !yield(struct{}{}) {
 					return errEnough
 				}
 			}
 			text.add(&r, spare)
+			leave()
 			number++
 			return ctx.Err()
 		}
@@ -104,5 +109,30 @@ func (s *Scan) blocks(ctx context.Context, src *sources.Source, spare Slabs) ite
 		case text.Records() > 0:
 			text.last, s.text = true, text
 		}
+	}
+}
+
+// scanRoom is the room for a large record of a scan.
+type scanRoom struct {
+	large *budget.Large
+	limit int64
+	give  func() // nil: no room is taken
+}
+
+// asked returns a context in which the records of a scan ask for room.
+func (r *scanRoom) asked(ctx context.Context) context.Context {
+	return sources.WithRoom(ctx, func(bytes int64) (err error) {
+		if r.give == nil {
+			r.give, err = r.large.Take(ctx, bytes, r.limit)
+		}
+		return err
+	})
+}
+
+// leave gives the room back.
+func (r *scanRoom) leave() {
+	if r.give != nil {
+		r.give()
+		r.give = nil
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"millrace/sources/budget"
 	"millrace/sources/feed/decode"
 )
 
@@ -25,6 +26,7 @@ type Pool struct {
 	size  int
 	fresh func() *decode.Decoder
 	slabs decode.Slabs
+	large *budget.Large
 
 	mu      sync.Mutex
 	changed *sync.Cond // a worker, or a member that leaves, may go on
@@ -50,9 +52,10 @@ type Pool struct {
 // for long. After this time another one goes on for the other feeds.
 const grace = 100 * time.Millisecond
 
-// New returns a pool of size decoders, which fresh makes. Run starts it.
-func New(size int, fresh func() *decode.Decoder) *Pool {
-	p := &Pool{size: max(size, 1), fresh: fresh, slabs: make(decode.Slabs, spareSlabs)}
+// New returns a pool of size decoders. fresh makes them, for the room that they share. Run starts the pool.
+func New(size int, fresh func(*budget.Large) *decode.Decoder) *Pool {
+	p := &Pool{size: max(size, 1), slabs: make(decode.Slabs, spareSlabs), large: budget.NewLarge()}
+	p.fresh = func() *decode.Decoder { return fresh(p.large) }
 	p.changed = sync.NewCond(&p.mu)
 	return p
 }
@@ -62,6 +65,9 @@ const spareSlabs = 8 << 20 / decode.SlabBytes
 
 // Slabs returns the slabs of block texts that all feeds keep for reuse.
 func (p *Pool) Slabs() decode.Slabs { return p.slabs }
+
+// Large returns the room for large records, which all readers of the process share.
+func (p *Pool) Large() *budget.Large { return p.large }
 
 // Size returns the number of decoders.
 func (p *Pool) Size() int { return p.size }

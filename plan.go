@@ -106,7 +106,8 @@ type Shape struct {
 }
 
 // Plan is one sealed step. It is immutable. Assignments are ordered by (rank, microbatch, row, start). Leaves has one
-// digest for each rank × microbatch, rank-major: the leaves of the Merkle tree whose root is Placement.
+// digest for each rank × microbatch, rank-major: the leaves of the Merkle tree whose root is Placement. A part of a
+// plan has the assignments and leaves of some ranks, and Held.
 type Plan struct {
 	Stream       Stream
 	Attempt      Attempt
@@ -123,6 +124,13 @@ type Plan struct {
 	Placement   Digest // of the placement
 	Leaves      []Digest
 	Last        bool // no step follows
+
+	// Of a part of a plan. Held has the data-parallel ranks of which it has the assignments and leaves, ascending; nil:
+	// the plan is whole. Proof leads from the leaves to Placement; see package seal. Labels are the labels that count
+	// in the loss of the whole step, if no token is untrained.
+	Held   []Rank
+	Proof  []Digest
+	Labels uint64
 }
 
 // Part returns the assignments of one microbatch of one rank, a subslice of Assignments.

@@ -20,6 +20,10 @@
 // Leaves are rank-major: leaf rank*microbatches + microbatch. A level pairs neighbours from the left. A last node
 // without a neighbour moves up unchanged. top is the only node of the highest level.
 //
+// A part of a plan has the leaves of some ranks, and a proof: the digests from which, with these leaves, top follows. A
+// node is known if the part has a leaf below it. The proof lists the unknown neighbours of known nodes, level by level
+// from the leaves up, and from left to right.
+//
 //	flags   1: the document continues; 2: part, parts and holder follow; 4: patches follow
 //	source  index into the run's sources, sorted by name
 //	ranks   data-parallel ranks, the only axis along which segments are distributed

@@ -251,11 +251,13 @@ func (m *Machine) afterBegin() {
 	m.tellEnd()
 }
 
-// sendPlans sends every sidecar the sealed plans that it does not have.
+// sendPlans sends every sidecar its parts of the sealed plans that it does not have.
 func (m *Machine) sendPlans() {
 	if m.s.Attempt != nil {
 		plan := func(step uint64) *proto.Plan { return m.s.Sealed[step].Plan }
-		m.sidecars.SendPlans(m.s.Attempt.Attempt, m.s.Watermark, m.s.Next, plan)
+		if err := m.sidecars.SendPlans(m.s.Attempt.Attempt, m.s.Watermark, m.s.Next, plan); err != nil {
+			m.fail(err)
+		}
 	}
 }
 

@@ -688,6 +688,7 @@ type Plan struct {
 	Delta          []byte                 `protobuf:"bytes,11,opt,name=delta,proto3" json:"delta,omitempty"`                                          // turns the planner's state before the step into the state after it; see planner.Delta
 	SequenceLength uint32                 `protobuf:"varint,12,opt,name=sequence_length,json=sequenceLength,proto3" json:"sequence_length,omitempty"` // tokens in a row of a microbatch; 0: as the mixture file says
 	MicroBatch     uint32                 `protobuf:"varint,13,opt,name=micro_batch,json=microBatch,proto3" json:"micro_batch,omitempty"`             // rows of a microbatch; 0: as the mixture file says
+	Held           *Held                  `protobuf:"bytes,60,opt,name=held,proto3" json:"held,omitempty"`                                            // a part of a plan, on the wire only: assignments and leaves are those of some ranks
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -813,6 +814,74 @@ func (x *Plan) GetMicroBatch() uint32 {
 	return 0
 }
 
+func (x *Plan) GetHeld() *Held {
+	if x != nil {
+		return x.Held
+	}
+	return nil
+}
+
+// Held: the ranks that a part of a plan has, and the digests that lead from their leaves to the placement digest.
+type Held struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Rank          []uint32               `protobuf:"varint,1,rep,packed,name=rank,proto3" json:"rank,omitempty"` // data-parallel, ascending
+	Proof         []byte                 `protobuf:"bytes,2,opt,name=proof,proto3" json:"proof,omitempty"`       // 16 bytes each; package internal/seal defines their order
+	Labels        uint64                 `protobuf:"varint,3,opt,name=labels,proto3" json:"labels,omitempty"`    // that count in the loss of the whole step, if no token is untrained
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Held) Reset() {
+	*x = Held{}
+	mi := &file_records_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Held) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Held) ProtoMessage() {}
+
+func (x *Held) ProtoReflect() protoreflect.Message {
+	mi := &file_records_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Held.ProtoReflect.Descriptor instead.
+func (*Held) Descriptor() ([]byte, []int) {
+	return file_records_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *Held) GetRank() []uint32 {
+	if x != nil {
+		return x.Rank
+	}
+	return nil
+}
+
+func (x *Held) GetProof() []byte {
+	if x != nil {
+		return x.Proof
+	}
+	return nil
+}
+
+func (x *Held) GetLabels() uint64 {
+	if x != nil {
+		return x.Labels
+	}
+	return 0
+}
+
 // Placing holds the settings that decide the placement of segments. When one changes, the run opens a new attempt.
 type Placing struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -835,7 +904,7 @@ type Placing struct {
 
 func (x *Placing) Reset() {
 	*x = Placing{}
-	mi := &file_records_proto_msgTypes[8]
+	mi := &file_records_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -847,7 +916,7 @@ func (x *Placing) String() string {
 func (*Placing) ProtoMessage() {}
 
 func (x *Placing) ProtoReflect() protoreflect.Message {
-	mi := &file_records_proto_msgTypes[8]
+	mi := &file_records_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -860,7 +929,7 @@ func (x *Placing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Placing.ProtoReflect.Descriptor instead.
 func (*Placing) Descriptor() ([]byte, []int) {
-	return file_records_proto_rawDescGZIP(), []int{8}
+	return file_records_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Placing) GetRanks() uint32 {
@@ -978,7 +1047,7 @@ type Record struct {
 
 func (x *Record) Reset() {
 	*x = Record{}
-	mi := &file_records_proto_msgTypes[9]
+	mi := &file_records_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -990,7 +1059,7 @@ func (x *Record) String() string {
 func (*Record) ProtoMessage() {}
 
 func (x *Record) ProtoReflect() protoreflect.Message {
-	mi := &file_records_proto_msgTypes[9]
+	mi := &file_records_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1003,7 +1072,7 @@ func (x *Record) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Record.ProtoReflect.Descriptor instead.
 func (*Record) Descriptor() ([]byte, []int) {
-	return file_records_proto_rawDescGZIP(), []int{9}
+	return file_records_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Record) GetFact() isRecord_Fact {
@@ -1220,7 +1289,7 @@ type Mixed struct {
 
 func (x *Mixed) Reset() {
 	*x = Mixed{}
-	mi := &file_records_proto_msgTypes[10]
+	mi := &file_records_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1232,7 +1301,7 @@ func (x *Mixed) String() string {
 func (*Mixed) ProtoMessage() {}
 
 func (x *Mixed) ProtoReflect() protoreflect.Message {
-	mi := &file_records_proto_msgTypes[10]
+	mi := &file_records_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1245,7 +1314,7 @@ func (x *Mixed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mixed.ProtoReflect.Descriptor instead.
 func (*Mixed) Descriptor() ([]byte, []int) {
-	return file_records_proto_rawDescGZIP(), []int{10}
+	return file_records_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Mixed) GetAttempt() uint32 {
@@ -1356,7 +1425,7 @@ type Reweighed struct {
 
 func (x *Reweighed) Reset() {
 	*x = Reweighed{}
-	mi := &file_records_proto_msgTypes[11]
+	mi := &file_records_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1368,7 +1437,7 @@ func (x *Reweighed) String() string {
 func (*Reweighed) ProtoMessage() {}
 
 func (x *Reweighed) ProtoReflect() protoreflect.Message {
-	mi := &file_records_proto_msgTypes[11]
+	mi := &file_records_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1381,7 +1450,7 @@ func (x *Reweighed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reweighed.ProtoReflect.Descriptor instead.
 func (*Reweighed) Descriptor() ([]byte, []int) {
-	return file_records_proto_rawDescGZIP(), []int{11}
+	return file_records_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Reweighed) GetMilestones() []*Milestone {
@@ -1406,7 +1475,7 @@ type Milestone struct {
 
 func (x *Milestone) Reset() {
 	*x = Milestone{}
-	mi := &file_records_proto_msgTypes[12]
+	mi := &file_records_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1418,7 +1487,7 @@ func (x *Milestone) String() string {
 func (*Milestone) ProtoMessage() {}
 
 func (x *Milestone) ProtoReflect() protoreflect.Message {
-	mi := &file_records_proto_msgTypes[12]
+	mi := &file_records_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1431,7 +1500,7 @@ func (x *Milestone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Milestone.ProtoReflect.Descriptor instead.
 func (*Milestone) Descriptor() ([]byte, []int) {
-	return file_records_proto_rawDescGZIP(), []int{12}
+	return file_records_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Milestone) GetFrom() uint64 {
@@ -1479,7 +1548,7 @@ type Skipped struct {
 
 func (x *Skipped) Reset() {
 	*x = Skipped{}
-	mi := &file_records_proto_msgTypes[13]
+	mi := &file_records_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1491,7 +1560,7 @@ func (x *Skipped) String() string {
 func (*Skipped) ProtoMessage() {}
 
 func (x *Skipped) ProtoReflect() protoreflect.Message {
-	mi := &file_records_proto_msgTypes[13]
+	mi := &file_records_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1504,7 +1573,7 @@ func (x *Skipped) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Skipped.ProtoReflect.Descriptor instead.
 func (*Skipped) Descriptor() ([]byte, []int) {
-	return file_records_proto_rawDescGZIP(), []int{13}
+	return file_records_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Skipped) GetTo() uint64 {
@@ -1525,7 +1594,7 @@ type Costed struct {
 
 func (x *Costed) Reset() {
 	*x = Costed{}
-	mi := &file_records_proto_msgTypes[14]
+	mi := &file_records_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1537,7 +1606,7 @@ func (x *Costed) String() string {
 func (*Costed) ProtoMessage() {}
 
 func (x *Costed) ProtoReflect() protoreflect.Message {
-	mi := &file_records_proto_msgTypes[14]
+	mi := &file_records_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1550,7 +1619,7 @@ func (x *Costed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Costed.ProtoReflect.Descriptor instead.
 func (*Costed) Descriptor() ([]byte, []int) {
-	return file_records_proto_rawDescGZIP(), []int{14}
+	return file_records_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Costed) GetLinear() uint64 {
@@ -1578,7 +1647,7 @@ type Created struct {
 
 func (x *Created) Reset() {
 	*x = Created{}
-	mi := &file_records_proto_msgTypes[15]
+	mi := &file_records_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1590,7 +1659,7 @@ func (x *Created) String() string {
 func (*Created) ProtoMessage() {}
 
 func (x *Created) ProtoReflect() protoreflect.Message {
-	mi := &file_records_proto_msgTypes[15]
+	mi := &file_records_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1603,7 +1672,7 @@ func (x *Created) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Created.ProtoReflect.Descriptor instead.
 func (*Created) Descriptor() ([]byte, []int) {
-	return file_records_proto_rawDescGZIP(), []int{15}
+	return file_records_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Created) GetIdentity() []byte {
@@ -1643,7 +1712,7 @@ type Sealed struct {
 
 func (x *Sealed) Reset() {
 	*x = Sealed{}
-	mi := &file_records_proto_msgTypes[16]
+	mi := &file_records_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1655,7 +1724,7 @@ func (x *Sealed) String() string {
 func (*Sealed) ProtoMessage() {}
 
 func (x *Sealed) ProtoReflect() protoreflect.Message {
-	mi := &file_records_proto_msgTypes[16]
+	mi := &file_records_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1668,7 +1737,7 @@ func (x *Sealed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sealed.ProtoReflect.Descriptor instead.
 func (*Sealed) Descriptor() ([]byte, []int) {
-	return file_records_proto_rawDescGZIP(), []int{16}
+	return file_records_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Sealed) GetAttempt() uint32 {
@@ -1718,7 +1787,7 @@ type OrdinalRange struct {
 
 func (x *OrdinalRange) Reset() {
 	*x = OrdinalRange{}
-	mi := &file_records_proto_msgTypes[17]
+	mi := &file_records_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1730,7 +1799,7 @@ func (x *OrdinalRange) String() string {
 func (*OrdinalRange) ProtoMessage() {}
 
 func (x *OrdinalRange) ProtoReflect() protoreflect.Message {
-	mi := &file_records_proto_msgTypes[17]
+	mi := &file_records_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1743,7 +1812,7 @@ func (x *OrdinalRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrdinalRange.ProtoReflect.Descriptor instead.
 func (*OrdinalRange) Descriptor() ([]byte, []int) {
-	return file_records_proto_rawDescGZIP(), []int{17}
+	return file_records_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *OrdinalRange) GetSource() uint32 {
@@ -1785,7 +1854,7 @@ type Mask struct {
 
 func (x *Mask) Reset() {
 	*x = Mask{}
-	mi := &file_records_proto_msgTypes[18]
+	mi := &file_records_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1797,7 +1866,7 @@ func (x *Mask) String() string {
 func (*Mask) ProtoMessage() {}
 
 func (x *Mask) ProtoReflect() protoreflect.Message {
-	mi := &file_records_proto_msgTypes[18]
+	mi := &file_records_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1810,7 +1879,7 @@ func (x *Mask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mask.ProtoReflect.Descriptor instead.
 func (*Mask) Descriptor() ([]byte, []int) {
-	return file_records_proto_rawDescGZIP(), []int{18}
+	return file_records_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Mask) GetSource() string {
@@ -1878,7 +1947,7 @@ type Masked struct {
 
 func (x *Masked) Reset() {
 	*x = Masked{}
-	mi := &file_records_proto_msgTypes[19]
+	mi := &file_records_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1890,7 +1959,7 @@ func (x *Masked) String() string {
 func (*Masked) ProtoMessage() {}
 
 func (x *Masked) ProtoReflect() protoreflect.Message {
-	mi := &file_records_proto_msgTypes[19]
+	mi := &file_records_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1903,7 +1972,7 @@ func (x *Masked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Masked.ProtoReflect.Descriptor instead.
 func (*Masked) Descriptor() ([]byte, []int) {
-	return file_records_proto_rawDescGZIP(), []int{19}
+	return file_records_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Masked) GetMasks() []*Mask {
@@ -1922,7 +1991,7 @@ type TermTaken struct {
 
 func (x *TermTaken) Reset() {
 	*x = TermTaken{}
-	mi := &file_records_proto_msgTypes[20]
+	mi := &file_records_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1934,7 +2003,7 @@ func (x *TermTaken) String() string {
 func (*TermTaken) ProtoMessage() {}
 
 func (x *TermTaken) ProtoReflect() protoreflect.Message {
-	mi := &file_records_proto_msgTypes[20]
+	mi := &file_records_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1947,7 +2016,7 @@ func (x *TermTaken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TermTaken.ProtoReflect.Descriptor instead.
 func (*TermTaken) Descriptor() ([]byte, []int) {
-	return file_records_proto_rawDescGZIP(), []int{20}
+	return file_records_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *TermTaken) GetTerm() uint64 {
@@ -1966,7 +2035,7 @@ type Pinned struct {
 
 func (x *Pinned) Reset() {
 	*x = Pinned{}
-	mi := &file_records_proto_msgTypes[21]
+	mi := &file_records_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1978,7 +2047,7 @@ func (x *Pinned) String() string {
 func (*Pinned) ProtoMessage() {}
 
 func (x *Pinned) ProtoReflect() protoreflect.Message {
-	mi := &file_records_proto_msgTypes[21]
+	mi := &file_records_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1991,7 +2060,7 @@ func (x *Pinned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pinned.ProtoReflect.Descriptor instead.
 func (*Pinned) Descriptor() ([]byte, []int) {
-	return file_records_proto_rawDescGZIP(), []int{21}
+	return file_records_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Pinned) GetManifest() *Manifest {
@@ -2017,7 +2086,7 @@ type Opened struct {
 
 func (x *Opened) Reset() {
 	*x = Opened{}
-	mi := &file_records_proto_msgTypes[22]
+	mi := &file_records_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2029,7 +2098,7 @@ func (x *Opened) String() string {
 func (*Opened) ProtoMessage() {}
 
 func (x *Opened) ProtoReflect() protoreflect.Message {
-	mi := &file_records_proto_msgTypes[22]
+	mi := &file_records_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2042,7 +2111,7 @@ func (x *Opened) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Opened.ProtoReflect.Descriptor instead.
 func (*Opened) Descriptor() ([]byte, []int) {
-	return file_records_proto_rawDescGZIP(), []int{22}
+	return file_records_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Opened) GetAttempt() uint32 {
@@ -2100,7 +2169,7 @@ type Acknowledged struct {
 
 func (x *Acknowledged) Reset() {
 	*x = Acknowledged{}
-	mi := &file_records_proto_msgTypes[23]
+	mi := &file_records_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2112,7 +2181,7 @@ func (x *Acknowledged) String() string {
 func (*Acknowledged) ProtoMessage() {}
 
 func (x *Acknowledged) ProtoReflect() protoreflect.Message {
-	mi := &file_records_proto_msgTypes[23]
+	mi := &file_records_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2125,7 +2194,7 @@ func (x *Acknowledged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Acknowledged.ProtoReflect.Descriptor instead.
 func (*Acknowledged) Descriptor() ([]byte, []int) {
-	return file_records_proto_rawDescGZIP(), []int{23}
+	return file_records_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Acknowledged) GetAttempt() uint32 {
@@ -2160,7 +2229,7 @@ type Quarantined struct {
 
 func (x *Quarantined) Reset() {
 	*x = Quarantined{}
-	mi := &file_records_proto_msgTypes[24]
+	mi := &file_records_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2172,7 +2241,7 @@ func (x *Quarantined) String() string {
 func (*Quarantined) ProtoMessage() {}
 
 func (x *Quarantined) ProtoReflect() protoreflect.Message {
-	mi := &file_records_proto_msgTypes[24]
+	mi := &file_records_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2185,7 +2254,7 @@ func (x *Quarantined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quarantined.ProtoReflect.Descriptor instead.
 func (*Quarantined) Descriptor() ([]byte, []int) {
-	return file_records_proto_rawDescGZIP(), []int{24}
+	return file_records_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Quarantined) GetAttempt() uint32 {
@@ -2221,7 +2290,7 @@ type Ended struct {
 
 func (x *Ended) Reset() {
 	*x = Ended{}
-	mi := &file_records_proto_msgTypes[25]
+	mi := &file_records_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2233,7 +2302,7 @@ func (x *Ended) String() string {
 func (*Ended) ProtoMessage() {}
 
 func (x *Ended) ProtoReflect() protoreflect.Message {
-	mi := &file_records_proto_msgTypes[25]
+	mi := &file_records_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2246,7 +2315,7 @@ func (x *Ended) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ended.ProtoReflect.Descriptor instead.
 func (*Ended) Descriptor() ([]byte, []int) {
-	return file_records_proto_rawDescGZIP(), []int{25}
+	return file_records_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Ended) GetAttempt() uint32 {
@@ -2279,7 +2348,7 @@ type Saved struct {
 
 func (x *Saved) Reset() {
 	*x = Saved{}
-	mi := &file_records_proto_msgTypes[26]
+	mi := &file_records_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2291,7 +2360,7 @@ func (x *Saved) String() string {
 func (*Saved) ProtoMessage() {}
 
 func (x *Saved) ProtoReflect() protoreflect.Message {
-	mi := &file_records_proto_msgTypes[26]
+	mi := &file_records_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2304,7 +2373,7 @@ func (x *Saved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Saved.ProtoReflect.Descriptor instead.
 func (*Saved) Descriptor() ([]byte, []int) {
-	return file_records_proto_rawDescGZIP(), []int{26}
+	return file_records_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Saved) GetStep() uint64 {
@@ -2332,7 +2401,7 @@ type Assigned struct {
 
 func (x *Assigned) Reset() {
 	*x = Assigned{}
-	mi := &file_records_proto_msgTypes[27]
+	mi := &file_records_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2344,7 +2413,7 @@ func (x *Assigned) String() string {
 func (*Assigned) ProtoMessage() {}
 
 func (x *Assigned) ProtoReflect() protoreflect.Message {
-	mi := &file_records_proto_msgTypes[27]
+	mi := &file_records_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2357,7 +2426,7 @@ func (x *Assigned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Assigned.ProtoReflect.Descriptor instead.
 func (*Assigned) Descriptor() ([]byte, []int) {
-	return file_records_proto_rawDescGZIP(), []int{27}
+	return file_records_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Assigned) GetTerm() uint64 {
@@ -2448,7 +2517,7 @@ type Snapshot struct {
 
 func (x *Snapshot) Reset() {
 	*x = Snapshot{}
-	mi := &file_records_proto_msgTypes[28]
+	mi := &file_records_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2460,7 +2529,7 @@ func (x *Snapshot) String() string {
 func (*Snapshot) ProtoMessage() {}
 
 func (x *Snapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_records_proto_msgTypes[28]
+	mi := &file_records_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2473,7 +2542,7 @@ func (x *Snapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Snapshot.ProtoReflect.Descriptor instead.
 func (*Snapshot) Descriptor() ([]byte, []int) {
-	return file_records_proto_rawDescGZIP(), []int{28}
+	return file_records_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Snapshot) GetIdentity() []byte {
@@ -2647,7 +2716,7 @@ type Settled struct {
 
 func (x *Settled) Reset() {
 	*x = Settled{}
-	mi := &file_records_proto_msgTypes[29]
+	mi := &file_records_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2659,7 +2728,7 @@ func (x *Settled) String() string {
 func (*Settled) ProtoMessage() {}
 
 func (x *Settled) ProtoReflect() protoreflect.Message {
-	mi := &file_records_proto_msgTypes[29]
+	mi := &file_records_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2672,7 +2741,7 @@ func (x *Settled) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Settled.ProtoReflect.Descriptor instead.
 func (*Settled) Descriptor() ([]byte, []int) {
-	return file_records_proto_rawDescGZIP(), []int{29}
+	return file_records_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Settled) GetChanges() []*Mixed {
@@ -2695,7 +2764,7 @@ type Cut struct {
 
 func (x *Cut) Reset() {
 	*x = Cut{}
-	mi := &file_records_proto_msgTypes[30]
+	mi := &file_records_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2707,7 +2776,7 @@ func (x *Cut) String() string {
 func (*Cut) ProtoMessage() {}
 
 func (x *Cut) ProtoReflect() protoreflect.Message {
-	mi := &file_records_proto_msgTypes[30]
+	mi := &file_records_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2720,7 +2789,7 @@ func (x *Cut) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cut.ProtoReflect.Descriptor instead.
 func (*Cut) Descriptor() ([]byte, []int) {
-	return file_records_proto_rawDescGZIP(), []int{30}
+	return file_records_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Cut) GetAttempt() uint32 {
@@ -2810,7 +2879,7 @@ const file_records_proto_rawDesc = "" +
 	"\x04part\x18\r \x03(\rR\x04part\x12\x14\n" +
 	"\x05parts\x18\x0e \x03(\rR\x05parts\x12\x16\n" +
 	"\x06holder\x18\x0f \x03(\rR\x06holder\x12\x18\n" +
-	"\apatches\x18\x10 \x03(\rR\apatches\"\x94\x03\n" +
+	"\apatches\x18\x10 \x03(\rR\apatches\"\xbb\x03\n" +
 	"\x04Plan\x12(\n" +
 	"\x05fence\x18\x01 \x01(\v2\x12.millrace.v1.FenceR\x05fence\x12\x12\n" +
 	"\x04step\x18\x02 \x01(\x04R\x04step\x12\x14\n" +
@@ -2826,7 +2895,12 @@ const file_records_proto_rawDesc = "" +
 	"\x05delta\x18\v \x01(\fR\x05delta\x12'\n" +
 	"\x0fsequence_length\x18\f \x01(\rR\x0esequenceLength\x12\x1f\n" +
 	"\vmicro_batch\x18\r \x01(\rR\n" +
-	"microBatch\"\xb2\x02\n" +
+	"microBatch\x12%\n" +
+	"\x04held\x18< \x01(\v2\x11.millrace.v1.HeldR\x04held\"H\n" +
+	"\x04Held\x12\x12\n" +
+	"\x04rank\x18\x01 \x03(\rR\x04rank\x12\x14\n" +
+	"\x05proof\x18\x02 \x01(\fR\x05proof\x12\x16\n" +
+	"\x06labels\x18\x03 \x01(\x04R\x06labels\"\xb2\x02\n" +
 	"\aPlacing\x12\x14\n" +
 	"\x05ranks\x18\x01 \x01(\rR\x05ranks\x12\x1f\n" +
 	"\vmicro_batch\x18\x02 \x01(\rR\n" +
@@ -2996,7 +3070,7 @@ func file_records_proto_rawDescGZIP() []byte {
 	return file_records_proto_rawDescData
 }
 
-var file_records_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
+var file_records_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
 var file_records_proto_goTypes = []any{
 	(*Fence)(nil),        // 0: millrace.v1.Fence
 	(*Shard)(nil),        // 1: millrace.v1.Shard
@@ -3006,77 +3080,79 @@ var file_records_proto_goTypes = []any{
 	(*Quarantine)(nil),   // 5: millrace.v1.Quarantine
 	(*Assignments)(nil),  // 6: millrace.v1.Assignments
 	(*Plan)(nil),         // 7: millrace.v1.Plan
-	(*Placing)(nil),      // 8: millrace.v1.Placing
-	(*Record)(nil),       // 9: millrace.v1.Record
-	(*Mixed)(nil),        // 10: millrace.v1.Mixed
-	(*Reweighed)(nil),    // 11: millrace.v1.Reweighed
-	(*Milestone)(nil),    // 12: millrace.v1.Milestone
-	(*Skipped)(nil),      // 13: millrace.v1.Skipped
-	(*Costed)(nil),       // 14: millrace.v1.Costed
-	(*Created)(nil),      // 15: millrace.v1.Created
-	(*Sealed)(nil),       // 16: millrace.v1.Sealed
-	(*OrdinalRange)(nil), // 17: millrace.v1.OrdinalRange
-	(*Mask)(nil),         // 18: millrace.v1.Mask
-	(*Masked)(nil),       // 19: millrace.v1.Masked
-	(*TermTaken)(nil),    // 20: millrace.v1.TermTaken
-	(*Pinned)(nil),       // 21: millrace.v1.Pinned
-	(*Opened)(nil),       // 22: millrace.v1.Opened
-	(*Acknowledged)(nil), // 23: millrace.v1.Acknowledged
-	(*Quarantined)(nil),  // 24: millrace.v1.Quarantined
-	(*Ended)(nil),        // 25: millrace.v1.Ended
-	(*Saved)(nil),        // 26: millrace.v1.Saved
-	(*Assigned)(nil),     // 27: millrace.v1.Assigned
-	(*Snapshot)(nil),     // 28: millrace.v1.Snapshot
-	(*Settled)(nil),      // 29: millrace.v1.Settled
-	(*Cut)(nil),          // 30: millrace.v1.Cut
-	nil,                  // 31: millrace.v1.Snapshot.QuarantinedEntry
-	nil,                  // 32: millrace.v1.Snapshot.ConsumedEntry
-	nil,                  // 33: millrace.v1.Snapshot.QuarantinedBelowEntry
+	(*Held)(nil),         // 8: millrace.v1.Held
+	(*Placing)(nil),      // 9: millrace.v1.Placing
+	(*Record)(nil),       // 10: millrace.v1.Record
+	(*Mixed)(nil),        // 11: millrace.v1.Mixed
+	(*Reweighed)(nil),    // 12: millrace.v1.Reweighed
+	(*Milestone)(nil),    // 13: millrace.v1.Milestone
+	(*Skipped)(nil),      // 14: millrace.v1.Skipped
+	(*Costed)(nil),       // 15: millrace.v1.Costed
+	(*Created)(nil),      // 16: millrace.v1.Created
+	(*Sealed)(nil),       // 17: millrace.v1.Sealed
+	(*OrdinalRange)(nil), // 18: millrace.v1.OrdinalRange
+	(*Mask)(nil),         // 19: millrace.v1.Mask
+	(*Masked)(nil),       // 20: millrace.v1.Masked
+	(*TermTaken)(nil),    // 21: millrace.v1.TermTaken
+	(*Pinned)(nil),       // 22: millrace.v1.Pinned
+	(*Opened)(nil),       // 23: millrace.v1.Opened
+	(*Acknowledged)(nil), // 24: millrace.v1.Acknowledged
+	(*Quarantined)(nil),  // 25: millrace.v1.Quarantined
+	(*Ended)(nil),        // 26: millrace.v1.Ended
+	(*Saved)(nil),        // 27: millrace.v1.Saved
+	(*Assigned)(nil),     // 28: millrace.v1.Assigned
+	(*Snapshot)(nil),     // 29: millrace.v1.Snapshot
+	(*Settled)(nil),      // 30: millrace.v1.Settled
+	(*Cut)(nil),          // 31: millrace.v1.Cut
+	nil,                  // 32: millrace.v1.Snapshot.QuarantinedEntry
+	nil,                  // 33: millrace.v1.Snapshot.ConsumedEntry
+	nil,                  // 34: millrace.v1.Snapshot.QuarantinedBelowEntry
 }
 var file_records_proto_depIdxs = []int32{
 	1,  // 0: millrace.v1.Manifest.shards:type_name -> millrace.v1.Shard
 	3,  // 1: millrace.v1.Manifest.table:type_name -> millrace.v1.ShardTable
 	0,  // 2: millrace.v1.Plan.fence:type_name -> millrace.v1.Fence
 	6,  // 3: millrace.v1.Plan.assignments:type_name -> millrace.v1.Assignments
-	15, // 4: millrace.v1.Record.created:type_name -> millrace.v1.Created
-	20, // 5: millrace.v1.Record.term:type_name -> millrace.v1.TermTaken
-	21, // 6: millrace.v1.Record.pinned:type_name -> millrace.v1.Pinned
-	22, // 7: millrace.v1.Record.opened:type_name -> millrace.v1.Opened
-	16, // 8: millrace.v1.Record.sealed:type_name -> millrace.v1.Sealed
-	23, // 9: millrace.v1.Record.acknowledged:type_name -> millrace.v1.Acknowledged
-	24, // 10: millrace.v1.Record.quarantined:type_name -> millrace.v1.Quarantined
-	25, // 11: millrace.v1.Record.ended:type_name -> millrace.v1.Ended
-	26, // 12: millrace.v1.Record.saved:type_name -> millrace.v1.Saved
-	27, // 13: millrace.v1.Record.assigned:type_name -> millrace.v1.Assigned
-	19, // 14: millrace.v1.Record.masked:type_name -> millrace.v1.Masked
-	10, // 15: millrace.v1.Record.mixed:type_name -> millrace.v1.Mixed
-	11, // 16: millrace.v1.Mixed.schedule:type_name -> millrace.v1.Reweighed
-	13, // 17: millrace.v1.Mixed.skip:type_name -> millrace.v1.Skipped
-	14, // 18: millrace.v1.Mixed.costs:type_name -> millrace.v1.Costed
-	12, // 19: millrace.v1.Reweighed.milestones:type_name -> millrace.v1.Milestone
-	5,  // 20: millrace.v1.Mask.sample:type_name -> millrace.v1.Quarantine
-	18, // 21: millrace.v1.Masked.masks:type_name -> millrace.v1.Mask
-	2,  // 22: millrace.v1.Pinned.manifest:type_name -> millrace.v1.Manifest
-	8,  // 23: millrace.v1.Opened.placing:type_name -> millrace.v1.Placing
-	5,  // 24: millrace.v1.Quarantined.samples:type_name -> millrace.v1.Quarantine
-	2,  // 25: millrace.v1.Snapshot.manifests:type_name -> millrace.v1.Manifest
-	22, // 26: millrace.v1.Snapshot.attempt:type_name -> millrace.v1.Opened
-	7,  // 27: millrace.v1.Snapshot.sealed:type_name -> millrace.v1.Plan
-	25, // 28: millrace.v1.Snapshot.ended:type_name -> millrace.v1.Ended
-	5,  // 29: millrace.v1.Snapshot.recent:type_name -> millrace.v1.Quarantine
-	31, // 30: millrace.v1.Snapshot.quarantined:type_name -> millrace.v1.Snapshot.QuarantinedEntry
-	18, // 31: millrace.v1.Snapshot.masks:type_name -> millrace.v1.Mask
-	27, // 32: millrace.v1.Snapshot.holders:type_name -> millrace.v1.Assigned
-	32, // 33: millrace.v1.Snapshot.consumed:type_name -> millrace.v1.Snapshot.ConsumedEntry
-	33, // 34: millrace.v1.Snapshot.quarantined_below:type_name -> millrace.v1.Snapshot.QuarantinedBelowEntry
-	10, // 35: millrace.v1.Snapshot.mixed:type_name -> millrace.v1.Mixed
-	30, // 36: millrace.v1.Snapshot.cuts:type_name -> millrace.v1.Cut
-	10, // 37: millrace.v1.Settled.changes:type_name -> millrace.v1.Mixed
-	38, // [38:38] is the sub-list for method output_type
-	38, // [38:38] is the sub-list for method input_type
-	38, // [38:38] is the sub-list for extension type_name
-	38, // [38:38] is the sub-list for extension extendee
-	0,  // [0:38] is the sub-list for field type_name
+	8,  // 4: millrace.v1.Plan.held:type_name -> millrace.v1.Held
+	16, // 5: millrace.v1.Record.created:type_name -> millrace.v1.Created
+	21, // 6: millrace.v1.Record.term:type_name -> millrace.v1.TermTaken
+	22, // 7: millrace.v1.Record.pinned:type_name -> millrace.v1.Pinned
+	23, // 8: millrace.v1.Record.opened:type_name -> millrace.v1.Opened
+	17, // 9: millrace.v1.Record.sealed:type_name -> millrace.v1.Sealed
+	24, // 10: millrace.v1.Record.acknowledged:type_name -> millrace.v1.Acknowledged
+	25, // 11: millrace.v1.Record.quarantined:type_name -> millrace.v1.Quarantined
+	26, // 12: millrace.v1.Record.ended:type_name -> millrace.v1.Ended
+	27, // 13: millrace.v1.Record.saved:type_name -> millrace.v1.Saved
+	28, // 14: millrace.v1.Record.assigned:type_name -> millrace.v1.Assigned
+	20, // 15: millrace.v1.Record.masked:type_name -> millrace.v1.Masked
+	11, // 16: millrace.v1.Record.mixed:type_name -> millrace.v1.Mixed
+	12, // 17: millrace.v1.Mixed.schedule:type_name -> millrace.v1.Reweighed
+	14, // 18: millrace.v1.Mixed.skip:type_name -> millrace.v1.Skipped
+	15, // 19: millrace.v1.Mixed.costs:type_name -> millrace.v1.Costed
+	13, // 20: millrace.v1.Reweighed.milestones:type_name -> millrace.v1.Milestone
+	5,  // 21: millrace.v1.Mask.sample:type_name -> millrace.v1.Quarantine
+	19, // 22: millrace.v1.Masked.masks:type_name -> millrace.v1.Mask
+	2,  // 23: millrace.v1.Pinned.manifest:type_name -> millrace.v1.Manifest
+	9,  // 24: millrace.v1.Opened.placing:type_name -> millrace.v1.Placing
+	5,  // 25: millrace.v1.Quarantined.samples:type_name -> millrace.v1.Quarantine
+	2,  // 26: millrace.v1.Snapshot.manifests:type_name -> millrace.v1.Manifest
+	23, // 27: millrace.v1.Snapshot.attempt:type_name -> millrace.v1.Opened
+	7,  // 28: millrace.v1.Snapshot.sealed:type_name -> millrace.v1.Plan
+	26, // 29: millrace.v1.Snapshot.ended:type_name -> millrace.v1.Ended
+	5,  // 30: millrace.v1.Snapshot.recent:type_name -> millrace.v1.Quarantine
+	32, // 31: millrace.v1.Snapshot.quarantined:type_name -> millrace.v1.Snapshot.QuarantinedEntry
+	19, // 32: millrace.v1.Snapshot.masks:type_name -> millrace.v1.Mask
+	28, // 33: millrace.v1.Snapshot.holders:type_name -> millrace.v1.Assigned
+	33, // 34: millrace.v1.Snapshot.consumed:type_name -> millrace.v1.Snapshot.ConsumedEntry
+	34, // 35: millrace.v1.Snapshot.quarantined_below:type_name -> millrace.v1.Snapshot.QuarantinedBelowEntry
+	11, // 36: millrace.v1.Snapshot.mixed:type_name -> millrace.v1.Mixed
+	31, // 37: millrace.v1.Snapshot.cuts:type_name -> millrace.v1.Cut
+	11, // 38: millrace.v1.Settled.changes:type_name -> millrace.v1.Mixed
+	39, // [39:39] is the sub-list for method output_type
+	39, // [39:39] is the sub-list for method input_type
+	39, // [39:39] is the sub-list for extension type_name
+	39, // [39:39] is the sub-list for extension extendee
+	0,  // [0:39] is the sub-list for field type_name
 }
 
 func init() { file_records_proto_init() }
@@ -3084,7 +3160,7 @@ func file_records_proto_init() {
 	if File_records_proto != nil {
 		return
 	}
-	file_records_proto_msgTypes[9].OneofWrappers = []any{
+	file_records_proto_msgTypes[10].OneofWrappers = []any{
 		(*Record_Created)(nil),
 		(*Record_Term)(nil),
 		(*Record_Pinned)(nil),
@@ -3098,7 +3174,7 @@ func file_records_proto_init() {
 		(*Record_Masked)(nil),
 		(*Record_Mixed)(nil),
 	}
-	file_records_proto_msgTypes[10].OneofWrappers = []any{
+	file_records_proto_msgTypes[11].OneofWrappers = []any{
 		(*Mixed_Schedule)(nil),
 		(*Mixed_Skip)(nil),
 		(*Mixed_Costs)(nil),
@@ -3109,7 +3185,7 @@ func file_records_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_records_proto_rawDesc), len(file_records_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   34,
+			NumMessages:   35,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -3249,15 +3249,17 @@ func (x *Gpu) GetIdleOther() float64 {
 // identity, host and up are as in LoaderHello. born is the start of the process in nanoseconds since its host booted.
 // It orders the processes of one `up`, and no others.
 type SidecarHello struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Pid           int64                  `protobuf:"varint,2,opt,name=pid,proto3" json:"pid,omitempty"`
-	Ranks         []*RankPosition        `protobuf:"bytes,3,rep,name=ranks,proto3" json:"ranks,omitempty"`
-	Version       *Version               `protobuf:"bytes,4,opt,name=version,proto3" json:"version,omitempty"`
-	Born          int64                  `protobuf:"varint,5,opt,name=born,proto3" json:"born,omitempty"`
-	Identity      string                 `protobuf:"bytes,70,opt,name=identity,proto3" json:"identity,omitempty"`
-	Host          string                 `protobuf:"bytes,71,opt,name=host,proto3" json:"host,omitempty"`
-	Up            string                 `protobuf:"bytes,72,opt,name=up,proto3" json:"up,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Name     string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Pid      int64                  `protobuf:"varint,2,opt,name=pid,proto3" json:"pid,omitempty"`
+	Ranks    []*RankPosition        `protobuf:"bytes,3,rep,name=ranks,proto3" json:"ranks,omitempty"`
+	Version  *Version               `protobuf:"bytes,4,opt,name=version,proto3" json:"version,omitempty"`
+	Born     int64                  `protobuf:"varint,5,opt,name=born,proto3" json:"born,omitempty"`
+	Identity string                 `protobuf:"bytes,70,opt,name=identity,proto3" json:"identity,omitempty"`
+	Host     string                 `protobuf:"bytes,71,opt,name=host,proto3" json:"host,omitempty"`
+	Up       string                 `protobuf:"bytes,72,opt,name=up,proto3" json:"up,omitempty"`
+	// Data-parallel ranks whose parts of plans the ranks of this host take. Empty: all, and it gets whole plans.
+	Parts         []uint32 `protobuf:"varint,60,rep,packed,name=parts,proto3" json:"parts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3346,6 +3348,13 @@ func (x *SidecarHello) GetUp() string {
 		return x.Up
 	}
 	return ""
+}
+
+func (x *SidecarHello) GetParts() []uint32 {
+	if x != nil {
+		return x.Parts
+	}
+	return nil
 }
 
 type RankPosition struct {
@@ -4001,6 +4010,7 @@ type SidecarOrder struct {
 	//	*SidecarOrder_Masked
 	//	*SidecarOrder_Alerts
 	//	*SidecarOrder_RollCall
+	//	*SidecarOrder_Part
 	Order         isSidecarOrder_Order `protobuf_oneof:"order"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4167,6 +4177,15 @@ func (x *SidecarOrder) GetRollCall() *RollCall {
 	return nil
 }
 
+func (x *SidecarOrder) GetPart() []byte {
+	if x != nil {
+		if x, ok := x.Order.(*SidecarOrder_Part); ok {
+			return x.Part
+		}
+	}
+	return nil
+}
+
 type isSidecarOrder_Order interface {
 	isSidecarOrder_Order()
 }
@@ -4223,6 +4242,10 @@ type SidecarOrder_RollCall struct {
 	RollCall *RollCall `protobuf:"bytes,14,opt,name=roll_call,json=rollCall,proto3,oneof"`
 }
 
+type SidecarOrder_Part struct {
+	Part []byte `protobuf:"bytes,60,opt,name=part,proto3,oneof"` // an encoded Plan: the part of it for the ranks of this host
+}
+
 func (*SidecarOrder_Welcome) isSidecarOrder_Order() {}
 
 func (*SidecarOrder_Begin) isSidecarOrder_Order() {}
@@ -4248,6 +4271,8 @@ func (*SidecarOrder_Masked) isSidecarOrder_Order() {}
 func (*SidecarOrder_Alerts) isSidecarOrder_Order() {}
 
 func (*SidecarOrder_RollCall) isSidecarOrder_Order() {}
+
+func (*SidecarOrder_Part) isSidecarOrder_Order() {}
 
 // Committed answers a Commit: the orchestrator has noted that the rank consumed all steps below `below`.
 type Committed struct {
@@ -6707,7 +6732,7 @@ const file_roles_proto_rawDesc = "" +
 	"\tthrottled\x18\x0f \x03(\tR\tthrottled\x12\x1b\n" +
 	"\tidle_data\x18\x10 \x01(\x01R\bidleData\x12\x1d\n" +
 	"\n" +
-	"idle_other\x18\x11 \x01(\x01R\tidleOther\"\xe9\x01\n" +
+	"idle_other\x18\x11 \x01(\x01R\tidleOther\"\xff\x01\n" +
 	"\fSidecarHello\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
 	"\x03pid\x18\x02 \x01(\x03R\x03pid\x12/\n" +
@@ -6716,7 +6741,8 @@ const file_roles_proto_rawDesc = "" +
 	"\x04born\x18\x05 \x01(\x03R\x04born\x12\x1a\n" +
 	"\bidentity\x18F \x01(\tR\bidentity\x12\x12\n" +
 	"\x04host\x18G \x01(\tR\x04host\x12\x0e\n" +
-	"\x02up\x18H \x01(\tR\x02up\"l\n" +
+	"\x02up\x18H \x01(\tR\x02up\x12\x14\n" +
+	"\x05parts\x18< \x03(\rR\x05parts\"l\n" +
 	"\fRankPosition\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\rR\x04rank\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x14\n" +
@@ -6768,7 +6794,7 @@ const file_roles_proto_rawDesc = "" +
 	"\x06tokens\x18\x03 \x01(\x04R\x06tokens\"3\n" +
 	"\aPresent\x12\x12\n" +
 	"\x04call\x18\x01 \x01(\x04R\x04call\x12\x14\n" +
-	"\x05ranks\x18\x02 \x03(\rR\x05ranks\"\xaa\x05\n" +
+	"\x05ranks\x18\x02 \x03(\rR\x05ranks\"\xc0\x05\n" +
 	"\fSidecarOrder\x12(\n" +
 	"\x05fence\x18\x01 \x01(\v2\x12.millrace.v1.FenceR\x05fence\x120\n" +
 	"\awelcome\x18\x02 \x01(\v2\x14.millrace.v1.WelcomeH\x00R\awelcome\x12*\n" +
@@ -6784,7 +6810,8 @@ const file_roles_proto_rawDesc = "" +
 	"\tcommitted\x18\v \x01(\v2\x16.millrace.v1.CommittedH\x00R\tcommitted\x12-\n" +
 	"\x06masked\x18\f \x01(\v2\x13.millrace.v1.MaskedH\x00R\x06masked\x12-\n" +
 	"\x06alerts\x18\r \x01(\v2\x13.millrace.v1.AlertsH\x00R\x06alerts\x124\n" +
-	"\troll_call\x18\x0e \x01(\v2\x15.millrace.v1.RollCallH\x00R\brollCallB\a\n" +
+	"\troll_call\x18\x0e \x01(\v2\x15.millrace.v1.RollCallH\x00R\brollCall\x12\x14\n" +
+	"\x04part\x18< \x01(\fH\x00R\x04partB\a\n" +
 	"\x05order\"O\n" +
 	"\tCommitted\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\rR\x04rank\x12\x18\n" +
@@ -7262,6 +7289,7 @@ func file_roles_proto_init() {
 		(*SidecarOrder_Masked)(nil),
 		(*SidecarOrder_Alerts)(nil),
 		(*SidecarOrder_RollCall)(nil),
+		(*SidecarOrder_Part)(nil),
 	}
 	file_roles_proto_msgTypes[56].OneofWrappers = []any{
 		(*MixRequest_Set)(nil),

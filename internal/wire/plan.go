@@ -9,17 +9,32 @@ import (
 
 // PlanToProto encodes a sealed plan; state is the run state after it.
 func PlanToProto(p *millrace.Plan, state []byte) *proto.Plan {
-	leaves := make([]byte, 0, 16*len(p.Leaves))
-	for i := range p.Leaves {
-		leaves = append(leaves, p.Leaves[i][:]...)
-	}
 	return &proto.Plan{
 		Fence: &proto.Fence{Stream: string(p.Stream), Attempt: uint32(p.Attempt), Term: uint64(p.Term)},
 		Step:  uint64(p.Step), Ranks: p.Ranks, Microbatches: p.Microbatches,
 		Assignments:    assignmentsToProto(p.Assignments),
 		SequenceLength: p.SequenceLength, MicroBatch: p.MicroBatch, Content: p.Content[:], Placement: p.Placement[:],
-		Leaves: leaves, Last: p.Last, State: state,
+		Leaves: digestsToProto(p.Leaves), Last: p.Last, State: state, Held: heldToProto(p),
 	}
+}
+
+func heldToProto(p *millrace.Plan) *proto.Held {
+	if p.Held == nil {
+		return nil
+	}
+	out := &proto.Held{Proof: digestsToProto(p.Proof), Labels: p.Labels}
+	for _, r := range p.Held {
+		out.Rank = append(out.Rank, uint32(r))
+	}
+	return out
+}
+
+func digestsToProto(digests []millrace.Digest) []byte {
+	out := make([]byte, 0, 16*len(digests))
+	for i := range digests {
+		out = append(out, digests[i][:]...)
+	}
+	return out
 }
 
 func assignmentsToProto(as []millrace.Assignment) *proto.Assignments {
@@ -63,22 +78,34 @@ func PlanFromProto(m *proto.Plan) (*millrace.Plan, error) {
 	if err != nil {
 		return nil, fmt.Errorf("decode plan of step %d: %w", m.GetStep(), err)
 	}
-	if len(m.GetLeaves())%16 != 0 {
-		return nil, fmt.Errorf("decode plan of step %d: %d leaf bytes", m.GetStep(), len(m.GetLeaves()))
+	if len(m.GetLeaves())%16 != 0 || len(m.GetHeld().GetProof())%16 != 0 {
+		return nil, fmt.Errorf("decode plan of step %d: %d bytes of leaves and %d of a proof; a digest has 16",
+			m.GetStep(), len(m.GetLeaves()), len(m.GetHeld().GetProof()))
 	}
 	p := &millrace.Plan{
 		Stream: millrace.Stream(m.GetFence().GetStream()), Attempt: millrace.Attempt(m.GetFence().GetAttempt()),
 		Step: millrace.Step(m.GetStep()), Term: millrace.Term(m.GetFence().GetTerm()),
 		Ranks: m.GetRanks(), Microbatches: m.GetMicrobatches(), Assignments: as, Last: m.GetLast(),
 		SequenceLength: m.GetSequenceLength(), MicroBatch: m.GetMicroBatch(),
-		Leaves: make([]millrace.Digest, len(m.GetLeaves())/16),
+		Leaves: digestsFromProto(m.GetLeaves()),
 	}
 	copy(p.Content[:], m.GetContent())
 	copy(p.Placement[:], m.GetPlacement())
-	for i := range p.Leaves {
-		copy(p.Leaves[i][:], m.GetLeaves()[16*i:])
+	if h := m.GetHeld(); h != nil {
+		p.Held, p.Proof, p.Labels = make([]millrace.Rank, len(h.Rank)), digestsFromProto(h.Proof), h.Labels
+		for i, r := range h.Rank {
+			p.Held[i] = millrace.Rank(r)
+		}
 	}
 	return p, nil
+}
+
+func digestsFromProto(b []byte) []millrace.Digest {
+	out := make([]millrace.Digest, len(b)/16)
+	for i := range out {
+		copy(out[i][:], b[16*i:])
+	}
+	return out
 }
 
 func assignmentsFromProto(m *proto.Assignments) ([]millrace.Assignment, error) {

@@ -27,6 +27,9 @@ func TestPlanRoundTrip(t *testing.T) {
 		Content:        millrace.Digest{1},
 		Placement:      millrace.Digest{2},
 		Leaves:         []millrace.Digest{{3}, {4}},
+		Held:           []millrace.Rank{3, 4},
+		Proof:          []millrace.Digest{{5}},
+		Labels:         6,
 	}
 	for i := range 9 {
 		p.Assignments = append(

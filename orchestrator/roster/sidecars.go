@@ -1,9 +1,11 @@
 package roster
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 
+	"millrace/orchestrator/parts"
 	pb "millrace/proto"
 )
 
@@ -13,6 +15,7 @@ type Sidecars struct {
 	fence      func() *pb.Fence
 	byName     map[string]*sidecar
 	succession succession // of all sidecars that were ever connected
+	cutter     *parts.Cutter
 }
 
 // sidecar is a connected sidecar.
@@ -23,12 +26,14 @@ type sidecar struct {
 	welcomed bool
 	sent     uint64 // plans below this step of the attempt were sent
 	attempt  uint32
+	parts    []uint32  // data-parallel ranks whose parts of plans it gets, ascending; empty: it gets whole plans
 	gpus     []*pb.Gpu // newest figures
 }
 
 // NewSidecars returns an empty set, whose orders go to out. fence returns the fence that orders carry now.
 func NewSidecars(out *Actions, fence func() *pb.Fence) *Sidecars {
-	return &Sidecars{out: out, fence: fence, byName: map[string]*sidecar{}, succession: succession{}}
+	return &Sidecars{out: out, fence: fence, byName: map[string]*sidecar{}, succession: succession{},
+		cutter: parts.NewCutter()}
 }
 
 // Connect observes a sidecar and replaces its predecessor. It returns false for a process that was replaced before, and
@@ -45,7 +50,8 @@ func (s *Sidecars) Connect(session Session, hello *pb.SidecarHello) bool {
 		s.bye(old.session, hello.Name)
 	}
 	s.succession.follow(hello.Name, hello.Identity)
-	s.byName[hello.Name] = &sidecar{name: hello.Name, hello: hello, session: session}
+	s.byName[hello.Name] = &sidecar{name: hello.Name, hello: hello, session: session,
+		parts: slices.Compact(slices.Sorted(slices.Values(hello.Parts)))}
 	return true
 }
 
@@ -99,9 +105,11 @@ func (s *Sidecars) Welcome(files *pb.Welcome, dir *pb.Loaders) {
 	}
 }
 
-// SendPlans sends each sidecar the sealed plans of an attempt that it does not have: steps from below next, and not
-// below the watermark.
-func (s *Sidecars) SendPlans(attempt uint32, watermark, next uint64, plan func(step uint64) *pb.Plan) {
+// SendPlans sends each sidecar the sealed plans of an attempt that it does not have, or its parts of them: steps from
+// below next, and not below the watermark. Sidecars with the same ranks share one encoded part.
+func (s *Sidecars) SendPlans(attempt uint32, watermark, next uint64, plan func(step uint64) *pb.Plan) error {
+	s.cutter.Forget(watermark)
+	made := map[string]*pb.SidecarOrder{}
 	for _, sc := range s.sorted() {
 		if !sc.welcomed {
 			continue
@@ -110,9 +118,32 @@ func (s *Sidecars) SendPlans(attempt uint32, watermark, next uint64, plan func(s
 			sc.attempt, sc.sent = attempt, watermark
 		}
 		for sc.sent = max(sc.sent, watermark); sc.sent < next; sc.sent++ {
-			s.Send(sc.session, &pb.SidecarOrder{Order: &pb.SidecarOrder_Plan{Plan: plan(sc.sent)}})
+			key := fmt.Sprint(sc.sent, sc.parts)
+			if made[key] == nil {
+				o, err := s.planOrder(plan(sc.sent), sc.parts)
+				if err != nil {
+					return err
+				}
+				made[key] = o
+			}
+			if made[key].Order != nil {
+				s.Send(sc.session, made[key])
+			}
 		}
 	}
+	return nil
+}
+
+// planOrder returns the order with a plan, or with a part of it. The order is empty if the plan has none of the ranks.
+func (s *Sidecars) planOrder(plan *pb.Plan, ranks []uint32) (*pb.SidecarOrder, error) {
+	if len(ranks) == 0 {
+		return &pb.SidecarOrder{Order: &pb.SidecarOrder_Plan{Plan: plan}}, nil
+	}
+	part, err := s.cutter.Part(plan, ranks)
+	if part == nil {
+		return &pb.SidecarOrder{}, err
+	}
+	return &pb.SidecarOrder{Order: &pb.SidecarOrder_Part{Part: part}}, nil
 }
 
 // GPUFigures observes the figures of the GPUs of a sidecar's ranks.

@@ -50,9 +50,10 @@ var rooms = []room{
 	{"orchestrator/lease", list(".", "internal/seam"), all},
 	{"orchestrator/lease/leasetest", list(".", "orchestrator/lease"), none},
 	{"orchestrator/lease/etcdtest", none, list("go.etcd.io/etcd", "go.uber.org/zap")},
+	{"orchestrator/parts", list(".", "proto", "internal/seal"), list("google.golang.org/protobuf")},
 	// the loader of each stripe: no store, no clock
-	{"orchestrator/roster", list(".", "proto", "orchestrator/offers", "orchestrator/planner/progress",
-		"internal/wire"), all},
+	{"orchestrator/roster", list(".", "proto", "orchestrator/offers", "orchestrator/parts",
+		"orchestrator/planner/progress", "internal/wire"), all},
 	// reads the store: no machine inside
 	{"orchestrator/ledger", list(".", "checkpoint", "proto", "orchestrator/planner/progress", "internal/wire"), all},
 	// the run's state: no machine inside

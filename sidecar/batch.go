@@ -35,10 +35,11 @@ type filled struct {
 	tensors      []constructors.Tensor
 	absent       bool   // the frame has no tensors: another rank broadcasts them
 	loss         uint64 // labels of the microbatch that count in the loss
-	stepLoss     uint64 // labels of the step that count in the loss, over all data-parallel ranks
-	lineage      span
-	state        span // empty except for a step's last microbatch
-	bytes        int64
+	// labels of the step that count in the loss, over all data-parallel ranks, or unknownLoss
+	stepLoss uint64
+	lineage  span
+	state    span // empty except for a step's last microbatch
+	bytes    int64
 }
 
 // span is a part of a frame, in bytes.
@@ -61,7 +62,9 @@ func (f *filled) message() (message, error) {
 		}
 	}
 	b = le.AppendUint64(b, f.loss)
-	b = le.AppendUint64(b, f.stepLoss)
+	if f.stepLoss != unknownLoss {
+		b = le.AppendUint64(b, f.stepLoss)
+	}
 	h := header{
 		kind: msgBatch, attempt: f.slot.Attempt, term: f.term, step: f.slot.Step, microbatch: f.slot.Microbatch,
 		microbatches: f.microbatches, ring: f.frame.Ring.Number(),

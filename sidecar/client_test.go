@@ -219,7 +219,7 @@ func open(t *testing.T, c sidecartest.Config, change func(*sidecar.Config)) *hou
 		Observe:  h.observe,
 		Ready:    func() { close(ready) },
 	}
-	for r := range c.World {
+	for r := range c.World - c.Elsewhere {
 		config.Ranks = append(config.Ranks, millrace.Rank(r))
 	}
 	if change != nil {

@@ -50,3 +50,19 @@ func TestTheEndOfTheStepsIsNoReason(t *testing.T) {
 	default:
 	}
 }
+
+// TestAStageWithoutTensorsReadsSamplesOnlyForItsMetadata: the counts of labels and the segments of a batch follow from
+// tokens if some are left out of the loss, and fields come with tokens.
+func TestAStageWithoutTensorsReadsSamplesOnlyForItsMetadata(t *testing.T) {
+	topology := millrace.Topology{Ranks: 6, TP: 1, CP: 1, PP: 3}
+	middle := []millrace.Rank{2, 3}
+	for _, c := range []struct {
+		begin Begin
+		want  int
+	}{{Begin{}, 0}, {Begin{Untrained: true}, 2}, {Begin{Fields: true}, 2}} {
+		c.begin.Topology, c.begin.Broadcast = topology, millrace.Broadcast{PP: true}
+		if got := c.begin.fed(middle); len(got) != c.want {
+			t.Errorf("untrained %t, fields %t: samples of the ranks %d", c.begin.Untrained, c.begin.Fields, got)
+		}
+	}
+}

@@ -20,6 +20,7 @@ type steps struct {
 	upstream Upstream
 	fetcher  Fetcher
 	ranks    []millrace.Rank // data-parallel ranks whose samples the host needs
+	marked   bool            // some tokens may be left out of the loss
 	attempt  millrace.Attempt
 	shapes   *constructors.Set
 	room     int64                         // bytes of the largest frame
@@ -46,7 +47,7 @@ type entry struct {
 	collator *constructors.Collator // of its microbatches
 	payload  Payload
 	bytes    int64  // of the payload
-	loss     uint64 // labels that take part in the step's loss
+	loss     uint64 // labels that take part in the step's loss, or unknownLoss
 	err      error
 	users    int // the ranks that build from it, and 1 during its load; guarded by steps.mu
 }
@@ -63,9 +64,10 @@ func newSteps(ctx context.Context, c Config, b Begin) *steps {
 	ctx, cancel := context.WithCancel(ctx)
 	shapes := constructors.NewSet(b.Shapes, b.PadMultiple)
 	return &steps{
-		upstream: c.Upstream, fetcher: c.Fetcher, ranks: b.fed(c.Ranks), attempt: b.Attempt, shapes: shapes,
-		room: shapes.MaxBytes(), ahead: millrace.Step(c.Ahead), reserve: c.Reserve, groups: newGroups(c, b),
-		gauge: c.Gauge, log: c.Log, ctx: ctx, cancel: cancel,
+		upstream: c.Upstream, fetcher: c.Fetcher, ranks: b.fed(c.Ranks), marked: b.Untrained, attempt: b.Attempt,
+		shapes: shapes, room: shapes.MaxBytes(), ahead: millrace.Step(c.Ahead), reserve: c.Reserve,
+		groups: newGroups(c, b),
+		gauge:  c.Gauge, log: c.Log, ctx: ctx, cancel: cancel,
 		entries: map[millrace.Step]*entry{}, places: map[millrace.Rank]millrace.Step{},
 	}
 }
@@ -210,18 +212,30 @@ func (s *steps) load(e *entry) {
 	defer s.loads.Done()
 	if e.plan, e.collator, e.payload, e.err = s.fetch(e.step); e.err == nil {
 		e.bytes = e.payload.Bytes()
-		e.loss, e.err = lossTokens(e.plan.Plan, e.payload, s.ranks)
+		e.loss, e.err = s.lossTokens(e.plan.Plan, e.payload)
 	}
 	close(e.ready)
 	s.tellReady()
 	s.give(e)
 }
 
-// lossTokens returns the labels that take part in the loss of a step. ranks are all data-parallel ranks of the run: the
-// host has the tokens of the whole step.
-func lossTokens(plan *millrace.Plan, payload Payload, ranks []millrace.Rank) (uint64, error) {
+// unknownLoss is the number of labels of a step if some tokens are left out of its loss, and only other hosts have some
+// of the step's tokens.
+const unknownLoss = ^uint64(0)
+
+// lossTokens returns the labels that take part in the loss of a step over all data-parallel ranks of the run.
+func (s *steps) lossTokens(plan *millrace.Plan, payload Payload) (uint64, error) {
 	labels := constructors.StepLossTokens(plan)
-	for _, rank := range ranks {
+	if plan.Held != nil {
+		labels = plan.Labels
+	}
+	switch isWhole := len(s.ranks) == int(plan.Ranks); {
+	case !isWhole && s.marked:
+		return unknownLoss, nil
+	case !isWhole:
+		return labels, nil
+	}
+	for _, rank := range s.ranks {
 		for m := range plan.Microbatches {
 			tokens, err := payload.Tokens(rank, m)
 			if err != nil {

@@ -48,16 +48,20 @@ type Begin struct {
 	Broadcast   millrace.Broadcast
 	Shapes      []millrace.Shape // of the stages, in their order; a plan names its shape
 	PadMultiple uint32
+	Untrained   bool // some tokens may be left out of the loss
+	Fields      bool // some segments have passed-through fields
 }
 
 // Source returns the rank of the world that has the tensors of a rank's batches: the rank itself, or the rank that
 // broadcasts to it.
 func (b *Begin) Source(rank millrace.Rank) millrace.Rank { return b.Broadcast.Source(b.Topology, rank) }
 
-// fed lists the data-parallel ranks whose samples the host of the given ranks needs.
+// fed lists the data-parallel ranks whose samples the host of the given ranks needs. Ranks without tensors need them if
+// the metadata of a batch depends on tokens, or comes with them.
 func (b *Begin) fed(ranks []millrace.Rank) (out []millrace.Rank) {
 	for _, r := range ranks {
-		if dp := millrace.Rank(b.Topology.Coordinates(r).DP); b.Source(r) == r && !slices.Contains(out, dp) {
+		isNeeded := b.Source(r) == r || b.Untrained || b.Fields
+		if dp := millrace.Rank(b.Topology.Coordinates(r).DP); isNeeded && !slices.Contains(out, dp) {
 			out = append(out, dp)
 		}
 	}

@@ -45,10 +45,14 @@ type world struct {
 	term  atomic.Uint64 // the newest reported term
 }
 
-func newWorld(t *testing.T, ranks int) (*world, *session) { return newWorldOf(t, ranks, "") }
+func newWorld(t *testing.T, count int) (*world, *session) { return newWorldOf(t, count, "") }
 
 // newWorldOf returns a link that belongs to an `up`.
-func newWorldOf(t *testing.T, ranks int, up string) (*world, *session) {
+func newWorldOf(t *testing.T, count int, up string) (*world, *session) {
+	ranks := make([]millrace.Rank, count)
+	for i := range ranks {
+		ranks[i] = millrace.Rank(i)
+	}
 	w := &world{
 		t:     t,
 		net:   memnet.New(),

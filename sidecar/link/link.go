@@ -16,6 +16,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -23,6 +24,7 @@ import (
 	"google.golang.org/grpc"
 
 	"millrace"
+	"millrace/constructors"
 	"millrace/internal/activity"
 	"millrace/internal/arena"
 	"millrace/internal/event"
@@ -47,7 +49,9 @@ type Config struct {
 	PadMultiple  uint32
 	Topology     millrace.Topology
 	Broadcast    millrace.Broadcast
-	Ranks        int // data-parallel ranks that this host serves
+	Ranks        []millrace.Rank // of the world, that this host serves
+	Untrained    bool            // some tokens may be left out of the loss
+	Fields       bool            // some segments have passed-through fields
 	Net          seam.Net
 	Credentials  *secure.Credentials // for other hosts; nil: all roles are on this host
 	Arenas       arena.Space         // for tokens from loaders of this host; nil: their replies carry them
@@ -109,7 +113,8 @@ func New(cfg Config) *Link {
 		routes: map[stripeKey]*route{}, paces: map[string]*pace{},
 	}
 	l.progress = &progress{
-		hosted: cfg.Ranks, fail: cfg.Fail, events: cfg.Events, up: l.up, condition: newCondition(),
+		hosted: len(cfg.Ranks), shapes: constructors.NewSet(cfg.Shapes, cfg.PadMultiple),
+		fail: cfg.Fail, events: cfg.Events, up: l.up, condition: newCondition(),
 		plans: map[millrace.Step]*sidecar.StepPlan{},
 		calls: map[uint64]*pendingJoin{}, ranks: map[millrace.Rank]*position{},
 	}
@@ -194,7 +199,7 @@ func (l *Link) session(ctx context.Context, client proto.OrchestratorClient) err
 func (l *Link) greet(stream proto.Orchestrator_ServeClient) error {
 	l.cfg.Fail.Hit("sidecar/greet/before")
 	hello := &proto.SidecarHello{Name: l.cfg.Name, Version: l.cfg.Version, Born: l.born,
-		Identity: l.identity, Host: l.cfg.Host, Up: l.cfg.Up}
+		Identity: l.identity, Host: l.cfg.Host, Up: l.cfg.Up, Parts: l.cfg.parts()}
 	if err := l.progress.greet(stream, hello); err != nil {
 		return err
 	}
@@ -204,6 +209,18 @@ func (l *Link) greet(stream proto.Orchestrator_ServeClient) error {
 	l.progress.repeatComplaint()
 	l.cfg.Fail.Hit("sidecar/greet/after")
 	return nil
+}
+
+// parts lists the data-parallel ranks whose parts of plans this host needs. It returns nil if these are all.
+func (c *Config) parts() (out []uint32) {
+	for _, r := range c.Ranks {
+		out = append(out, uint32(c.Topology.Coordinates(r).DP))
+	}
+	slices.Sort(out)
+	if out = slices.Compact(out); len(out) == c.Topology.DP() {
+		return nil
+	}
+	return out
 }
 
 // obey carries out one order. It refuses an order below the highest term seen, because its sender is fenced.
@@ -230,6 +247,8 @@ func (l *Link) obey(order *proto.SidecarOrder) error {
 		return l.dir.load(o.Loaders)
 	case *proto.SidecarOrder_Plan:
 		return l.progress.addPlan(o.Plan, l.dir.sourceNames())
+	case *proto.SidecarOrder_Part:
+		return l.progress.addPart(o.Part, l.dir.sourceNames())
 	case *proto.SidecarOrder_Begin:
 		l.progress.begin(o.Begin)
 	case *proto.SidecarOrder_RollCall:
@@ -261,7 +280,7 @@ func (l *Link) Join(ctx context.Context, rank millrace.Rank, start sidecar.Start
 			b.Attempt,
 		), Term: millrace.Term(l.up.highestTerm()), Step: millrace.Step(b.Step), Microbatch: b.Microbatch,
 		State: b.State, Notice: b.Notice, Topology: l.cfg.Topology, Broadcast: l.cfg.Broadcast,
-		Shapes: l.cfg.Shapes, PadMultiple: l.cfg.PadMultiple,
+		Shapes: l.cfg.Shapes, PadMultiple: l.cfg.PadMultiple, Untrained: l.cfg.Untrained, Fields: l.cfg.Fields,
 	}, nil
 }
 

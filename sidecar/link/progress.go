@@ -8,9 +8,13 @@ import (
 	"os"
 	"slices"
 
+	pbuf "google.golang.org/protobuf/proto"
+
 	"millrace"
+	"millrace/constructors"
 	"millrace/internal/event"
 	"millrace/internal/failpoint"
+	"millrace/internal/seal"
 	"millrace/internal/wire"
 	"millrace/proto"
 	"millrace/sidecar"
@@ -18,7 +22,8 @@ import (
 
 // progress holds the attempt and its plans, and the joins and positions of this host's ranks.
 type progress struct {
-	hosted int // data-parallel ranks of this host
+	hosted int // ranks of this host
+	shapes *constructors.Set
 	fail   *failpoint.Set
 	events *event.Log
 	up     *uplink
@@ -217,6 +222,7 @@ func (p *progress) addPlan(m *proto.Plan, sources []sidecar.SourceNames) error {
 	if err != nil {
 		return err
 	}
+	broken := p.check(plan)
 	p.Lock()
 	defer p.Unlock()
 	defer p.wake()
@@ -224,14 +230,17 @@ func (p *progress) addPlan(m *proto.Plan, sources []sidecar.SourceNames) error {
 		return nil
 	}
 	p.enter(plan.Attempt)
+	if broken != nil {
+		p.breakOff("the orchestrator sent a part of a plan that its proof does not cover: " + broken.Error() +
+			": this must never happen; report it with the run directory")
+		return nil
+	}
 	if old := p.plans[plan.Step]; old != nil {
 		if old.Placement != plan.Placement || old.Content != plan.Content || !bytes.Equal(old.State, m.State) {
-			reason := fmt.Sprintf(
+			p.breakOff(fmt.Sprintf(
 				"step %d of attempt %d was planned twice with different content (%s, %s): this must never happen; "+
 					"report it with the run directory",
-				plan.Step, plan.Attempt, old.Content, plan.Content)
-			p.failed = &sidecar.RunError{Reason: reason}
-			p.complainOnce(reason)
+				plan.Step, plan.Attempt, old.Content, plan.Content))
 		}
 		return nil
 	}
@@ -242,6 +251,33 @@ func (p *progress) addPlan(m *proto.Plan, sources []sidecar.SourceNames) error {
 	})
 	p.fail.Hit("sidecar/plan/after")
 	return nil
+}
+
+// addPart keeps a part of a sealed plan, which comes encoded.
+func (p *progress) addPart(body []byte, sources []sidecar.SourceNames) error {
+	m := &proto.Plan{}
+	if err := pbuf.Unmarshal(body, m); err != nil {
+		return fmt.Errorf("decode a part of a plan: %w", err)
+	}
+	return p.addPlan(m, sources)
+}
+
+// check verifies a part of a plan on receipt. A whole plan is verified when a batch is built of it.
+func (p *progress) check(plan *millrace.Plan) error {
+	if plan.Held == nil {
+		return nil
+	}
+	collator, err := p.shapes.Of(plan)
+	if err != nil {
+		return err
+	}
+	return seal.VerifyHeld(plan, collator.Shape())
+}
+
+// breakOff fails the run for all ranks. The caller holds the lock.
+func (p *progress) breakOff(reason string) {
+	p.failed = &sidecar.RunError{Reason: reason}
+	p.complainOnce(reason)
 }
 
 // begin stores the position at which a rank starts, and answers the rank's join. If the join is gone, so is the rank's

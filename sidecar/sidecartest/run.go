@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -23,6 +24,7 @@ import (
 type Config struct {
 	Steps        int // 0: endless
 	World        int // trainer ranks of all hosts
+	Elsewhere    int // of them, the last ones, on other hosts: they join by themselves, and plans come as parts
 	TP, CP, PP   int // ranks on each axis; 0: 1
 	Broadcast    millrace.Broadcast
 	Pad          int // multiple to which segments are padded; 0: 1
@@ -40,6 +42,7 @@ type Config struct {
 	Crumbs    int
 	PlanDelay time.Duration // the time that each plan takes
 	Alert     string        // the text of an open alert; empty: there is none
+	Untrained bool          // some tokens may be left out of the loss
 }
 
 // Run implements sidecar.Upstream and sidecar.Fetcher. It is safe for concurrent use.
@@ -140,7 +143,7 @@ func (r *Run) Join(ctx context.Context, rank millrace.Rank, start sidecar.Start)
 	}
 	r.waiting[rank] = start
 	joined := r.joined
-	if len(r.waiting) == r.config.World {
+	if len(r.waiting) == r.config.World-r.config.Elsewhere {
 		r.resolve(start)
 		close(joined)
 		r.joined, r.waiting = make(chan struct{}), map[millrace.Rank]sidecar.Start{}
@@ -204,7 +207,7 @@ func (r *Run) resolve(start sidecar.Start) {
 
 func (r *Run) watermark() millrace.Step {
 	low := millrace.Step(0)
-	for rank := range r.config.World {
+	for rank := range r.config.World - r.config.Elsewhere {
 		if c := r.committed[millrace.Rank(rank)]; rank == 0 || c < low {
 			low = c
 		}
@@ -216,7 +219,7 @@ func (r *Run) at(step millrace.Step, microbatch uint32, state []byte) sidecar.Be
 	return sidecar.Begin{
 		Attempt: r.attempt, Term: 1, Step: step, Microbatch: microbatch, State: state,
 		Topology: r.topology(), Broadcast: r.config.Broadcast,
-		Shapes: r.shapes(), PadMultiple: uint32(r.config.Pad),
+		Shapes: r.shapes(), PadMultiple: uint32(r.config.Pad), Untrained: r.config.Untrained,
 	}
 }
 
@@ -250,7 +253,7 @@ func (r *Run) state(step millrace.Step) []byte {
 	return b
 }
 
-// Plan computes a step's plan.
+// Plan computes a step's plan, or the part of it for the ranks of this host.
 func (r *Run) Plan(ctx context.Context, attempt millrace.Attempt, step millrace.Step) (*sidecar.StepPlan, error) {
 	if d := r.config.PlanDelay; d > 0 {
 		select {
@@ -266,7 +269,11 @@ func (r *Run) Plan(ctx context.Context, attempt millrace.Attempt, step millrace.
 		return nil, &sidecar.RunError{Reason: r.config.FailReason}
 	}
 	if r.plan0 == nil {
-		return r.make(attempt, step), nil
+		p := r.make(attempt, step)
+		if r.config.Elsewhere > 0 {
+			p.Plan = r.part(p.Plan)
+		}
+		return p, nil
 	}
 	p := *r.plan0
 	plan := *p.Plan
@@ -307,6 +314,25 @@ func (r *Run) make(attempt millrace.Attempt, step millrace.Step) *sidecar.StepPl
 	p.Leaves, p.Placement = seal.Placement(p, shape)
 	p.Last = c.Steps > 0 && int(step) == c.Steps-1
 	return &sidecar.StepPlan{Plan: p, State: r.state(step + 1), Sources: Names()}
+}
+
+// part returns the part of a plan for the ranks of this host.
+func (r *Run) part(whole *millrace.Plan) *millrace.Plan {
+	out := *whole
+	out.Labels, out.Assignments, out.Leaves = constructors.StepLossTokens(whole), nil, nil
+	for rank := range millrace.Rank(r.config.World) {
+		dp := millrace.Rank(r.topology().Coordinates(rank).DP)
+		if int(rank) >= r.config.World-r.config.Elsewhere || slices.Contains(out.Held, dp) {
+			continue
+		}
+		out.Held = append(out.Held, dp)
+		for m := range whole.Microbatches {
+			out.Assignments = append(out.Assignments, whole.Part(dp, m)...)
+			out.Leaves = append(out.Leaves, whole.Leaves[uint32(dp)*whole.Microbatches+m])
+		}
+	}
+	out.Proof = seal.NewTree(whole.Leaves).Prove(out.Held, whole.Microbatches)
+	return &out
 }
 
 // row fills one row with two documents, or with segments of one token.

@@ -101,6 +101,18 @@ func (s Sources) Names() []string {
 	return names
 }
 
+// HaveUntrained reports whether some tokens of the documents may be left out of the loss.
+func (s Sources) HaveUntrained() bool {
+	return slices.ContainsFunc(s, func(x Source) bool {
+		return x.Messages != "" || x.Prompt != "" || x.HasPairs() || x.Mask != "" || x.Starts != ""
+	})
+}
+
+// HaveFields reports whether fields of some records go with their documents to the trainer.
+func (s Sources) HaveFields() bool {
+	return slices.ContainsFunc(s, func(x Source) bool { return len(x.Fields) > 0 })
+}
+
 // Source is one named data set.
 type Source struct {
 	// Name of the source: its key in the file.

@@ -77,6 +77,10 @@ func (r *role) serveStream(
 	if err := setup.CheckSidecarMemory(s.cfg, r.Ranks); err != nil {
 		return err
 	}
+	ranks := make([]millrace.Rank, r.Ranks)
+	for i := range ranks {
+		ranks[i] = millrace.Rank(first + i)
+	}
 	meter, waits := activity.New(time.Now), &gauge.Ranks{Now: time.Now}
 	up := link.New(
 		link.Config{
@@ -86,7 +90,9 @@ func (r *role) serveStream(
 			PadMultiple:  s.cfg.PadMultiple,
 			Topology:     topology,
 			Broadcast:    setup.Broadcast(s.cfg),
-			Ranks:        r.Ranks,
+			Ranks:        ranks,
+			Untrained:    s.cfg.Sources.HaveUntrained(),
+			Fields:       s.cfg.Sources.HaveFields(),
 			Net:          seam.SystemNet{},
 			Credentials:  r.Credentials,
 			Arenas:       arena.Host{},
@@ -100,10 +106,6 @@ func (r *role) serveStream(
 			Meter:   meter, Gauge: waits,
 		},
 	)
-	ranks := make([]millrace.Rank, r.Ranks)
-	for i := range ranks {
-		ranks[i] = millrace.Rank(first + i)
-	}
 	linked, unlink := context.WithCancel(linked)
 	var watch sidecar.Watcher
 	if !s.isFurther() { // one monitor watches the trainers of all streams

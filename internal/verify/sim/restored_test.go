@@ -74,6 +74,26 @@ type silentSession struct{}
 
 func (*silentSession) Send(any) {}
 
+// shapesOf lists the shapes of microbatches that the steps of a run may have.
+func shapesOf(spec *planner.Spec, options place.Options) (shapes []millrace.Shape) {
+	first := planner.Stage{SequenceLength: spec.SequenceLength, Packing: spec.Packing}
+	for _, s := range append([]planner.Stage{first}, spec.Stages...) {
+		own := options
+		own.MicroBatch = cmp.Or(s.MicroBatch, options.MicroBatch)
+		shapes = append(shapes, own.Shape(s.SequenceLength, millrace.Int32))
+		if s.Packing != millrace.Bucketed {
+			continue
+		}
+		micro := own.MicroBatch
+		for _, b := range bucket.Shapes(spec.BucketRows, s.SequenceLength/spec.PadMultiple) {
+			for own.MicroBatch = micro; own.MicroBatch <= micro*b.Times; own.MicroBatch += micro {
+				shapes = append(shapes, own.Shape(b.Length*spec.PadMultiple, millrace.Int32))
+			}
+		}
+	}
+	return shapes
+}
+
 // resume runs a setting from a state, or fresh, for a number of steps or to its end (0).
 func (x *setting) resume(t *testing.T, p placing, state []byte, steps int) *history {
 	t.Helper()
@@ -94,22 +114,7 @@ func (x *setting) resume(t *testing.T, p placing, state []byte, steps int) *hist
 		Rules:    facts.Rules{Changed: func([]byte) ([]string, error) { return nil, nil }},
 		Place:    func(sel *planner.Selection) (*millrace.Plan, error) { return place.Plan(sel, topology, options) },
 	}
-	var shapes []millrace.Shape
-	first := planner.Stage{SequenceLength: x.spec.SequenceLength, Packing: x.spec.Packing}
-	for _, s := range append([]planner.Stage{first}, x.spec.Stages...) {
-		own := options
-		own.MicroBatch = cmp.Or(s.MicroBatch, options.MicroBatch)
-		shapes = append(shapes, own.Shape(s.SequenceLength, millrace.Int32))
-		if s.Packing != millrace.Bucketed {
-			continue
-		}
-		micro := own.MicroBatch
-		for _, b := range bucket.Shapes(x.spec.BucketRows, s.SequenceLength/x.spec.PadMultiple) {
-			for own.MicroBatch = micro; own.MicroBatch <= micro*b.Times; own.MicroBatch += micro {
-				shapes = append(shapes, own.Shape(b.Length*x.spec.PadMultiple, millrace.Int32))
-			}
-		}
-	}
+	shapes := shapesOf(x.spec, options)
 	for i := range shapes {
 		shapes[i].CP, shapes[i].Local = uint32(topology.CP), options.Local > 0 && topology.CP > 1
 	}

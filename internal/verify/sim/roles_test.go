@@ -196,7 +196,7 @@ func (w *world) serve(p *process) (func(context.Context) error, func(), error) {
 
 // deliver starts a sidecar.
 func (w *world) deliver(p *process) (func(context.Context) error, func(), error) {
-	host, ranks := 0, 0
+	host, ranks := 0, []millrace.Rank{}
 	for i := range w.load.hosts {
 		if sidecarName(i) == p.slot {
 			host = i
@@ -204,7 +204,7 @@ func (w *world) deliver(p *process) (func(context.Context) error, func(), error)
 	}
 	for r := range w.load.ranks {
 		if r%w.load.hosts == host {
-			ranks++
+			ranks = append(ranks, millrace.Rank(r))
 		}
 	}
 	watch := &watcher{w: w, p: p, terms: map[string]uint64{}}
@@ -216,6 +216,8 @@ func (w *world) deliver(p *process) (func(context.Context) error, func(), error)
 			Orchestrator: orchestratorName,
 			Version:      version(),
 			Topology:     w.load.axes,
+			Shapes:       shapesOf(w.load.config.Spec, w.load.options),
+			PadMultiple:  w.load.config.Spec.PadMultiple,
 			Ranks:        ranks,
 			Net:          p.host,
 			Arenas:       w.arenas,

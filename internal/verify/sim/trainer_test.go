@@ -24,6 +24,7 @@ type trainer struct {
 	got     map[millrace.Step]string
 	pieced  map[millrace.Step][]piece
 	states  map[millrace.Step][]byte // run states before each step
+	parts   int                      // steps whose plans came as parts
 }
 
 // part returns the trainer's data-parallel rank. The trainer gets the parts of plans for this rank.
@@ -128,6 +129,9 @@ func (x *trainer) begun(start sidecar.Start, b sidecar.Begin) error {
 func (x *trainer) take(p *sidecar.StepPlan, payload sidecar.Payload) error {
 	if p.Step != x.step || p.Attempt != x.attempt {
 		return fmt.Errorf("it asked for step %d of attempt %d and got %d of %d", x.step, x.attempt, p.Step, p.Attempt)
+	}
+	if p.Held != nil {
+		x.parts++
 	}
 	pieces, masked, err := x.pieces(p, payload)
 	if err != nil {

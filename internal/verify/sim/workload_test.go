@@ -42,6 +42,7 @@ type workload struct {
 	axes    millrace.Topology
 	steps   millrace.Step
 	ends    bool // the run ends after these steps; otherwise it is endless
+	options place.Options
 	config  orchestrator.Config
 }
 
@@ -213,6 +214,7 @@ func (w *workload) configure(t *testing.T, rng *rand.Rand) orchestrator.Config {
 	if w.number%5 == 2 { // with long documents in slices, if ranks can share them
 		options.Layout, options.CapPermille, options.Split = millrace.Varlen, 1050, place.Split{On: true}
 	}
+	w.options = options
 	c := orchestrator.Config{
 		Stream:   millrace.Train,
 		Spec:     spec,

@@ -33,6 +33,8 @@ func run() error {
 	layout := flag.String("layout", "packed", "packed | varlen")
 	fail := flag.Duration("fail-after", 0, "fail the run after this time; 0: never")
 	flag.IntVar(&c.World, "ranks", 1, "trainer ranks")
+	flag.IntVar(&c.Elsewhere, "elsewhere", 0, "of these, the last ones, on other hosts")
+	flag.BoolVar(&c.Untrained, "untrained", false, "some tokens may be left out of the loss")
 	flag.IntVar(&c.TP, "tp", 1, "tensor-parallel ranks")
 	flag.IntVar(&c.CP, "cp", 1, "context-parallel ranks")
 	flag.IntVar(&c.PP, "pp", 1, "pipeline stages")
@@ -67,7 +69,7 @@ func run() error {
 		Dir: *dir, Upstream: synthetic, Fetcher: synthetic, Frames: uint32(*frames),
 		Ready: func() { fmt.Println("ready") },
 	}
-	for r := range c.World {
+	for r := range c.World - c.Elsewhere {
 		config.Ranks = append(config.Ranks, millrace.Rank(r))
 	}
 	if !*quiet {

@@ -34,6 +34,23 @@ def lost(batch):
     return True
 
 
+def test_count_that_only_other_hosts_know(house):
+    """Some tokens of the step are on another host, and some of them may not be trained on. Without such tokens, the
+    count follows from the plan."""
+    elsewhere = (*SHAPE, "--ranks", "3", "--elsewhere", "2")
+    house.start(*elsewhere, "--untrained")
+    batch = next(millrace.connect(house.path()))
+    assert batch.loss_tokens > 0
+    for b in (batch, pickle.loads(pickle.dumps(batch)), copy.deepcopy(batch)):
+        assert getattr(b, "step_loss_tokens", None) is None
+        with pytest.raises(AttributeError, match=r"of step 0 is unknown.*batch\.loss_tokens.*all_reduce"):
+            b.step_loss_tokens
+    house.stop()
+    house.start(*elsewhere)
+    batch = next(millrace.connect(house.path()))
+    assert batch.step_loss_tokens > MICRO * batch.loss_tokens
+
+
 def test_rebuilt_from_other_tensors(house):
     """Tensors that no loader gave belong to no batch, so reading metadata raises."""
     house.start(*SHAPE)

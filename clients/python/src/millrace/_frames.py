@@ -56,7 +56,10 @@ class Frame(NamedTuple):
     def metadata(self) -> Metadata:
         header, body = self.header, self.body
         _, _, lineage_at, lineage_length, *_ = wire.BATCH_FIXED.unpack_from(body)
-        loss, step_loss = wire.BATCH_LOSS.unpack_from(body, _TABLE + len(self.layout.text))
+        after = _TABLE + len(self.layout.text)
+        (loss,) = wire.COUNT.unpack_from(body, after)
+        after += wire.COUNT.size
+        step_loss: Optional[int] = wire.COUNT.unpack_from(body, after)[0] if len(body) > after else None
         return Metadata(
             step=header.step,
             microbatch=header.microbatch,

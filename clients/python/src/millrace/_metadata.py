@@ -28,7 +28,7 @@ class Metadata:
         microbatch: int,
         num_microbatches: int,
         loss_tokens: int,
-        step_loss_tokens: int,
+        step_loss_tokens: Optional[int],  # None: this host does not know it
         shapes: Shapes,
         broadcast_source: Optional[int],
         max_seqlen: Optional[int],  # None: the layout has none

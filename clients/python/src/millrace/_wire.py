@@ -17,7 +17,7 @@ ANY_RANK = 0xFFFFFFFF
 
 BATCH_FIXED = struct.Struct("<QQQQQQ16sII")
 TENSOR = struct.Struct("<24s8sIIQQQQQQ")
-BATCH_LOSS = struct.Struct("<QQ")
+COUNT = struct.Struct("<Q")
 RING_BODY = struct.Struct("<QQII")
 
 

@@ -171,7 +171,7 @@ func (s *Source) countOf(shard uint32) (uint64, bool) {
 
 func (s *Source) open(ctx context.Context, opts OpenOptions) error {
 	tree, _ := opts.FS.(find.Tree)
-	files, err := find.Resolve(tree, s.spec.Base, s.spec.Patterns, s.spec.Root, s.spec.Format.Name())
+	files, err := find.Resolve(tree, s.spec.Base, s.spec.Patterns, s.spec.Root, s.spec.Format.Name(), s.spec.Split)
 	if err != nil {
 		return err
 	}

@@ -23,6 +23,7 @@ type Spec struct {
 	Base     string   // directory at which relative patterns start
 	Patterns []string // see find.Resolve
 	Root     string   // of the shards' names; empty: the part of each pattern before its first wildcard
+	Split    string   // of an Energon dataset; see find.Resolve
 	Field    Field    // Open puts the fields of Maker and of Filters in front of Others, and Passed behind it
 	Passed   []string // paths of the values that go with each document to the trainer (Judge.Passed)
 	Limits   Limits

@@ -82,7 +82,7 @@ func TestContentDecides(t *testing.T) {
 // TestSkippedByContent: the reason of a file whose name shows nothing says that its content is that of the source.
 func TestSkippedByContent(t *testing.T) {
 	base := put(t, map[string]string{"a.jsonl": line, "b.jsonl.1": line, "notes": "x"})
-	got, err := find.Resolve(nil, base, []string{"."}, "", "jsonl")
+	got, err := find.Resolve(nil, base, []string{"."}, "", "jsonl", "")
 	if err != nil || len(got.Files) != 1 || len(got.Skipped) != 2 {
 		t.Fatal(got, err)
 	}
@@ -117,7 +117,7 @@ func TestSavedDatasets(t *testing.T) {
 		"chosen": "flatten_indices", "broken": "state.json", "short": `lists "2.arrow", which is not there`,
 		"twice": `lists "1.arrow", twice`,
 	} {
-		got, err := find.Resolve(nil, base, []string{path}, "", "arrow")
+		got, err := find.Resolve(nil, base, []string{path}, "", "arrow", "")
 		if said := namesOf(got.Files); err == nil && said != want {
 			t.Errorf("%s: got %s, want %s", path, said, want)
 		}
@@ -143,7 +143,7 @@ func TestJSONByContent(t *testing.T) {
 			t.Errorf("%s: got %q (%v), want %s", pattern, got, unclear, want)
 		}
 	}
-	got, err := find.Resolve(nil, base, []string{"a"}, "", "json")
+	got, err := find.Resolve(nil, base, []string{"a"}, "", "json", "")
 	if err != nil || namesOf(got.Files) != "x.json y.json.gz" {
 		t.Errorf("got %v, %v", got, err)
 	}

@@ -38,7 +38,7 @@ func TestAnIndexListsTheShards(t *testing.T) {
 				t.Errorf("%s: the format is %q, %v", pattern, format, why)
 			}
 		}
-		got, err := find.Resolve(nil, base, []string{pattern}, "", "mds")
+		got, err := find.Resolve(nil, base, []string{pattern}, "", "mds", "")
 		if pattern == "{train,val}" {
 			if !errors.Is(err, millrace.ErrInvalid) {
 				t.Errorf("%s: a set without shards gives %v", pattern, err)
@@ -64,7 +64,7 @@ func TestAnIndexThatDoesNotFitIsRefused(t *testing.T) {
 		"no index of":      {"d/index.json": `{"shards": [`},
 		"no list `shards`": {"d/index.json": `{"shelves": []}`, "d/shard.00000.mds": "1"},
 	} {
-		_, err := find.Resolve(nil, put(t, files), []string{"d"}, "", "mds")
+		_, err := find.Resolve(nil, put(t, files), []string{"d"}, "", "mds", "")
 		if !errors.Is(err, millrace.ErrInvalid) || !strings.Contains(err.Error(), says) {
 			t.Errorf("got %v, want %q", err, says)
 		}

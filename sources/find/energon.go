@@ -1,6 +1,7 @@
 package find
 
 import (
+	"cmp"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -14,7 +15,7 @@ import (
 // energonSplits is the file of an Energon dataset that divides its archives into splits.
 const energonSplits = ".nv-meta/split.yaml"
 
-// trainSplit is the split that is read if a path names the directory of a dataset with several splits.
+// trainSplit is the split that is read if a source with the directory of a dataset names none.
 const trainSplit = "train"
 
 // shownArchives is the number of a split's archives, or of patterns of them, that a cure names.
@@ -29,9 +30,10 @@ type energonSet struct {
 	seen     map[string]bool   // paths of the files below the directory
 }
 
-// readEnergon returns the splits of the dataset in a directory, nil if it is no Energon dataset. Of several splits it
-// takes train, and refuses the directory if there is none: one source would read training and validation as one.
-func readEnergon(dir string) (*energonSet, error) {
+// readEnergon returns the splits of the dataset in a directory, nil if it is no Energon dataset. The split to be read
+// is the wanted one; without one it is the only split, or train. A directory without that split is refused: one source
+// would read training and validation as one.
+func readEnergon(dir, wanted string) (*energonSet, error) {
 	path := filepath.Join(dir, energonSplits)
 	content, ok, err := readSmall(path)
 	if !ok || err != nil {
@@ -46,16 +48,16 @@ func readEnergon(dir string) (*energonSet, error) {
 	}
 	maps.DeleteFunc(file.Parts, func(_ string, archives []string) bool { return len(archives) == 0 })
 	names := slices.Sorted(maps.Keys(file.Parts))
-	s := &energonSet{dir: dir, split: trainSplit, of: map[string]string{}, excluded: map[string]bool{},
+	s := &energonSet{dir: dir, split: cmp.Or(wanted, trainSplit), of: map[string]string{}, excluded: map[string]bool{},
 		seen: map[string]bool{}}
 	switch {
 	case len(names) == 0:
 		return nil, nil
-	case len(names) == 1:
+	case len(names) == 1 && wanted == "":
 		s.split = names[0]
-	case !slices.Contains(names, trainSplit):
+	case !slices.Contains(names, s.split):
 		return nil, millrace.Errorf(millrace.ErrInvalid, "%s is an Energon dataset with the splits %s, none of which "+
-			"is train: name the archives of one, as path: [%s] for %s", dir, strings.Join(names, ", "),
+			"is %s: name the archives of one, as path: [%s] for %s", dir, strings.Join(names, ", "), s.split,
 			shown(dir, file.Parts[names[0]]), names[0])
 	}
 	for _, name := range names {

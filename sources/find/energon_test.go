@@ -41,7 +41,7 @@ func TestSplitsOfEnergon(t *testing.T) {
 		"sample": "excludes the sample a.tar/left/7, and single samples are not left out",
 		"bad":    "read " + base + "/bad/.nv-meta/split.yaml: ",
 	} {
-		got, err := find.Resolve(nil, base, []string{pattern}, "", "webdataset")
+		got, err := find.Resolve(nil, base, []string{pattern}, "", "webdataset", "")
 		if !strings.HasPrefix(want, "read ") || strings.Contains(want, base) {
 			if !errors.Is(err, millrace.ErrInvalid) || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: got %v, want %s", pattern, err, want)
@@ -50,6 +50,31 @@ func TestSplitsOfEnergon(t *testing.T) {
 		}
 		if text := energonText(base, got); err != nil || text != want {
 			t.Errorf("%s: got %s, %v, want %s", pattern, text, err, want)
+		}
+	}
+}
+
+// TestNamedSplitOfEnergon: a source that names a split reads its archives, of every dataset below its paths.
+func TestNamedSplitOfEnergon(t *testing.T) {
+	base := put(t, map[string]string{
+		"two/.nv-meta/split.yaml": "split_parts: {val: [v.tar], train: [a.tar]}", "two/a.tar": "", "two/v.tar": "",
+		"one/.nv-meta/split.yaml": "split_parts: {rest: [r.tar]}", "one/r.tar": "", "plain/x.tar": "",
+	})
+	for _, c := range []struct{ pattern, split, want string }{
+		{"two", "val", "read v.tar; skipped a.tar: in the split train"},
+		{"two", "train", "read a.tar; skipped v.tar: in the split val"},
+		{"two", "test", "with the splits train, val, none of which is test"},
+		{"one", "val", "with the splits rest, none of which is val"},
+		{"plain", "val", "find the split val: no path leads to a directory with .nv-meta/split.yaml"},
+		{"two/v.tar", "val", "find the split val: no path leads"},
+	} {
+		got, err := find.Resolve(nil, base, []string{c.pattern}, "", "webdataset", c.split)
+		text := energonText(base, got)
+		if err != nil {
+			text = err.Error()
+		}
+		if text != c.want && (!errors.Is(err, millrace.ErrInvalid) || !strings.Contains(text, c.want)) {
+			t.Errorf("%s of %s: got %s, want %s", c.split, c.pattern, text, c.want)
 		}
 	}
 }
@@ -96,7 +121,7 @@ func TestEnergonInAStore(t *testing.T) {
 		"s3://data/set": "s3://data/set is an Energon dataset", "s3://data": "s3://data/set is an Energon dataset",
 		"s3://data/set/a.tar": "",
 	} {
-		got, err := find.Resolve(tree, "/", []string{pattern}, "", "webdataset")
+		got, err := find.Resolve(tree, "/", []string{pattern}, "", "webdataset", "")
 		if want == "" && (err != nil || len(got.Files) != 1) || want != "" && (err == nil ||
 			!errors.Is(err, millrace.ErrInvalid) || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: got %v, %v, want %s", pattern, got.Files, err, want)

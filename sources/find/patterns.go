@@ -24,6 +24,9 @@ type finder struct {
 	base string   // relative patterns start here
 	tree Tree     // of URLs
 	one  [1]match // the answer of entry
+
+	split   string // of Energon datasets; empty: train, or the only one
+	divided bool   // a path led to an Energon dataset
 }
 
 // match is a file found, with the root that its pattern gives it.
@@ -199,12 +202,12 @@ func (f *finder) below(dir, root string) ([]match, error) {
 			if f.format == arrowFormat {
 				return checkSaved(p)
 			}
-			set, err := readEnergon(p)
+			set, err := readEnergon(p, f.split)
 			if err != nil {
 				return err
 			}
 			if set != nil {
-				sets = append(sets, set)
+				sets, f.divided = append(sets, set), true
 			}
 			listed, ok, err := f.dataset(p, root)
 			if found = append(found, listed...); ok && err == nil {

@@ -32,16 +32,19 @@ type Resolved struct {
 // first wildcard: a directory itself, the parent of a plain file or prefix. Errors that the mixture file can cure wrap
 // millrace.ErrInvalid.
 //
+// split names the split of an Energon dataset that a path to its directory reads. If it is empty, that is train, or the
+// only split. A split without an Energon dataset is an error.
+//
 // A pattern may be a URL of a store, in which tree finds files; a nil tree has none. The root of its files is a URL,
 // too.
-func Resolve(tree Tree, base string, patterns []string, root, format string) (Resolved, error) {
+func Resolve(tree Tree, base string, patterns []string, root, format, split string) (Resolved, error) {
 	if root != "" && !filepath.IsAbs(root) && !IsURL(root) {
 		root = filepath.Join(base, root)
 	}
 	if len(patterns) == 0 {
 		return Resolved{}, millrace.Errorf(millrace.ErrInvalid, "resolve paths: none given")
 	}
-	f := &finder{sifter: sifter{format: format, there: exists}, base: base, tree: tree}
+	f := &finder{sifter: sifter{format: format, there: exists}, base: base, tree: tree, split: split}
 	var found []match
 	for _, pattern := range patterns {
 		ms, err := f.pattern(pattern)
@@ -49,6 +52,10 @@ func Resolve(tree Tree, base string, patterns []string, root, format string) (Re
 			return Resolved{}, fmt.Errorf("resolve path %q: %w", pattern, err)
 		}
 		found = append(found, ms...)
+	}
+	if split != "" && !f.divided {
+		return Resolved{}, millrace.Errorf(millrace.ErrInvalid, "find the split %s: no path leads to a directory with "+
+			"%s of Energon: name that directory, or leave `split` out", split, energonSplits)
 	}
 	files, err := name(found, root)
 	if err != nil {

@@ -72,7 +72,7 @@ func TestResolve(t *testing.T) {
 		{"foreign idx", "books", "", "jsonl", "x.jsonl"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got, err := find.Resolve(nil, base, strings.Split(c.patterns, "|"), c.root, c.format)
+			got, err := find.Resolve(nil, base, strings.Split(c.patterns, "|"), c.root, c.format, "")
 			if c.want == "" {
 				if !errors.Is(err, millrace.ErrInvalid) {
 					t.Fatalf("got %v, %v, want ErrInvalid", got, err)
@@ -106,7 +106,7 @@ func TestResolveRefuses(t *testing.T) {
 		{"s3://bucket/x.jsonl", "", "", "does not read stores"},
 		{"", "", "", "empty"},
 	} {
-		_, err := find.Resolve(nil, base, strings.Split(c.patterns, "|"), c.root, cmp.Or(c.format, "jsonl"))
+		_, err := find.Resolve(nil, base, strings.Split(c.patterns, "|"), c.root, cmp.Or(c.format, "jsonl"), "")
 		if !errors.Is(err, millrace.ErrInvalid) || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: got %v, want ErrInvalid with %q", c.patterns, err, c.says)
 		}
@@ -163,7 +163,7 @@ func TestSkipped(t *testing.T) {
 		{"d/a.jsonl", "jsonl", []string{}},
 		{"d/*.{bin,idx}", "megatron", []string{"x.jsonl.idx: it is the index that another program keeps of x.jsonl"}},
 	} {
-		got, err := find.Resolve(nil, base, strings.Split(c.patterns, "|"), "", c.format)
+		got, err := find.Resolve(nil, base, strings.Split(c.patterns, "|"), "", c.format, "")
 		if err != nil {
 			t.Fatal(err)
 		}

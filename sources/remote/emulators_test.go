@@ -139,7 +139,7 @@ func testEmulator(t *testing.T, e *emulator) {
 	}
 	e.put(t, "a dir/other.txt", []byte("no"))
 	files := NewHost(Options{}).Files("web", e.storage)
-	found, err := find.Resolve(files, "/", []string{e.pattern}, "", "jsonl")
+	found, err := find.Resolve(files, "/", []string{e.pattern}, "", "jsonl", "")
 	if err != nil || len(found.Files) != len(want) {
 		t.Fatalf("found %v, %v", found, err)
 	}
@@ -166,7 +166,7 @@ func testEmulator(t *testing.T, e *emulator) {
 	if _, err := files.Open(root + "none.bin"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a missing object: %v", err)
 	}
-	if _, err := find.Resolve(files, "/", []string{root[:5] + "no-such-bucket/*.bin"}, "", "jsonl"); err == nil {
+	if _, err := find.Resolve(files, "/", []string{root[:5] + "no-such-bucket/*.bin"}, "", "jsonl", ""); err == nil {
 		t.Error("a missing bucket has files")
 	}
 	if e.storage.Anonymous {

@@ -48,7 +48,7 @@ func (v *validator) checkSources() {
 
 // checkContent checks the keys that describe files which do not describe themselves.
 func checkContent(v *validator, path string, s *Source) {
-	if s.Format == "" || !v.Sound(path+".format", path+".dtype", path+".eos", path+".record") {
+	if s.Format == "" || !v.Sound(path+".format", path+".split", path+".dtype", path+".eos", path+".record") {
 		return
 	}
 	refuse := func(key, of, cure string) {
@@ -56,6 +56,9 @@ func checkContent(v *validator, path string, s *Source) {
 			v.wrong(path+"."+key, "`"+key+"` is for "+of+", and the format is "+string(s.Format),
 				"leave it out, or "+cure)
 		}
+	}
+	if s.Format != WebDataset {
+		refuse("split", "Energon datasets", "write `format: webdataset` and the directory of the dataset as `path`")
 	}
 	if !s.Format.isOfPlainIDs() {
 		refuse("dtype", "files of plain ids", "write `format: tokens`, `olmo` or `datatrove`")

@@ -200,6 +200,9 @@ func (s *Source) identity(c *Config) string {
 	if s.Record != "" {
 		parts = append(parts, "record="+s.Record)
 	}
+	if s.Split != "" && s.Split != "train" { // train is what is read without the key
+		parts = append(parts, "split="+s.Split)
+	}
 	if s.DType != "" {
 		parts = append(parts, "dtype="+s.DType)
 	}

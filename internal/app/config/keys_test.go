@@ -121,6 +121,8 @@ var edits = map[string]string{
 
 	"sources.*.dtype": "sources: {web: {path: web/*, format: tokens, dtype: uint16}, code: {path: code/*.parquet}} " +
 		"=> sources: {web: {path: web/*, format: tokens, dtype: uint32}, code: {path: code/*.parquet}}",
+	"sources.*.split": "sources: {web: {path: web/, format: webdataset}, code: {path: code/*.parquet}} " +
+		"=> sources: {web: {path: web/, format: webdataset, split: val}, code: {path: code/*.parquet}}",
 	"sources.*.eos": "sources: {web: {path: web/*, format: tokens, eos: 0}, code: {path: code/*.parquet}} " +
 		"=> sources: {web: {path: web/*, format: tokens, eos: 2}, code: {path: code/*.parquet}}",
 	"sources.*.filter": "=> sources: {web: {path: web/*.jsonl, filter: tokens > 5}, code: {path: " +

@@ -124,6 +124,8 @@ type Source struct {
 	Path Patterns `yaml:"path" jsonschema:"required"`
 	// Root is the directory that sample ids are relative to. Left out: the part of path before its first wildcard.
 	Root string `yaml:"root"`
+	// Split is the split of an Energon dataset whose directory is the path. Left out: train, or the only one.
+	Split string `yaml:"split" jsonschema:"enum=train,enum=val,enum=test"`
 	// Storage is the place of the store, if the path is a URL. Left out: the provider's own service, with the
 	// credentials of the environment.
 	Storage *Storage `yaml:"storage"`

@@ -147,7 +147,7 @@ func (out *Opened) open(ctx context.Context, s *config.Source, o Options) (*Prob
 	// Open resolves the paths again. This call separates mistakes in the paths from other failures.
 	stored := setup.Files(s, out.kept)
 	tree, _ := stored.(find.Tree)
-	files, err := find.Resolve(tree, spec.Base, spec.Patterns, spec.Root, spec.Format.Name())
+	files, err := find.Resolve(tree, spec.Base, spec.Patterns, spec.Root, spec.Format.Name(), spec.Split)
 	if err != nil {
 		return &Problem{Source: s.Name, Err: err, Place: where(out.Config, "sources."+s.Name+".path")}, nil
 	}

@@ -3,6 +3,7 @@ package importer
 import (
 	"fmt"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -29,7 +30,7 @@ func readEnergon(m *mixture, top value) error {
 		m.energonBlend(train, 1, "splits.train.")
 	}
 	for _, left := range splits.left("splits.") {
-		m.note("%s: a stream of `streams:` can read it", left)
+		m.note("%s: a stream of `streams:` can read it, with `split:` of its sources", left)
 	}
 	return nil
 }
@@ -78,6 +79,10 @@ func (m *mixture) energonEntry(v value, share float64, at string) {
 		s.notes = append(s.notes, "this path is a metadataset of its own: import it, and put its sources here")
 	} else if !strings.HasSuffix(p, ".jsonl") {
 		s.settings = append([]setting{{"format", "webdataset"}}, s.settings...)
+	}
+	if split := v.peek("split_part").text(); slices.Contains([]string{"train", "val", "test"}, split) {
+		v.take("split_part")
+		s.set("split", split)
 	}
 	if n := v.peek("repetitions").text(); n != "" && !strings.Contains(n, ".") {
 		v.take("repetitions")

@@ -84,7 +84,7 @@ func Describe(ctx context.Context, path string) (*File, error) {
 		return nil, millrace.Errorf(millrace.ErrInvalid, "inspect %s: its format %s; %s", path, unclear.Why,
 			unclear.Cure)
 	}
-	found, err := find.Resolve(nil, ".", []string{path}, "", format)
+	found, err := find.Resolve(nil, ".", []string{path}, "", format, "")
 	if err != nil {
 		return nil, err
 	}

@@ -75,7 +75,7 @@ func sourceOf(ctx context.Context, path string, before []*source) (*source, erro
 		return nil, millrace.Errorf(millrace.ErrInvalid, "look at %s: its format %s; %s", path, unclear.Why,
 			unclear.Cure)
 	}
-	found, err := find.Resolve(nil, ".", []string{path}, "", format)
+	found, err := find.Resolve(nil, ".", []string{path}, "", format, "")
 	if err != nil {
 		return nil, err
 	}

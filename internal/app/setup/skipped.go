@@ -29,7 +29,7 @@ func skippedOf(c *config.Config, s *config.Source) (warning string) {
 	if err != nil {
 		return ""
 	}
-	found, err := find.Resolve(nil, spec.Base, spec.Patterns, spec.Root, spec.Format.Name())
+	found, err := find.Resolve(nil, spec.Base, spec.Patterns, spec.Root, spec.Format.Name(), spec.Split)
 	if err != nil {
 		return ""
 	}

@@ -67,6 +67,7 @@ func SourceSpec(c *config.Config, s *config.Source, e *tokenize.Encoding, k *Kep
 		Format:   format,
 		Base:     c.Base,
 		Patterns: s.Path,
+		Split:    s.Split,
 		Limits: sources.Limits{
 			SampleBytes: int64(c.Limits.SampleBytes),
 		},

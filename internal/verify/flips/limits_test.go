@@ -172,7 +172,7 @@ func TestLimitsOfSettings(t *testing.T) {
 		return err
 	}
 	resolve := func(name, format string) error {
-		_, err := find.Resolve(nil, dir, []string{name}, "", format)
+		_, err := find.Resolve(nil, dir, []string{name}, "", format, "")
 		return err
 	}
 	large("index.json", 2<<30)

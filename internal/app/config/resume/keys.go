@@ -129,6 +129,7 @@ var keyRules = []Rule{
 			"sources.*.messages", "sources.*.template", "sources.*.role",
 			"sources.*.content", "sources.*.roles", "sources.*.tools", "sources.*.train_on", "sources.*.too_long",
 			"sources.*.record", "sources.*.missing", "sources.*.fields[]", "sources.*.dtype", "sources.*.eos",
+			"sources.*.split",
 			"sources.*.filter", "sources.*.on_exhausted",
 			"sources.*.max_epochs"},
 		Entries: []string{"sources.NAME"},

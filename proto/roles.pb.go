@@ -987,6 +987,104 @@ func (x *CacheFigures) GetTrouble() string {
 	return ""
 }
 
+// BeatRequest asks for beats.
+type BeatRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BeatRequest) Reset() {
+	*x = BeatRequest{}
+	mi := &file_roles_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BeatRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BeatRequest) ProtoMessage() {}
+
+func (x *BeatRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_roles_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BeatRequest.ProtoReflect.Descriptor instead.
+func (*BeatRequest) Descriptor() ([]byte, []int) {
+	return file_roles_proto_rawDescGZIP(), []int{10}
+}
+
+// BeatReply is a sign of life, with the counters of the process.
+type BeatReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Progress      uint64                 `protobuf:"varint,1,opt,name=progress,proto3" json:"progress,omitempty"` // pieces of work done
+	Pending       uint64                 `protobuf:"varint,2,opt,name=pending,proto3" json:"pending,omitempty"`   // requests in flight
+	Slow          uint32                 `protobuf:"varint,3,opt,name=slow,proto3" json:"slow,omitempty"`         // the processor time that its threads ask for, by the time that the host gives them
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BeatReply) Reset() {
+	*x = BeatReply{}
+	mi := &file_roles_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BeatReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BeatReply) ProtoMessage() {}
+
+func (x *BeatReply) ProtoReflect() protoreflect.Message {
+	mi := &file_roles_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BeatReply.ProtoReflect.Descriptor instead.
+func (*BeatReply) Descriptor() ([]byte, []int) {
+	return file_roles_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *BeatReply) GetProgress() uint64 {
+	if x != nil {
+		return x.Progress
+	}
+	return 0
+}
+
+func (x *BeatReply) GetPending() uint64 {
+	if x != nil {
+		return x.Pending
+	}
+	return 0
+}
+
+func (x *BeatReply) GetSlow() uint32 {
+	if x != nil {
+		return x.Slow
+	}
+	return 0
+}
+
 // CurrentRequest names the source that a trainer waits for.
 type CurrentRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -997,7 +1095,7 @@ type CurrentRequest struct {
 
 func (x *CurrentRequest) Reset() {
 	*x = CurrentRequest{}
-	mi := &file_roles_proto_msgTypes[10]
+	mi := &file_roles_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1009,7 +1107,7 @@ func (x *CurrentRequest) String() string {
 func (*CurrentRequest) ProtoMessage() {}
 
 func (x *CurrentRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[10]
+	mi := &file_roles_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1022,7 +1120,7 @@ func (x *CurrentRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CurrentRequest.ProtoReflect.Descriptor instead.
 func (*CurrentRequest) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{10}
+	return file_roles_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *CurrentRequest) GetSource() string {
@@ -1048,7 +1146,7 @@ type Activity struct {
 
 func (x *Activity) Reset() {
 	*x = Activity{}
-	mi := &file_roles_proto_msgTypes[11]
+	mi := &file_roles_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1060,7 +1158,7 @@ func (x *Activity) String() string {
 func (*Activity) ProtoMessage() {}
 
 func (x *Activity) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[11]
+	mi := &file_roles_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1073,7 +1171,7 @@ func (x *Activity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Activity.ProtoReflect.Descriptor instead.
 func (*Activity) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{11}
+	return file_roles_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Activity) GetKind() string {
@@ -1133,7 +1231,7 @@ type Figures struct {
 
 func (x *Figures) Reset() {
 	*x = Figures{}
-	mi := &file_roles_proto_msgTypes[12]
+	mi := &file_roles_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1145,7 +1243,7 @@ func (x *Figures) String() string {
 func (*Figures) ProtoMessage() {}
 
 func (x *Figures) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[12]
+	mi := &file_roles_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1158,7 +1256,7 @@ func (x *Figures) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Figures.ProtoReflect.Descriptor instead.
 func (*Figures) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{12}
+	return file_roles_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Figures) GetWall() int64 {
@@ -1219,7 +1317,7 @@ type SourceFigures struct {
 
 func (x *SourceFigures) Reset() {
 	*x = SourceFigures{}
-	mi := &file_roles_proto_msgTypes[13]
+	mi := &file_roles_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1231,7 +1329,7 @@ func (x *SourceFigures) String() string {
 func (*SourceFigures) ProtoMessage() {}
 
 func (x *SourceFigures) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[13]
+	mi := &file_roles_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1244,7 +1342,7 @@ func (x *SourceFigures) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceFigures.ProtoReflect.Descriptor instead.
 func (*SourceFigures) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{13}
+	return file_roles_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *SourceFigures) GetSource() string {
@@ -1312,7 +1410,7 @@ type Fetches struct {
 
 func (x *Fetches) Reset() {
 	*x = Fetches{}
-	mi := &file_roles_proto_msgTypes[14]
+	mi := &file_roles_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1324,7 +1422,7 @@ func (x *Fetches) String() string {
 func (*Fetches) ProtoMessage() {}
 
 func (x *Fetches) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[14]
+	mi := &file_roles_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1337,7 +1435,7 @@ func (x *Fetches) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fetches.ProtoReflect.Descriptor instead.
 func (*Fetches) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{14}
+	return file_roles_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Fetches) GetFetched() int64 {
@@ -1407,7 +1505,7 @@ type RankFigures struct {
 
 func (x *RankFigures) Reset() {
 	*x = RankFigures{}
-	mi := &file_roles_proto_msgTypes[15]
+	mi := &file_roles_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1419,7 +1517,7 @@ func (x *RankFigures) String() string {
 func (*RankFigures) ProtoMessage() {}
 
 func (x *RankFigures) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[15]
+	mi := &file_roles_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1432,7 +1530,7 @@ func (x *RankFigures) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankFigures.ProtoReflect.Descriptor instead.
 func (*RankFigures) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{15}
+	return file_roles_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *RankFigures) GetRank() uint32 {
@@ -1513,7 +1611,7 @@ type RoleFigures struct {
 
 func (x *RoleFigures) Reset() {
 	*x = RoleFigures{}
-	mi := &file_roles_proto_msgTypes[16]
+	mi := &file_roles_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1525,7 +1623,7 @@ func (x *RoleFigures) String() string {
 func (*RoleFigures) ProtoMessage() {}
 
 func (x *RoleFigures) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[16]
+	mi := &file_roles_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1538,7 +1636,7 @@ func (x *RoleFigures) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoleFigures.ProtoReflect.Descriptor instead.
 func (*RoleFigures) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{16}
+	return file_roles_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *RoleFigures) GetRole() string {
@@ -1600,7 +1698,7 @@ type Delivery struct {
 
 func (x *Delivery) Reset() {
 	*x = Delivery{}
-	mi := &file_roles_proto_msgTypes[17]
+	mi := &file_roles_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1612,7 +1710,7 @@ func (x *Delivery) String() string {
 func (*Delivery) ProtoMessage() {}
 
 func (x *Delivery) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[17]
+	mi := &file_roles_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1625,7 +1723,7 @@ func (x *Delivery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delivery.ProtoReflect.Descriptor instead.
 func (*Delivery) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{17}
+	return file_roles_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Delivery) GetRoles() []*RoleFigures {
@@ -1695,7 +1793,7 @@ type Fatal struct {
 
 func (x *Fatal) Reset() {
 	*x = Fatal{}
-	mi := &file_roles_proto_msgTypes[18]
+	mi := &file_roles_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1707,7 +1805,7 @@ func (x *Fatal) String() string {
 func (*Fatal) ProtoMessage() {}
 
 func (x *Fatal) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[18]
+	mi := &file_roles_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1720,7 +1818,7 @@ func (x *Fatal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fatal.ProtoReflect.Descriptor instead.
 func (*Fatal) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{18}
+	return file_roles_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Fatal) GetSource() string {
@@ -1755,7 +1853,7 @@ type LoaderOrder struct {
 
 func (x *LoaderOrder) Reset() {
 	*x = LoaderOrder{}
-	mi := &file_roles_proto_msgTypes[19]
+	mi := &file_roles_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1767,7 +1865,7 @@ func (x *LoaderOrder) String() string {
 func (*LoaderOrder) ProtoMessage() {}
 
 func (x *LoaderOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[19]
+	mi := &file_roles_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1780,7 +1878,7 @@ func (x *LoaderOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoaderOrder.ProtoReflect.Descriptor instead.
 func (*LoaderOrder) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{19}
+	return file_roles_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *LoaderOrder) GetFence() *Fence {
@@ -1902,7 +2000,7 @@ type OpenSource struct {
 
 func (x *OpenSource) Reset() {
 	*x = OpenSource{}
-	mi := &file_roles_proto_msgTypes[20]
+	mi := &file_roles_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1914,7 +2012,7 @@ func (x *OpenSource) String() string {
 func (*OpenSource) ProtoMessage() {}
 
 func (x *OpenSource) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[20]
+	mi := &file_roles_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1927,7 +2025,7 @@ func (x *OpenSource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenSource.ProtoReflect.Descriptor instead.
 func (*OpenSource) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{20}
+	return file_roles_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *OpenSource) GetSource() string {
@@ -1962,7 +2060,7 @@ type ReadFrom struct {
 
 func (x *ReadFrom) Reset() {
 	*x = ReadFrom{}
-	mi := &file_roles_proto_msgTypes[21]
+	mi := &file_roles_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1974,7 +2072,7 @@ func (x *ReadFrom) String() string {
 func (*ReadFrom) ProtoMessage() {}
 
 func (x *ReadFrom) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[21]
+	mi := &file_roles_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1987,7 +2085,7 @@ func (x *ReadFrom) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFrom.ProtoReflect.Descriptor instead.
 func (*ReadFrom) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{21}
+	return file_roles_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ReadFrom) GetSource() string {
@@ -2061,7 +2159,7 @@ type Promote struct {
 
 func (x *Promote) Reset() {
 	*x = Promote{}
-	mi := &file_roles_proto_msgTypes[22]
+	mi := &file_roles_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2073,7 +2171,7 @@ func (x *Promote) String() string {
 func (*Promote) ProtoMessage() {}
 
 func (x *Promote) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[22]
+	mi := &file_roles_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2086,7 +2184,7 @@ func (x *Promote) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Promote.ProtoReflect.Descriptor instead.
 func (*Promote) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{22}
+	return file_roles_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Promote) GetSource() string {
@@ -2136,7 +2234,7 @@ type Drop struct {
 
 func (x *Drop) Reset() {
 	*x = Drop{}
-	mi := &file_roles_proto_msgTypes[23]
+	mi := &file_roles_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2148,7 +2246,7 @@ func (x *Drop) String() string {
 func (*Drop) ProtoMessage() {}
 
 func (x *Drop) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[23]
+	mi := &file_roles_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2161,7 +2259,7 @@ func (x *Drop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drop.ProtoReflect.Descriptor instead.
 func (*Drop) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{23}
+	return file_roles_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Drop) GetSource() string {
@@ -2200,7 +2298,7 @@ type Reading struct {
 
 func (x *Reading) Reset() {
 	*x = Reading{}
-	mi := &file_roles_proto_msgTypes[24]
+	mi := &file_roles_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2212,7 +2310,7 @@ func (x *Reading) String() string {
 func (*Reading) ProtoMessage() {}
 
 func (x *Reading) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[24]
+	mi := &file_roles_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2225,7 +2323,7 @@ func (x *Reading) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reading.ProtoReflect.Descriptor instead.
 func (*Reading) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{24}
+	return file_roles_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Reading) GetSource() []string {
@@ -2266,7 +2364,7 @@ type Bye struct {
 
 func (x *Bye) Reset() {
 	*x = Bye{}
-	mi := &file_roles_proto_msgTypes[25]
+	mi := &file_roles_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2278,7 +2376,7 @@ func (x *Bye) String() string {
 func (*Bye) ProtoMessage() {}
 
 func (x *Bye) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[25]
+	mi := &file_roles_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2291,7 +2389,7 @@ func (x *Bye) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Bye.ProtoReflect.Descriptor instead.
 func (*Bye) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{25}
+	return file_roles_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Bye) GetReason() string {
@@ -2316,7 +2414,7 @@ type FetchRequest struct {
 
 func (x *FetchRequest) Reset() {
 	*x = FetchRequest{}
-	mi := &file_roles_proto_msgTypes[26]
+	mi := &file_roles_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2328,7 +2426,7 @@ func (x *FetchRequest) String() string {
 func (*FetchRequest) ProtoMessage() {}
 
 func (x *FetchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[26]
+	mi := &file_roles_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2341,7 +2439,7 @@ func (x *FetchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchRequest.ProtoReflect.Descriptor instead.
 func (*FetchRequest) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{26}
+	return file_roles_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *FetchRequest) GetFence() *Fence {
@@ -2410,7 +2508,7 @@ type FetchPart struct {
 
 func (x *FetchPart) Reset() {
 	*x = FetchPart{}
-	mi := &file_roles_proto_msgTypes[27]
+	mi := &file_roles_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2422,7 +2520,7 @@ func (x *FetchPart) String() string {
 func (*FetchPart) ProtoMessage() {}
 
 func (x *FetchPart) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[27]
+	mi := &file_roles_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2435,7 +2533,7 @@ func (x *FetchPart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchPart.ProtoReflect.Descriptor instead.
 func (*FetchPart) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{27}
+	return file_roles_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *FetchPart) GetSource() string {
@@ -2506,7 +2604,7 @@ type FetchReply struct {
 
 func (x *FetchReply) Reset() {
 	*x = FetchReply{}
-	mi := &file_roles_proto_msgTypes[28]
+	mi := &file_roles_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2518,7 +2616,7 @@ func (x *FetchReply) String() string {
 func (*FetchReply) ProtoMessage() {}
 
 func (x *FetchReply) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[28]
+	mi := &file_roles_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2531,7 +2629,7 @@ func (x *FetchReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchReply.ProtoReflect.Descriptor instead.
 func (*FetchReply) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{28}
+	return file_roles_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *FetchReply) GetRow() []uint32 {
@@ -2610,7 +2708,7 @@ type PlacedRows struct {
 
 func (x *PlacedRows) Reset() {
 	*x = PlacedRows{}
-	mi := &file_roles_proto_msgTypes[29]
+	mi := &file_roles_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2622,7 +2720,7 @@ func (x *PlacedRows) String() string {
 func (*PlacedRows) ProtoMessage() {}
 
 func (x *PlacedRows) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[29]
+	mi := &file_roles_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2635,7 +2733,7 @@ func (x *PlacedRows) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlacedRows.ProtoReflect.Descriptor instead.
 func (*PlacedRows) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{29}
+	return file_roles_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *PlacedRows) GetPath() string {
@@ -2721,7 +2819,7 @@ type PartFailed struct {
 
 func (x *PartFailed) Reset() {
 	*x = PartFailed{}
-	mi := &file_roles_proto_msgTypes[30]
+	mi := &file_roles_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2733,7 +2831,7 @@ func (x *PartFailed) String() string {
 func (*PartFailed) ProtoMessage() {}
 
 func (x *PartFailed) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[30]
+	mi := &file_roles_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2746,7 +2844,7 @@ func (x *PartFailed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartFailed.ProtoReflect.Descriptor instead.
 func (*PartFailed) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{30}
+	return file_roles_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *PartFailed) GetPart() uint32 {
@@ -2801,7 +2899,7 @@ type SidecarEvent struct {
 
 func (x *SidecarEvent) Reset() {
 	*x = SidecarEvent{}
-	mi := &file_roles_proto_msgTypes[31]
+	mi := &file_roles_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2813,7 +2911,7 @@ func (x *SidecarEvent) String() string {
 func (*SidecarEvent) ProtoMessage() {}
 
 func (x *SidecarEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[31]
+	mi := &file_roles_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2826,7 +2924,7 @@ func (x *SidecarEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SidecarEvent.ProtoReflect.Descriptor instead.
 func (*SidecarEvent) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{31}
+	return file_roles_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *SidecarEvent) GetFence() *Fence {
@@ -3037,7 +3135,7 @@ type GpuFigures struct {
 
 func (x *GpuFigures) Reset() {
 	*x = GpuFigures{}
-	mi := &file_roles_proto_msgTypes[32]
+	mi := &file_roles_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3049,7 +3147,7 @@ func (x *GpuFigures) String() string {
 func (*GpuFigures) ProtoMessage() {}
 
 func (x *GpuFigures) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[32]
+	mi := &file_roles_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3062,7 +3160,7 @@ func (x *GpuFigures) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GpuFigures.ProtoReflect.Descriptor instead.
 func (*GpuFigures) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{32}
+	return file_roles_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *GpuFigures) GetGpus() []*Gpu {
@@ -3098,7 +3196,7 @@ type Gpu struct {
 
 func (x *Gpu) Reset() {
 	*x = Gpu{}
-	mi := &file_roles_proto_msgTypes[33]
+	mi := &file_roles_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3110,7 +3208,7 @@ func (x *Gpu) String() string {
 func (*Gpu) ProtoMessage() {}
 
 func (x *Gpu) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[33]
+	mi := &file_roles_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3123,7 +3221,7 @@ func (x *Gpu) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gpu.ProtoReflect.Descriptor instead.
 func (*Gpu) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{33}
+	return file_roles_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Gpu) GetRank() uint32 {
@@ -3266,7 +3364,7 @@ type SidecarHello struct {
 
 func (x *SidecarHello) Reset() {
 	*x = SidecarHello{}
-	mi := &file_roles_proto_msgTypes[34]
+	mi := &file_roles_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3278,7 +3376,7 @@ func (x *SidecarHello) String() string {
 func (*SidecarHello) ProtoMessage() {}
 
 func (x *SidecarHello) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[34]
+	mi := &file_roles_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3291,7 +3389,7 @@ func (x *SidecarHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SidecarHello.ProtoReflect.Descriptor instead.
 func (*SidecarHello) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{34}
+	return file_roles_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *SidecarHello) GetName() string {
@@ -3369,7 +3467,7 @@ type RankPosition struct {
 
 func (x *RankPosition) Reset() {
 	*x = RankPosition{}
-	mi := &file_roles_proto_msgTypes[35]
+	mi := &file_roles_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3381,7 +3479,7 @@ func (x *RankPosition) String() string {
 func (*RankPosition) ProtoMessage() {}
 
 func (x *RankPosition) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[35]
+	mi := &file_roles_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3394,7 +3492,7 @@ func (x *RankPosition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankPosition.ProtoReflect.Descriptor instead.
 func (*RankPosition) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{35}
+	return file_roles_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *RankPosition) GetRank() uint32 {
@@ -3442,7 +3540,7 @@ type Join struct {
 
 func (x *Join) Reset() {
 	*x = Join{}
-	mi := &file_roles_proto_msgTypes[36]
+	mi := &file_roles_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3454,7 +3552,7 @@ func (x *Join) String() string {
 func (*Join) ProtoMessage() {}
 
 func (x *Join) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[36]
+	mi := &file_roles_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3467,7 +3565,7 @@ func (x *Join) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Join.ProtoReflect.Descriptor instead.
 func (*Join) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{36}
+	return file_roles_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Join) GetRank() uint32 {
@@ -3540,7 +3638,7 @@ type Switched struct {
 
 func (x *Switched) Reset() {
 	*x = Switched{}
-	mi := &file_roles_proto_msgTypes[37]
+	mi := &file_roles_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3552,7 +3650,7 @@ func (x *Switched) String() string {
 func (*Switched) ProtoMessage() {}
 
 func (x *Switched) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[37]
+	mi := &file_roles_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3565,7 +3663,7 @@ func (x *Switched) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Switched.ProtoReflect.Descriptor instead.
 func (*Switched) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{37}
+	return file_roles_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Switched) GetSource() string {
@@ -3618,7 +3716,7 @@ type Bad struct {
 
 func (x *Bad) Reset() {
 	*x = Bad{}
-	mi := &file_roles_proto_msgTypes[38]
+	mi := &file_roles_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3630,7 +3728,7 @@ func (x *Bad) String() string {
 func (*Bad) ProtoMessage() {}
 
 func (x *Bad) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[38]
+	mi := &file_roles_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3643,7 +3741,7 @@ func (x *Bad) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Bad.ProtoReflect.Descriptor instead.
 func (*Bad) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{38}
+	return file_roles_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Bad) GetStep() uint64 {
@@ -3700,7 +3798,7 @@ type Commit struct {
 
 func (x *Commit) Reset() {
 	*x = Commit{}
-	mi := &file_roles_proto_msgTypes[39]
+	mi := &file_roles_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3712,7 +3810,7 @@ func (x *Commit) String() string {
 func (*Commit) ProtoMessage() {}
 
 func (x *Commit) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[39]
+	mi := &file_roles_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3725,7 +3823,7 @@ func (x *Commit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Commit.ProtoReflect.Descriptor instead.
 func (*Commit) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{39}
+	return file_roles_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Commit) GetRank() uint32 {
@@ -3759,7 +3857,7 @@ type Left struct {
 
 func (x *Left) Reset() {
 	*x = Left{}
-	mi := &file_roles_proto_msgTypes[40]
+	mi := &file_roles_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3771,7 +3869,7 @@ func (x *Left) String() string {
 func (*Left) ProtoMessage() {}
 
 func (x *Left) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[40]
+	mi := &file_roles_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3784,7 +3882,7 @@ func (x *Left) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Left.ProtoReflect.Descriptor instead.
 func (*Left) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{40}
+	return file_roles_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Left) GetRank() uint32 {
@@ -3809,7 +3907,7 @@ type Reported struct {
 
 func (x *Reported) Reset() {
 	*x = Reported{}
-	mi := &file_roles_proto_msgTypes[41]
+	mi := &file_roles_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3821,7 +3919,7 @@ func (x *Reported) String() string {
 func (*Reported) ProtoMessage() {}
 
 func (x *Reported) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[41]
+	mi := &file_roles_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3834,7 +3932,7 @@ func (x *Reported) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reported.ProtoReflect.Descriptor instead.
 func (*Reported) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{41}
+	return file_roles_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Reported) GetRank() uint32 {
@@ -3890,7 +3988,7 @@ type SourceLoss struct {
 
 func (x *SourceLoss) Reset() {
 	*x = SourceLoss{}
-	mi := &file_roles_proto_msgTypes[42]
+	mi := &file_roles_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3902,7 +4000,7 @@ func (x *SourceLoss) String() string {
 func (*SourceLoss) ProtoMessage() {}
 
 func (x *SourceLoss) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[42]
+	mi := &file_roles_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3915,7 +4013,7 @@ func (x *SourceLoss) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceLoss.ProtoReflect.Descriptor instead.
 func (*SourceLoss) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{42}
+	return file_roles_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *SourceLoss) GetSource() string {
@@ -3950,7 +4048,7 @@ type Present struct {
 
 func (x *Present) Reset() {
 	*x = Present{}
-	mi := &file_roles_proto_msgTypes[43]
+	mi := &file_roles_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3962,7 +4060,7 @@ func (x *Present) String() string {
 func (*Present) ProtoMessage() {}
 
 func (x *Present) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[43]
+	mi := &file_roles_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3975,7 +4073,7 @@ func (x *Present) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Present.ProtoReflect.Descriptor instead.
 func (*Present) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{43}
+	return file_roles_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Present) GetCall() uint64 {
@@ -4018,7 +4116,7 @@ type SidecarOrder struct {
 
 func (x *SidecarOrder) Reset() {
 	*x = SidecarOrder{}
-	mi := &file_roles_proto_msgTypes[44]
+	mi := &file_roles_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4030,7 +4128,7 @@ func (x *SidecarOrder) String() string {
 func (*SidecarOrder) ProtoMessage() {}
 
 func (x *SidecarOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[44]
+	mi := &file_roles_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4043,7 +4141,7 @@ func (x *SidecarOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SidecarOrder.ProtoReflect.Descriptor instead.
 func (*SidecarOrder) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{44}
+	return file_roles_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *SidecarOrder) GetFence() *Fence {
@@ -4286,7 +4384,7 @@ type Committed struct {
 
 func (x *Committed) Reset() {
 	*x = Committed{}
-	mi := &file_roles_proto_msgTypes[45]
+	mi := &file_roles_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4298,7 +4396,7 @@ func (x *Committed) String() string {
 func (*Committed) ProtoMessage() {}
 
 func (x *Committed) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[45]
+	mi := &file_roles_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4311,7 +4409,7 @@ func (x *Committed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Committed.ProtoReflect.Descriptor instead.
 func (*Committed) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{45}
+	return file_roles_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Committed) GetRank() uint32 {
@@ -4346,7 +4444,7 @@ type Welcome struct {
 
 func (x *Welcome) Reset() {
 	*x = Welcome{}
-	mi := &file_roles_proto_msgTypes[46]
+	mi := &file_roles_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4358,7 +4456,7 @@ func (x *Welcome) String() string {
 func (*Welcome) ProtoMessage() {}
 
 func (x *Welcome) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[46]
+	mi := &file_roles_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4371,7 +4469,7 @@ func (x *Welcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Welcome.ProtoReflect.Descriptor instead.
 func (*Welcome) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{46}
+	return file_roles_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Welcome) GetManifests() []*Manifest {
@@ -4398,7 +4496,7 @@ type Alerts struct {
 
 func (x *Alerts) Reset() {
 	*x = Alerts{}
-	mi := &file_roles_proto_msgTypes[47]
+	mi := &file_roles_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4410,7 +4508,7 @@ func (x *Alerts) String() string {
 func (*Alerts) ProtoMessage() {}
 
 func (x *Alerts) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[47]
+	mi := &file_roles_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4423,7 +4521,7 @@ func (x *Alerts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Alerts.ProtoReflect.Descriptor instead.
 func (*Alerts) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{47}
+	return file_roles_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Alerts) GetAlerts() []*Alert {
@@ -4445,7 +4543,7 @@ type Alert struct {
 
 func (x *Alert) Reset() {
 	*x = Alert{}
-	mi := &file_roles_proto_msgTypes[48]
+	mi := &file_roles_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4457,7 +4555,7 @@ func (x *Alert) String() string {
 func (*Alert) ProtoMessage() {}
 
 func (x *Alert) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[48]
+	mi := &file_roles_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4470,7 +4568,7 @@ func (x *Alert) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Alert.ProtoReflect.Descriptor instead.
 func (*Alert) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{48}
+	return file_roles_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Alert) GetKind() string {
@@ -4509,7 +4607,7 @@ type Begin struct {
 
 func (x *Begin) Reset() {
 	*x = Begin{}
-	mi := &file_roles_proto_msgTypes[49]
+	mi := &file_roles_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4521,7 +4619,7 @@ func (x *Begin) String() string {
 func (*Begin) ProtoMessage() {}
 
 func (x *Begin) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[49]
+	mi := &file_roles_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4534,7 +4632,7 @@ func (x *Begin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Begin.ProtoReflect.Descriptor instead.
 func (*Begin) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{49}
+	return file_roles_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Begin) GetRank() uint32 {
@@ -4597,7 +4695,7 @@ type Refusal struct {
 
 func (x *Refusal) Reset() {
 	*x = Refusal{}
-	mi := &file_roles_proto_msgTypes[50]
+	mi := &file_roles_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4609,7 +4707,7 @@ func (x *Refusal) String() string {
 func (*Refusal) ProtoMessage() {}
 
 func (x *Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[50]
+	mi := &file_roles_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4622,7 +4720,7 @@ func (x *Refusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
 func (*Refusal) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{50}
+	return file_roles_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Refusal) GetRank() uint32 {
@@ -4659,7 +4757,7 @@ type Loaders struct {
 
 func (x *Loaders) Reset() {
 	*x = Loaders{}
-	mi := &file_roles_proto_msgTypes[51]
+	mi := &file_roles_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4671,7 +4769,7 @@ func (x *Loaders) String() string {
 func (*Loaders) ProtoMessage() {}
 
 func (x *Loaders) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[51]
+	mi := &file_roles_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4684,7 +4782,7 @@ func (x *Loaders) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Loaders.ProtoReflect.Descriptor instead.
 func (*Loaders) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{51}
+	return file_roles_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Loaders) GetStripes() []*LoaderStripe {
@@ -4722,7 +4820,7 @@ type LoaderStripe struct {
 
 func (x *LoaderStripe) Reset() {
 	*x = LoaderStripe{}
-	mi := &file_roles_proto_msgTypes[52]
+	mi := &file_roles_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4734,7 +4832,7 @@ func (x *LoaderStripe) String() string {
 func (*LoaderStripe) ProtoMessage() {}
 
 func (x *LoaderStripe) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[52]
+	mi := &file_roles_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4747,7 +4845,7 @@ func (x *LoaderStripe) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoaderStripe.ProtoReflect.Descriptor instead.
 func (*LoaderStripe) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{52}
+	return file_roles_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *LoaderStripe) GetSource() string {
@@ -4842,7 +4940,7 @@ type Standby struct {
 
 func (x *Standby) Reset() {
 	*x = Standby{}
-	mi := &file_roles_proto_msgTypes[53]
+	mi := &file_roles_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4854,7 +4952,7 @@ func (x *Standby) String() string {
 func (*Standby) ProtoMessage() {}
 
 func (x *Standby) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[53]
+	mi := &file_roles_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4867,7 +4965,7 @@ func (x *Standby) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Standby.ProtoReflect.Descriptor instead.
 func (*Standby) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{53}
+	return file_roles_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Standby) GetTerm() uint64 {
@@ -4929,7 +5027,7 @@ type RollCall struct {
 
 func (x *RollCall) Reset() {
 	*x = RollCall{}
-	mi := &file_roles_proto_msgTypes[54]
+	mi := &file_roles_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4941,7 +5039,7 @@ func (x *RollCall) String() string {
 func (*RollCall) ProtoMessage() {}
 
 func (x *RollCall) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[54]
+	mi := &file_roles_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4954,7 +5052,7 @@ func (x *RollCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RollCall.ProtoReflect.Descriptor instead.
 func (*RollCall) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{54}
+	return file_roles_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *RollCall) GetCall() uint64 {
@@ -4975,7 +5073,7 @@ type Waiting struct {
 
 func (x *Waiting) Reset() {
 	*x = Waiting{}
-	mi := &file_roles_proto_msgTypes[55]
+	mi := &file_roles_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4987,7 +5085,7 @@ func (x *Waiting) String() string {
 func (*Waiting) ProtoMessage() {}
 
 func (x *Waiting) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[55]
+	mi := &file_roles_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5000,7 +5098,7 @@ func (x *Waiting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiting.ProtoReflect.Descriptor instead.
 func (*Waiting) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{55}
+	return file_roles_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Waiting) GetText() string {
@@ -5040,7 +5138,7 @@ type MixRequest struct {
 
 func (x *MixRequest) Reset() {
 	*x = MixRequest{}
-	mi := &file_roles_proto_msgTypes[56]
+	mi := &file_roles_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5052,7 +5150,7 @@ func (x *MixRequest) String() string {
 func (*MixRequest) ProtoMessage() {}
 
 func (x *MixRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[56]
+	mi := &file_roles_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5065,7 +5163,7 @@ func (x *MixRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MixRequest.ProtoReflect.Descriptor instead.
 func (*MixRequest) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{56}
+	return file_roles_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *MixRequest) GetHasFrom() bool {
@@ -5217,7 +5315,7 @@ type SetWeights struct {
 
 func (x *SetWeights) Reset() {
 	*x = SetWeights{}
-	mi := &file_roles_proto_msgTypes[57]
+	mi := &file_roles_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5229,7 +5327,7 @@ func (x *SetWeights) String() string {
 func (*SetWeights) ProtoMessage() {}
 
 func (x *SetWeights) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[57]
+	mi := &file_roles_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5242,7 +5340,7 @@ func (x *SetWeights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetWeights.ProtoReflect.Descriptor instead.
 func (*SetWeights) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{57}
+	return file_roles_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *SetWeights) GetWeights() []*SourceWeight {
@@ -5276,7 +5374,7 @@ type SourceWeight struct {
 
 func (x *SourceWeight) Reset() {
 	*x = SourceWeight{}
-	mi := &file_roles_proto_msgTypes[58]
+	mi := &file_roles_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5288,7 +5386,7 @@ func (x *SourceWeight) String() string {
 func (*SourceWeight) ProtoMessage() {}
 
 func (x *SourceWeight) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[58]
+	mi := &file_roles_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5301,7 +5399,7 @@ func (x *SourceWeight) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceWeight.ProtoReflect.Descriptor instead.
 func (*SourceWeight) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{58}
+	return file_roles_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *SourceWeight) GetSource() string {
@@ -5327,7 +5425,7 @@ type SetSchedule struct {
 
 func (x *SetSchedule) Reset() {
 	*x = SetSchedule{}
-	mi := &file_roles_proto_msgTypes[59]
+	mi := &file_roles_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5339,7 +5437,7 @@ func (x *SetSchedule) String() string {
 func (*SetSchedule) ProtoMessage() {}
 
 func (x *SetSchedule) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[59]
+	mi := &file_roles_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5352,7 +5450,7 @@ func (x *SetSchedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetSchedule.ProtoReflect.Descriptor instead.
 func (*SetSchedule) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{59}
+	return file_roles_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *SetSchedule) GetMilestones() []*WeightsAt {
@@ -5375,7 +5473,7 @@ type WeightsAt struct {
 
 func (x *WeightsAt) Reset() {
 	*x = WeightsAt{}
-	mi := &file_roles_proto_msgTypes[60]
+	mi := &file_roles_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5387,7 +5485,7 @@ func (x *WeightsAt) String() string {
 func (*WeightsAt) ProtoMessage() {}
 
 func (x *WeightsAt) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[60]
+	mi := &file_roles_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5400,7 +5498,7 @@ func (x *WeightsAt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WeightsAt.ProtoReflect.Descriptor instead.
 func (*WeightsAt) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{60}
+	return file_roles_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *WeightsAt) GetFrom() uint64 {
@@ -5448,7 +5546,7 @@ type AddSource struct {
 
 func (x *AddSource) Reset() {
 	*x = AddSource{}
-	mi := &file_roles_proto_msgTypes[61]
+	mi := &file_roles_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5460,7 +5558,7 @@ func (x *AddSource) String() string {
 func (*AddSource) ProtoMessage() {}
 
 func (x *AddSource) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[61]
+	mi := &file_roles_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5473,7 +5571,7 @@ func (x *AddSource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddSource.ProtoReflect.Descriptor instead.
 func (*AddSource) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{61}
+	return file_roles_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *AddSource) GetSource() string {
@@ -5499,7 +5597,7 @@ type MixReply struct {
 
 func (x *MixReply) Reset() {
 	*x = MixReply{}
-	mi := &file_roles_proto_msgTypes[62]
+	mi := &file_roles_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5511,7 +5609,7 @@ func (x *MixReply) String() string {
 func (*MixReply) ProtoMessage() {}
 
 func (x *MixReply) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[62]
+	mi := &file_roles_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5524,7 +5622,7 @@ func (x *MixReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MixReply.ProtoReflect.Descriptor instead.
 func (*MixReply) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{62}
+	return file_roles_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *MixReply) GetChange() *MixChange {
@@ -5549,7 +5647,7 @@ type MixChange struct {
 
 func (x *MixChange) Reset() {
 	*x = MixChange{}
-	mi := &file_roles_proto_msgTypes[63]
+	mi := &file_roles_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5561,7 +5659,7 @@ func (x *MixChange) String() string {
 func (*MixChange) ProtoMessage() {}
 
 func (x *MixChange) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[63]
+	mi := &file_roles_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5574,7 +5672,7 @@ func (x *MixChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MixChange.ProtoReflect.Descriptor instead.
 func (*MixChange) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{63}
+	return file_roles_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *MixChange) GetAtStep() uint64 {
@@ -5634,7 +5732,7 @@ type MixtureStatus struct {
 
 func (x *MixtureStatus) Reset() {
 	*x = MixtureStatus{}
-	mi := &file_roles_proto_msgTypes[64]
+	mi := &file_roles_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5646,7 +5744,7 @@ func (x *MixtureStatus) String() string {
 func (*MixtureStatus) ProtoMessage() {}
 
 func (x *MixtureStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[64]
+	mi := &file_roles_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5659,7 +5757,7 @@ func (x *MixtureStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MixtureStatus.ProtoReflect.Descriptor instead.
 func (*MixtureStatus) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{64}
+	return file_roles_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *MixtureStatus) GetWeights() []*SourceWeight {
@@ -5718,7 +5816,7 @@ type Calibration struct {
 
 func (x *Calibration) Reset() {
 	*x = Calibration{}
-	mi := &file_roles_proto_msgTypes[65]
+	mi := &file_roles_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5730,7 +5828,7 @@ func (x *Calibration) String() string {
 func (*Calibration) ProtoMessage() {}
 
 func (x *Calibration) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[65]
+	mi := &file_roles_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5743,7 +5841,7 @@ func (x *Calibration) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Calibration.ProtoReflect.Descriptor instead.
 func (*Calibration) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{65}
+	return file_roles_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *Calibration) GetReports() uint64 {
@@ -5782,7 +5880,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_roles_proto_msgTypes[66]
+	mi := &file_roles_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5794,7 +5892,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[66]
+	mi := &file_roles_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5807,7 +5905,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{66}
+	return file_roles_proto_rawDescGZIP(), []int{68}
 }
 
 type StatusReply struct {
@@ -5838,7 +5936,7 @@ type StatusReply struct {
 
 func (x *StatusReply) Reset() {
 	*x = StatusReply{}
-	mi := &file_roles_proto_msgTypes[67]
+	mi := &file_roles_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5850,7 +5948,7 @@ func (x *StatusReply) String() string {
 func (*StatusReply) ProtoMessage() {}
 
 func (x *StatusReply) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[67]
+	mi := &file_roles_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5863,7 +5961,7 @@ func (x *StatusReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusReply.ProtoReflect.Descriptor instead.
 func (*StatusReply) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{67}
+	return file_roles_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *StatusReply) GetFence() *Fence {
@@ -6029,7 +6127,7 @@ type SourceStatus struct {
 
 func (x *SourceStatus) Reset() {
 	*x = SourceStatus{}
-	mi := &file_roles_proto_msgTypes[68]
+	mi := &file_roles_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6041,7 +6139,7 @@ func (x *SourceStatus) String() string {
 func (*SourceStatus) ProtoMessage() {}
 
 func (x *SourceStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[68]
+	mi := &file_roles_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6054,7 +6152,7 @@ func (x *SourceStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceStatus.ProtoReflect.Descriptor instead.
 func (*SourceStatus) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{68}
+	return file_roles_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *SourceStatus) GetTokens() uint64 {
@@ -6178,7 +6276,7 @@ type RoleStatus struct {
 
 func (x *RoleStatus) Reset() {
 	*x = RoleStatus{}
-	mi := &file_roles_proto_msgTypes[69]
+	mi := &file_roles_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6190,7 +6288,7 @@ func (x *RoleStatus) String() string {
 func (*RoleStatus) ProtoMessage() {}
 
 func (x *RoleStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[69]
+	mi := &file_roles_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6203,7 +6301,7 @@ func (x *RoleStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoleStatus.ProtoReflect.Descriptor instead.
 func (*RoleStatus) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{69}
+	return file_roles_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *RoleStatus) GetRole() string {
@@ -6268,7 +6366,7 @@ type LedgerRequest struct {
 
 func (x *LedgerRequest) Reset() {
 	*x = LedgerRequest{}
-	mi := &file_roles_proto_msgTypes[70]
+	mi := &file_roles_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6280,7 +6378,7 @@ func (x *LedgerRequest) String() string {
 func (*LedgerRequest) ProtoMessage() {}
 
 func (x *LedgerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[70]
+	mi := &file_roles_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6293,7 +6391,7 @@ func (x *LedgerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LedgerRequest.ProtoReflect.Descriptor instead.
 func (*LedgerRequest) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{70}
+	return file_roles_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *LedgerRequest) GetByStep() bool {
@@ -6345,7 +6443,7 @@ type LedgerReply struct {
 
 func (x *LedgerReply) Reset() {
 	*x = LedgerReply{}
-	mi := &file_roles_proto_msgTypes[71]
+	mi := &file_roles_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6357,7 +6455,7 @@ func (x *LedgerReply) String() string {
 func (*LedgerReply) ProtoMessage() {}
 
 func (x *LedgerReply) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[71]
+	mi := &file_roles_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6370,7 +6468,7 @@ func (x *LedgerReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LedgerReply.ProtoReflect.Descriptor instead.
 func (*LedgerReply) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{71}
+	return file_roles_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *LedgerReply) GetAttempt() uint32 {
@@ -6539,7 +6637,12 @@ const file_roles_proto_rawDesc = "" +
 	"\bleft_out\x18\n" +
 	" \x01(\x04R\aleftOut\x12\x16\n" +
 	"\x06failed\x18\v \x01(\x04R\x06failed\x12\x18\n" +
-	"\atrouble\x18\f \x01(\tR\atrouble\"(\n" +
+	"\atrouble\x18\f \x01(\tR\atrouble\"\r\n" +
+	"\vBeatRequest\"U\n" +
+	"\tBeatReply\x12\x1a\n" +
+	"\bprogress\x18\x01 \x01(\x04R\bprogress\x12\x18\n" +
+	"\apending\x18\x02 \x01(\x04R\apending\x12\x12\n" +
+	"\x04slow\x18\x03 \x01(\rR\x04slow\"(\n" +
 	"\x0eCurrentRequest\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\"\x86\x01\n" +
 	"\bActivity\x12\x12\n" +
@@ -7003,9 +7106,10 @@ const file_roles_proto_rawDesc = "" +
 	"\x05Serve\x12\x19.millrace.v1.SidecarEvent\x1a\x19.millrace.v1.SidecarOrder(\x010\x01\x12>\n" +
 	"\x06Status\x12\x1a.millrace.v1.StatusRequest\x1a\x18.millrace.v1.StatusReply\x12@\n" +
 	"\x06Ledger\x12\x1a.millrace.v1.LedgerRequest\x1a\x18.millrace.v1.LedgerReply0\x01\x125\n" +
-	"\x03Mix\x12\x17.millrace.v1.MixRequest\x1a\x15.millrace.v1.MixReply2\x86\x01\n" +
+	"\x03Mix\x12\x17.millrace.v1.MixRequest\x1a\x15.millrace.v1.MixReply2\xc2\x01\n" +
 	"\x06Loader\x12=\n" +
-	"\x05Fetch\x12\x19.millrace.v1.FetchRequest\x1a\x17.millrace.v1.FetchReply0\x01\x12=\n" +
+	"\x05Fetch\x12\x19.millrace.v1.FetchRequest\x1a\x17.millrace.v1.FetchReply0\x01\x12:\n" +
+	"\x04Beat\x12\x18.millrace.v1.BeatRequest\x1a\x16.millrace.v1.BeatReply0\x01\x12=\n" +
 	"\aCurrent\x12\x1b.millrace.v1.CurrentRequest\x1a\x15.millrace.v1.ActivityB\x10Z\x0emillrace/protob\x06proto3"
 
 var (
@@ -7020,7 +7124,7 @@ func file_roles_proto_rawDescGZIP() []byte {
 	return file_roles_proto_rawDescData
 }
 
-var file_roles_proto_msgTypes = make([]protoimpl.MessageInfo, 73)
+var file_roles_proto_msgTypes = make([]protoimpl.MessageInfo, 75)
 var file_roles_proto_goTypes = []any{
 	(*LoaderEvent)(nil),    // 0: millrace.v1.LoaderEvent
 	(*Offered)(nil),        // 1: millrace.v1.Offered
@@ -7032,204 +7136,208 @@ var file_roles_proto_goTypes = []any{
 	(*Trouble)(nil),        // 7: millrace.v1.Trouble
 	(*Ready)(nil),          // 8: millrace.v1.Ready
 	(*CacheFigures)(nil),   // 9: millrace.v1.CacheFigures
-	(*CurrentRequest)(nil), // 10: millrace.v1.CurrentRequest
-	(*Activity)(nil),       // 11: millrace.v1.Activity
-	(*Figures)(nil),        // 12: millrace.v1.Figures
-	(*SourceFigures)(nil),  // 13: millrace.v1.SourceFigures
-	(*Fetches)(nil),        // 14: millrace.v1.Fetches
-	(*RankFigures)(nil),    // 15: millrace.v1.RankFigures
-	(*RoleFigures)(nil),    // 16: millrace.v1.RoleFigures
-	(*Delivery)(nil),       // 17: millrace.v1.Delivery
-	(*Fatal)(nil),          // 18: millrace.v1.Fatal
-	(*LoaderOrder)(nil),    // 19: millrace.v1.LoaderOrder
-	(*OpenSource)(nil),     // 20: millrace.v1.OpenSource
-	(*ReadFrom)(nil),       // 21: millrace.v1.ReadFrom
-	(*Promote)(nil),        // 22: millrace.v1.Promote
-	(*Drop)(nil),           // 23: millrace.v1.Drop
-	(*Reading)(nil),        // 24: millrace.v1.Reading
-	(*Bye)(nil),            // 25: millrace.v1.Bye
-	(*FetchRequest)(nil),   // 26: millrace.v1.FetchRequest
-	(*FetchPart)(nil),      // 27: millrace.v1.FetchPart
-	(*FetchReply)(nil),     // 28: millrace.v1.FetchReply
-	(*PlacedRows)(nil),     // 29: millrace.v1.PlacedRows
-	(*PartFailed)(nil),     // 30: millrace.v1.PartFailed
-	(*SidecarEvent)(nil),   // 31: millrace.v1.SidecarEvent
-	(*GpuFigures)(nil),     // 32: millrace.v1.GpuFigures
-	(*Gpu)(nil),            // 33: millrace.v1.Gpu
-	(*SidecarHello)(nil),   // 34: millrace.v1.SidecarHello
-	(*RankPosition)(nil),   // 35: millrace.v1.RankPosition
-	(*Join)(nil),           // 36: millrace.v1.Join
-	(*Switched)(nil),       // 37: millrace.v1.Switched
-	(*Bad)(nil),            // 38: millrace.v1.Bad
-	(*Commit)(nil),         // 39: millrace.v1.Commit
-	(*Left)(nil),           // 40: millrace.v1.Left
-	(*Reported)(nil),       // 41: millrace.v1.Reported
-	(*SourceLoss)(nil),     // 42: millrace.v1.SourceLoss
-	(*Present)(nil),        // 43: millrace.v1.Present
-	(*SidecarOrder)(nil),   // 44: millrace.v1.SidecarOrder
-	(*Committed)(nil),      // 45: millrace.v1.Committed
-	(*Welcome)(nil),        // 46: millrace.v1.Welcome
-	(*Alerts)(nil),         // 47: millrace.v1.Alerts
-	(*Alert)(nil),          // 48: millrace.v1.Alert
-	(*Begin)(nil),          // 49: millrace.v1.Begin
-	(*Refusal)(nil),        // 50: millrace.v1.Refusal
-	(*Loaders)(nil),        // 51: millrace.v1.Loaders
-	(*LoaderStripe)(nil),   // 52: millrace.v1.LoaderStripe
-	(*Standby)(nil),        // 53: millrace.v1.Standby
-	(*RollCall)(nil),       // 54: millrace.v1.RollCall
-	(*Waiting)(nil),        // 55: millrace.v1.Waiting
-	(*MixRequest)(nil),     // 56: millrace.v1.MixRequest
-	(*SetWeights)(nil),     // 57: millrace.v1.SetWeights
-	(*SourceWeight)(nil),   // 58: millrace.v1.SourceWeight
-	(*SetSchedule)(nil),    // 59: millrace.v1.SetSchedule
-	(*WeightsAt)(nil),      // 60: millrace.v1.WeightsAt
-	(*AddSource)(nil),      // 61: millrace.v1.AddSource
-	(*MixReply)(nil),       // 62: millrace.v1.MixReply
-	(*MixChange)(nil),      // 63: millrace.v1.MixChange
-	(*MixtureStatus)(nil),  // 64: millrace.v1.MixtureStatus
-	(*Calibration)(nil),    // 65: millrace.v1.Calibration
-	(*StatusRequest)(nil),  // 66: millrace.v1.StatusRequest
-	(*StatusReply)(nil),    // 67: millrace.v1.StatusReply
-	(*SourceStatus)(nil),   // 68: millrace.v1.SourceStatus
-	(*RoleStatus)(nil),     // 69: millrace.v1.RoleStatus
-	(*LedgerRequest)(nil),  // 70: millrace.v1.LedgerRequest
-	(*LedgerReply)(nil),    // 71: millrace.v1.LedgerReply
-	nil,                    // 72: millrace.v1.StatusReply.SourcesEntry
-	(*Fence)(nil),          // 73: millrace.v1.Fence
-	(*Manifest)(nil),       // 74: millrace.v1.Manifest
-	(*Quarantine)(nil),     // 75: millrace.v1.Quarantine
-	(*SeekPoint)(nil),      // 76: millrace.v1.SeekPoint
-	(*Saved)(nil),          // 77: millrace.v1.Saved
-	(*Plan)(nil),           // 78: millrace.v1.Plan
-	(*Ended)(nil),          // 79: millrace.v1.Ended
-	(*Masked)(nil),         // 80: millrace.v1.Masked
-	(*Mask)(nil),           // 81: millrace.v1.Mask
-	(*Skipped)(nil),        // 82: millrace.v1.Skipped
-	(*Costed)(nil),         // 83: millrace.v1.Costed
-	(*Assignments)(nil),    // 84: millrace.v1.Assignments
-	(*OrdinalRange)(nil),   // 85: millrace.v1.OrdinalRange
+	(*BeatRequest)(nil),    // 10: millrace.v1.BeatRequest
+	(*BeatReply)(nil),      // 11: millrace.v1.BeatReply
+	(*CurrentRequest)(nil), // 12: millrace.v1.CurrentRequest
+	(*Activity)(nil),       // 13: millrace.v1.Activity
+	(*Figures)(nil),        // 14: millrace.v1.Figures
+	(*SourceFigures)(nil),  // 15: millrace.v1.SourceFigures
+	(*Fetches)(nil),        // 16: millrace.v1.Fetches
+	(*RankFigures)(nil),    // 17: millrace.v1.RankFigures
+	(*RoleFigures)(nil),    // 18: millrace.v1.RoleFigures
+	(*Delivery)(nil),       // 19: millrace.v1.Delivery
+	(*Fatal)(nil),          // 20: millrace.v1.Fatal
+	(*LoaderOrder)(nil),    // 21: millrace.v1.LoaderOrder
+	(*OpenSource)(nil),     // 22: millrace.v1.OpenSource
+	(*ReadFrom)(nil),       // 23: millrace.v1.ReadFrom
+	(*Promote)(nil),        // 24: millrace.v1.Promote
+	(*Drop)(nil),           // 25: millrace.v1.Drop
+	(*Reading)(nil),        // 26: millrace.v1.Reading
+	(*Bye)(nil),            // 27: millrace.v1.Bye
+	(*FetchRequest)(nil),   // 28: millrace.v1.FetchRequest
+	(*FetchPart)(nil),      // 29: millrace.v1.FetchPart
+	(*FetchReply)(nil),     // 30: millrace.v1.FetchReply
+	(*PlacedRows)(nil),     // 31: millrace.v1.PlacedRows
+	(*PartFailed)(nil),     // 32: millrace.v1.PartFailed
+	(*SidecarEvent)(nil),   // 33: millrace.v1.SidecarEvent
+	(*GpuFigures)(nil),     // 34: millrace.v1.GpuFigures
+	(*Gpu)(nil),            // 35: millrace.v1.Gpu
+	(*SidecarHello)(nil),   // 36: millrace.v1.SidecarHello
+	(*RankPosition)(nil),   // 37: millrace.v1.RankPosition
+	(*Join)(nil),           // 38: millrace.v1.Join
+	(*Switched)(nil),       // 39: millrace.v1.Switched
+	(*Bad)(nil),            // 40: millrace.v1.Bad
+	(*Commit)(nil),         // 41: millrace.v1.Commit
+	(*Left)(nil),           // 42: millrace.v1.Left
+	(*Reported)(nil),       // 43: millrace.v1.Reported
+	(*SourceLoss)(nil),     // 44: millrace.v1.SourceLoss
+	(*Present)(nil),        // 45: millrace.v1.Present
+	(*SidecarOrder)(nil),   // 46: millrace.v1.SidecarOrder
+	(*Committed)(nil),      // 47: millrace.v1.Committed
+	(*Welcome)(nil),        // 48: millrace.v1.Welcome
+	(*Alerts)(nil),         // 49: millrace.v1.Alerts
+	(*Alert)(nil),          // 50: millrace.v1.Alert
+	(*Begin)(nil),          // 51: millrace.v1.Begin
+	(*Refusal)(nil),        // 52: millrace.v1.Refusal
+	(*Loaders)(nil),        // 53: millrace.v1.Loaders
+	(*LoaderStripe)(nil),   // 54: millrace.v1.LoaderStripe
+	(*Standby)(nil),        // 55: millrace.v1.Standby
+	(*RollCall)(nil),       // 56: millrace.v1.RollCall
+	(*Waiting)(nil),        // 57: millrace.v1.Waiting
+	(*MixRequest)(nil),     // 58: millrace.v1.MixRequest
+	(*SetWeights)(nil),     // 59: millrace.v1.SetWeights
+	(*SourceWeight)(nil),   // 60: millrace.v1.SourceWeight
+	(*SetSchedule)(nil),    // 61: millrace.v1.SetSchedule
+	(*WeightsAt)(nil),      // 62: millrace.v1.WeightsAt
+	(*AddSource)(nil),      // 63: millrace.v1.AddSource
+	(*MixReply)(nil),       // 64: millrace.v1.MixReply
+	(*MixChange)(nil),      // 65: millrace.v1.MixChange
+	(*MixtureStatus)(nil),  // 66: millrace.v1.MixtureStatus
+	(*Calibration)(nil),    // 67: millrace.v1.Calibration
+	(*StatusRequest)(nil),  // 68: millrace.v1.StatusRequest
+	(*StatusReply)(nil),    // 69: millrace.v1.StatusReply
+	(*SourceStatus)(nil),   // 70: millrace.v1.SourceStatus
+	(*RoleStatus)(nil),     // 71: millrace.v1.RoleStatus
+	(*LedgerRequest)(nil),  // 72: millrace.v1.LedgerRequest
+	(*LedgerReply)(nil),    // 73: millrace.v1.LedgerReply
+	nil,                    // 74: millrace.v1.StatusReply.SourcesEntry
+	(*Fence)(nil),          // 75: millrace.v1.Fence
+	(*Manifest)(nil),       // 76: millrace.v1.Manifest
+	(*Quarantine)(nil),     // 77: millrace.v1.Quarantine
+	(*SeekPoint)(nil),      // 78: millrace.v1.SeekPoint
+	(*Saved)(nil),          // 79: millrace.v1.Saved
+	(*Plan)(nil),           // 80: millrace.v1.Plan
+	(*Ended)(nil),          // 81: millrace.v1.Ended
+	(*Masked)(nil),         // 82: millrace.v1.Masked
+	(*Mask)(nil),           // 83: millrace.v1.Mask
+	(*Skipped)(nil),        // 84: millrace.v1.Skipped
+	(*Costed)(nil),         // 85: millrace.v1.Costed
+	(*Assignments)(nil),    // 86: millrace.v1.Assignments
+	(*OrdinalRange)(nil),   // 87: millrace.v1.OrdinalRange
 }
 var file_roles_proto_depIdxs = []int32{
-	73,  // 0: millrace.v1.LoaderEvent.fence:type_name -> millrace.v1.Fence
+	75,  // 0: millrace.v1.LoaderEvent.fence:type_name -> millrace.v1.Fence
 	2,   // 1: millrace.v1.LoaderEvent.hello:type_name -> millrace.v1.LoaderHello
 	4,   // 2: millrace.v1.LoaderEvent.opening:type_name -> millrace.v1.Opening
-	74,  // 3: millrace.v1.LoaderEvent.manifest:type_name -> millrace.v1.Manifest
-	18,  // 4: millrace.v1.LoaderEvent.fatal:type_name -> millrace.v1.Fatal
+	76,  // 3: millrace.v1.LoaderEvent.manifest:type_name -> millrace.v1.Manifest
+	20,  // 4: millrace.v1.LoaderEvent.fatal:type_name -> millrace.v1.Fatal
 	6,   // 5: millrace.v1.LoaderEvent.leaving:type_name -> millrace.v1.Leaving
 	7,   // 6: millrace.v1.LoaderEvent.trouble:type_name -> millrace.v1.Trouble
 	8,   // 7: millrace.v1.LoaderEvent.ready:type_name -> millrace.v1.Ready
 	1,   // 8: millrace.v1.LoaderEvent.offered:type_name -> millrace.v1.Offered
 	9,   // 9: millrace.v1.LoaderEvent.cache:type_name -> millrace.v1.CacheFigures
-	12,  // 10: millrace.v1.LoaderEvent.figures:type_name -> millrace.v1.Figures
+	14,  // 10: millrace.v1.LoaderEvent.figures:type_name -> millrace.v1.Figures
 	5,   // 11: millrace.v1.Offered.stripes:type_name -> millrace.v1.Offers
 	3,   // 12: millrace.v1.LoaderHello.version:type_name -> millrace.v1.Version
-	75,  // 13: millrace.v1.Offers.rejects:type_name -> millrace.v1.Quarantine
-	76,  // 14: millrace.v1.Offers.seek_points:type_name -> millrace.v1.SeekPoint
-	13,  // 15: millrace.v1.Figures.sources:type_name -> millrace.v1.SourceFigures
-	15,  // 16: millrace.v1.Figures.ranks:type_name -> millrace.v1.RankFigures
-	11,  // 17: millrace.v1.SourceFigures.current:type_name -> millrace.v1.Activity
-	14,  // 18: millrace.v1.SourceFigures.fetches:type_name -> millrace.v1.Fetches
-	11,  // 19: millrace.v1.RankFigures.waiting:type_name -> millrace.v1.Activity
-	13,  // 20: millrace.v1.RoleFigures.sources:type_name -> millrace.v1.SourceFigures
-	16,  // 21: millrace.v1.Delivery.roles:type_name -> millrace.v1.RoleFigures
-	15,  // 22: millrace.v1.Delivery.ranks:type_name -> millrace.v1.RankFigures
-	11,  // 23: millrace.v1.Delivery.slowest:type_name -> millrace.v1.Activity
-	73,  // 24: millrace.v1.LoaderOrder.fence:type_name -> millrace.v1.Fence
-	20,  // 25: millrace.v1.LoaderOrder.open:type_name -> millrace.v1.OpenSource
-	21,  // 26: millrace.v1.LoaderOrder.read:type_name -> millrace.v1.ReadFrom
-	25,  // 27: millrace.v1.LoaderOrder.bye:type_name -> millrace.v1.Bye
-	22,  // 28: millrace.v1.LoaderOrder.promote:type_name -> millrace.v1.Promote
-	23,  // 29: millrace.v1.LoaderOrder.drop:type_name -> millrace.v1.Drop
-	24,  // 30: millrace.v1.LoaderOrder.reading:type_name -> millrace.v1.Reading
-	76,  // 31: millrace.v1.ReadFrom.seek_point:type_name -> millrace.v1.SeekPoint
-	76,  // 32: millrace.v1.Reading.seek_point:type_name -> millrace.v1.SeekPoint
-	73,  // 33: millrace.v1.FetchRequest.fence:type_name -> millrace.v1.Fence
-	27,  // 34: millrace.v1.FetchRequest.part:type_name -> millrace.v1.FetchPart
-	30,  // 35: millrace.v1.FetchReply.failed:type_name -> millrace.v1.PartFailed
-	29,  // 36: millrace.v1.FetchReply.placed:type_name -> millrace.v1.PlacedRows
-	75,  // 37: millrace.v1.PartFailed.samples:type_name -> millrace.v1.Quarantine
-	73,  // 38: millrace.v1.SidecarEvent.fence:type_name -> millrace.v1.Fence
-	34,  // 39: millrace.v1.SidecarEvent.hello:type_name -> millrace.v1.SidecarHello
-	36,  // 40: millrace.v1.SidecarEvent.join:type_name -> millrace.v1.Join
-	39,  // 41: millrace.v1.SidecarEvent.commit:type_name -> millrace.v1.Commit
-	77,  // 42: millrace.v1.SidecarEvent.saved:type_name -> millrace.v1.Saved
-	40,  // 43: millrace.v1.SidecarEvent.left:type_name -> millrace.v1.Left
-	18,  // 44: millrace.v1.SidecarEvent.fatal:type_name -> millrace.v1.Fatal
-	37,  // 45: millrace.v1.SidecarEvent.switched:type_name -> millrace.v1.Switched
-	38,  // 46: millrace.v1.SidecarEvent.bad:type_name -> millrace.v1.Bad
-	43,  // 47: millrace.v1.SidecarEvent.present:type_name -> millrace.v1.Present
-	41,  // 48: millrace.v1.SidecarEvent.reported:type_name -> millrace.v1.Reported
-	32,  // 49: millrace.v1.SidecarEvent.gpus:type_name -> millrace.v1.GpuFigures
-	12,  // 50: millrace.v1.SidecarEvent.figures:type_name -> millrace.v1.Figures
-	33,  // 51: millrace.v1.GpuFigures.gpus:type_name -> millrace.v1.Gpu
-	35,  // 52: millrace.v1.SidecarHello.ranks:type_name -> millrace.v1.RankPosition
+	77,  // 13: millrace.v1.Offers.rejects:type_name -> millrace.v1.Quarantine
+	78,  // 14: millrace.v1.Offers.seek_points:type_name -> millrace.v1.SeekPoint
+	15,  // 15: millrace.v1.Figures.sources:type_name -> millrace.v1.SourceFigures
+	17,  // 16: millrace.v1.Figures.ranks:type_name -> millrace.v1.RankFigures
+	13,  // 17: millrace.v1.SourceFigures.current:type_name -> millrace.v1.Activity
+	16,  // 18: millrace.v1.SourceFigures.fetches:type_name -> millrace.v1.Fetches
+	13,  // 19: millrace.v1.RankFigures.waiting:type_name -> millrace.v1.Activity
+	15,  // 20: millrace.v1.RoleFigures.sources:type_name -> millrace.v1.SourceFigures
+	18,  // 21: millrace.v1.Delivery.roles:type_name -> millrace.v1.RoleFigures
+	17,  // 22: millrace.v1.Delivery.ranks:type_name -> millrace.v1.RankFigures
+	13,  // 23: millrace.v1.Delivery.slowest:type_name -> millrace.v1.Activity
+	75,  // 24: millrace.v1.LoaderOrder.fence:type_name -> millrace.v1.Fence
+	22,  // 25: millrace.v1.LoaderOrder.open:type_name -> millrace.v1.OpenSource
+	23,  // 26: millrace.v1.LoaderOrder.read:type_name -> millrace.v1.ReadFrom
+	27,  // 27: millrace.v1.LoaderOrder.bye:type_name -> millrace.v1.Bye
+	24,  // 28: millrace.v1.LoaderOrder.promote:type_name -> millrace.v1.Promote
+	25,  // 29: millrace.v1.LoaderOrder.drop:type_name -> millrace.v1.Drop
+	26,  // 30: millrace.v1.LoaderOrder.reading:type_name -> millrace.v1.Reading
+	78,  // 31: millrace.v1.ReadFrom.seek_point:type_name -> millrace.v1.SeekPoint
+	78,  // 32: millrace.v1.Reading.seek_point:type_name -> millrace.v1.SeekPoint
+	75,  // 33: millrace.v1.FetchRequest.fence:type_name -> millrace.v1.Fence
+	29,  // 34: millrace.v1.FetchRequest.part:type_name -> millrace.v1.FetchPart
+	32,  // 35: millrace.v1.FetchReply.failed:type_name -> millrace.v1.PartFailed
+	31,  // 36: millrace.v1.FetchReply.placed:type_name -> millrace.v1.PlacedRows
+	77,  // 37: millrace.v1.PartFailed.samples:type_name -> millrace.v1.Quarantine
+	75,  // 38: millrace.v1.SidecarEvent.fence:type_name -> millrace.v1.Fence
+	36,  // 39: millrace.v1.SidecarEvent.hello:type_name -> millrace.v1.SidecarHello
+	38,  // 40: millrace.v1.SidecarEvent.join:type_name -> millrace.v1.Join
+	41,  // 41: millrace.v1.SidecarEvent.commit:type_name -> millrace.v1.Commit
+	79,  // 42: millrace.v1.SidecarEvent.saved:type_name -> millrace.v1.Saved
+	42,  // 43: millrace.v1.SidecarEvent.left:type_name -> millrace.v1.Left
+	20,  // 44: millrace.v1.SidecarEvent.fatal:type_name -> millrace.v1.Fatal
+	39,  // 45: millrace.v1.SidecarEvent.switched:type_name -> millrace.v1.Switched
+	40,  // 46: millrace.v1.SidecarEvent.bad:type_name -> millrace.v1.Bad
+	45,  // 47: millrace.v1.SidecarEvent.present:type_name -> millrace.v1.Present
+	43,  // 48: millrace.v1.SidecarEvent.reported:type_name -> millrace.v1.Reported
+	34,  // 49: millrace.v1.SidecarEvent.gpus:type_name -> millrace.v1.GpuFigures
+	14,  // 50: millrace.v1.SidecarEvent.figures:type_name -> millrace.v1.Figures
+	35,  // 51: millrace.v1.GpuFigures.gpus:type_name -> millrace.v1.Gpu
+	37,  // 52: millrace.v1.SidecarHello.ranks:type_name -> millrace.v1.RankPosition
 	3,   // 53: millrace.v1.SidecarHello.version:type_name -> millrace.v1.Version
-	75,  // 54: millrace.v1.Bad.sample:type_name -> millrace.v1.Quarantine
-	42,  // 55: millrace.v1.Reported.losses:type_name -> millrace.v1.SourceLoss
-	73,  // 56: millrace.v1.SidecarOrder.fence:type_name -> millrace.v1.Fence
-	46,  // 57: millrace.v1.SidecarOrder.welcome:type_name -> millrace.v1.Welcome
-	49,  // 58: millrace.v1.SidecarOrder.begin:type_name -> millrace.v1.Begin
-	50,  // 59: millrace.v1.SidecarOrder.refusal:type_name -> millrace.v1.Refusal
-	78,  // 60: millrace.v1.SidecarOrder.plan:type_name -> millrace.v1.Plan
-	79,  // 61: millrace.v1.SidecarOrder.ended:type_name -> millrace.v1.Ended
-	18,  // 62: millrace.v1.SidecarOrder.failed:type_name -> millrace.v1.Fatal
-	51,  // 63: millrace.v1.SidecarOrder.loaders:type_name -> millrace.v1.Loaders
-	55,  // 64: millrace.v1.SidecarOrder.waiting:type_name -> millrace.v1.Waiting
-	25,  // 65: millrace.v1.SidecarOrder.bye:type_name -> millrace.v1.Bye
-	45,  // 66: millrace.v1.SidecarOrder.committed:type_name -> millrace.v1.Committed
-	80,  // 67: millrace.v1.SidecarOrder.masked:type_name -> millrace.v1.Masked
-	47,  // 68: millrace.v1.SidecarOrder.alerts:type_name -> millrace.v1.Alerts
-	54,  // 69: millrace.v1.SidecarOrder.roll_call:type_name -> millrace.v1.RollCall
-	74,  // 70: millrace.v1.Welcome.manifests:type_name -> millrace.v1.Manifest
-	81,  // 71: millrace.v1.Welcome.masks:type_name -> millrace.v1.Mask
-	48,  // 72: millrace.v1.Alerts.alerts:type_name -> millrace.v1.Alert
-	52,  // 73: millrace.v1.Loaders.stripes:type_name -> millrace.v1.LoaderStripe
-	53,  // 74: millrace.v1.LoaderStripe.standby:type_name -> millrace.v1.Standby
-	11,  // 75: millrace.v1.Waiting.cause:type_name -> millrace.v1.Activity
-	57,  // 76: millrace.v1.MixRequest.set:type_name -> millrace.v1.SetWeights
-	59,  // 77: millrace.v1.MixRequest.schedule:type_name -> millrace.v1.SetSchedule
-	82,  // 78: millrace.v1.MixRequest.skip:type_name -> millrace.v1.Skipped
-	61,  // 79: millrace.v1.MixRequest.add:type_name -> millrace.v1.AddSource
-	83,  // 80: millrace.v1.MixRequest.costs:type_name -> millrace.v1.Costed
-	58,  // 81: millrace.v1.SetWeights.weights:type_name -> millrace.v1.SourceWeight
-	60,  // 82: millrace.v1.SetSchedule.milestones:type_name -> millrace.v1.WeightsAt
-	58,  // 83: millrace.v1.WeightsAt.weights:type_name -> millrace.v1.SourceWeight
-	63,  // 84: millrace.v1.MixReply.change:type_name -> millrace.v1.MixChange
-	58,  // 85: millrace.v1.MixtureStatus.weights:type_name -> millrace.v1.SourceWeight
-	63,  // 86: millrace.v1.MixtureStatus.changes:type_name -> millrace.v1.MixChange
-	83,  // 87: millrace.v1.MixtureStatus.costs:type_name -> millrace.v1.Costed
-	65,  // 88: millrace.v1.MixtureStatus.calibration:type_name -> millrace.v1.Calibration
-	83,  // 89: millrace.v1.Calibration.best:type_name -> millrace.v1.Costed
-	73,  // 90: millrace.v1.StatusReply.fence:type_name -> millrace.v1.Fence
-	72,  // 91: millrace.v1.StatusReply.sources:type_name -> millrace.v1.StatusReply.SourcesEntry
-	75,  // 92: millrace.v1.StatusReply.recent:type_name -> millrace.v1.Quarantine
-	69,  // 93: millrace.v1.StatusReply.roles:type_name -> millrace.v1.RoleStatus
-	48,  // 94: millrace.v1.StatusReply.alerts:type_name -> millrace.v1.Alert
-	52,  // 95: millrace.v1.StatusReply.stripes:type_name -> millrace.v1.LoaderStripe
-	64,  // 96: millrace.v1.StatusReply.mixture:type_name -> millrace.v1.MixtureStatus
-	33,  // 97: millrace.v1.StatusReply.gpus:type_name -> millrace.v1.Gpu
-	17,  // 98: millrace.v1.StatusReply.delivery:type_name -> millrace.v1.Delivery
+	77,  // 54: millrace.v1.Bad.sample:type_name -> millrace.v1.Quarantine
+	44,  // 55: millrace.v1.Reported.losses:type_name -> millrace.v1.SourceLoss
+	75,  // 56: millrace.v1.SidecarOrder.fence:type_name -> millrace.v1.Fence
+	48,  // 57: millrace.v1.SidecarOrder.welcome:type_name -> millrace.v1.Welcome
+	51,  // 58: millrace.v1.SidecarOrder.begin:type_name -> millrace.v1.Begin
+	52,  // 59: millrace.v1.SidecarOrder.refusal:type_name -> millrace.v1.Refusal
+	80,  // 60: millrace.v1.SidecarOrder.plan:type_name -> millrace.v1.Plan
+	81,  // 61: millrace.v1.SidecarOrder.ended:type_name -> millrace.v1.Ended
+	20,  // 62: millrace.v1.SidecarOrder.failed:type_name -> millrace.v1.Fatal
+	53,  // 63: millrace.v1.SidecarOrder.loaders:type_name -> millrace.v1.Loaders
+	57,  // 64: millrace.v1.SidecarOrder.waiting:type_name -> millrace.v1.Waiting
+	27,  // 65: millrace.v1.SidecarOrder.bye:type_name -> millrace.v1.Bye
+	47,  // 66: millrace.v1.SidecarOrder.committed:type_name -> millrace.v1.Committed
+	82,  // 67: millrace.v1.SidecarOrder.masked:type_name -> millrace.v1.Masked
+	49,  // 68: millrace.v1.SidecarOrder.alerts:type_name -> millrace.v1.Alerts
+	56,  // 69: millrace.v1.SidecarOrder.roll_call:type_name -> millrace.v1.RollCall
+	76,  // 70: millrace.v1.Welcome.manifests:type_name -> millrace.v1.Manifest
+	83,  // 71: millrace.v1.Welcome.masks:type_name -> millrace.v1.Mask
+	50,  // 72: millrace.v1.Alerts.alerts:type_name -> millrace.v1.Alert
+	54,  // 73: millrace.v1.Loaders.stripes:type_name -> millrace.v1.LoaderStripe
+	55,  // 74: millrace.v1.LoaderStripe.standby:type_name -> millrace.v1.Standby
+	13,  // 75: millrace.v1.Waiting.cause:type_name -> millrace.v1.Activity
+	59,  // 76: millrace.v1.MixRequest.set:type_name -> millrace.v1.SetWeights
+	61,  // 77: millrace.v1.MixRequest.schedule:type_name -> millrace.v1.SetSchedule
+	84,  // 78: millrace.v1.MixRequest.skip:type_name -> millrace.v1.Skipped
+	63,  // 79: millrace.v1.MixRequest.add:type_name -> millrace.v1.AddSource
+	85,  // 80: millrace.v1.MixRequest.costs:type_name -> millrace.v1.Costed
+	60,  // 81: millrace.v1.SetWeights.weights:type_name -> millrace.v1.SourceWeight
+	62,  // 82: millrace.v1.SetSchedule.milestones:type_name -> millrace.v1.WeightsAt
+	60,  // 83: millrace.v1.WeightsAt.weights:type_name -> millrace.v1.SourceWeight
+	65,  // 84: millrace.v1.MixReply.change:type_name -> millrace.v1.MixChange
+	60,  // 85: millrace.v1.MixtureStatus.weights:type_name -> millrace.v1.SourceWeight
+	65,  // 86: millrace.v1.MixtureStatus.changes:type_name -> millrace.v1.MixChange
+	85,  // 87: millrace.v1.MixtureStatus.costs:type_name -> millrace.v1.Costed
+	67,  // 88: millrace.v1.MixtureStatus.calibration:type_name -> millrace.v1.Calibration
+	85,  // 89: millrace.v1.Calibration.best:type_name -> millrace.v1.Costed
+	75,  // 90: millrace.v1.StatusReply.fence:type_name -> millrace.v1.Fence
+	74,  // 91: millrace.v1.StatusReply.sources:type_name -> millrace.v1.StatusReply.SourcesEntry
+	77,  // 92: millrace.v1.StatusReply.recent:type_name -> millrace.v1.Quarantine
+	71,  // 93: millrace.v1.StatusReply.roles:type_name -> millrace.v1.RoleStatus
+	50,  // 94: millrace.v1.StatusReply.alerts:type_name -> millrace.v1.Alert
+	54,  // 95: millrace.v1.StatusReply.stripes:type_name -> millrace.v1.LoaderStripe
+	66,  // 96: millrace.v1.StatusReply.mixture:type_name -> millrace.v1.MixtureStatus
+	35,  // 97: millrace.v1.StatusReply.gpus:type_name -> millrace.v1.Gpu
+	19,  // 98: millrace.v1.StatusReply.delivery:type_name -> millrace.v1.Delivery
 	9,   // 99: millrace.v1.RoleStatus.cache:type_name -> millrace.v1.CacheFigures
-	84,  // 100: millrace.v1.LedgerReply.segments:type_name -> millrace.v1.Assignments
-	85,  // 101: millrace.v1.LedgerReply.ranges:type_name -> millrace.v1.OrdinalRange
-	63,  // 102: millrace.v1.LedgerReply.changes:type_name -> millrace.v1.MixChange
-	68,  // 103: millrace.v1.StatusReply.SourcesEntry.value:type_name -> millrace.v1.SourceStatus
+	86,  // 100: millrace.v1.LedgerReply.segments:type_name -> millrace.v1.Assignments
+	87,  // 101: millrace.v1.LedgerReply.ranges:type_name -> millrace.v1.OrdinalRange
+	65,  // 102: millrace.v1.LedgerReply.changes:type_name -> millrace.v1.MixChange
+	70,  // 103: millrace.v1.StatusReply.SourcesEntry.value:type_name -> millrace.v1.SourceStatus
 	0,   // 104: millrace.v1.Orchestrator.Load:input_type -> millrace.v1.LoaderEvent
-	31,  // 105: millrace.v1.Orchestrator.Serve:input_type -> millrace.v1.SidecarEvent
-	66,  // 106: millrace.v1.Orchestrator.Status:input_type -> millrace.v1.StatusRequest
-	70,  // 107: millrace.v1.Orchestrator.Ledger:input_type -> millrace.v1.LedgerRequest
-	56,  // 108: millrace.v1.Orchestrator.Mix:input_type -> millrace.v1.MixRequest
-	26,  // 109: millrace.v1.Loader.Fetch:input_type -> millrace.v1.FetchRequest
-	10,  // 110: millrace.v1.Loader.Current:input_type -> millrace.v1.CurrentRequest
-	19,  // 111: millrace.v1.Orchestrator.Load:output_type -> millrace.v1.LoaderOrder
-	44,  // 112: millrace.v1.Orchestrator.Serve:output_type -> millrace.v1.SidecarOrder
-	67,  // 113: millrace.v1.Orchestrator.Status:output_type -> millrace.v1.StatusReply
-	71,  // 114: millrace.v1.Orchestrator.Ledger:output_type -> millrace.v1.LedgerReply
-	62,  // 115: millrace.v1.Orchestrator.Mix:output_type -> millrace.v1.MixReply
-	28,  // 116: millrace.v1.Loader.Fetch:output_type -> millrace.v1.FetchReply
-	11,  // 117: millrace.v1.Loader.Current:output_type -> millrace.v1.Activity
-	111, // [111:118] is the sub-list for method output_type
-	104, // [104:111] is the sub-list for method input_type
+	33,  // 105: millrace.v1.Orchestrator.Serve:input_type -> millrace.v1.SidecarEvent
+	68,  // 106: millrace.v1.Orchestrator.Status:input_type -> millrace.v1.StatusRequest
+	72,  // 107: millrace.v1.Orchestrator.Ledger:input_type -> millrace.v1.LedgerRequest
+	58,  // 108: millrace.v1.Orchestrator.Mix:input_type -> millrace.v1.MixRequest
+	28,  // 109: millrace.v1.Loader.Fetch:input_type -> millrace.v1.FetchRequest
+	10,  // 110: millrace.v1.Loader.Beat:input_type -> millrace.v1.BeatRequest
+	12,  // 111: millrace.v1.Loader.Current:input_type -> millrace.v1.CurrentRequest
+	21,  // 112: millrace.v1.Orchestrator.Load:output_type -> millrace.v1.LoaderOrder
+	46,  // 113: millrace.v1.Orchestrator.Serve:output_type -> millrace.v1.SidecarOrder
+	69,  // 114: millrace.v1.Orchestrator.Status:output_type -> millrace.v1.StatusReply
+	73,  // 115: millrace.v1.Orchestrator.Ledger:output_type -> millrace.v1.LedgerReply
+	64,  // 116: millrace.v1.Orchestrator.Mix:output_type -> millrace.v1.MixReply
+	30,  // 117: millrace.v1.Loader.Fetch:output_type -> millrace.v1.FetchReply
+	11,  // 118: millrace.v1.Loader.Beat:output_type -> millrace.v1.BeatReply
+	13,  // 119: millrace.v1.Loader.Current:output_type -> millrace.v1.Activity
+	112, // [112:120] is the sub-list for method output_type
+	104, // [104:112] is the sub-list for method input_type
 	104, // [104:104] is the sub-list for extension type_name
 	104, // [104:104] is the sub-list for extension extendee
 	0,   // [0:104] is the sub-list for field type_name
@@ -7253,7 +7361,7 @@ func file_roles_proto_init() {
 		(*LoaderEvent_Cache)(nil),
 		(*LoaderEvent_Figures)(nil),
 	}
-	file_roles_proto_msgTypes[19].OneofWrappers = []any{
+	file_roles_proto_msgTypes[21].OneofWrappers = []any{
 		(*LoaderOrder_Open)(nil),
 		(*LoaderOrder_Read)(nil),
 		(*LoaderOrder_Bye)(nil),
@@ -7261,7 +7369,7 @@ func file_roles_proto_init() {
 		(*LoaderOrder_Drop)(nil),
 		(*LoaderOrder_Reading)(nil),
 	}
-	file_roles_proto_msgTypes[31].OneofWrappers = []any{
+	file_roles_proto_msgTypes[33].OneofWrappers = []any{
 		(*SidecarEvent_Hello)(nil),
 		(*SidecarEvent_Join)(nil),
 		(*SidecarEvent_Commit)(nil),
@@ -7275,7 +7383,7 @@ func file_roles_proto_init() {
 		(*SidecarEvent_Gpus)(nil),
 		(*SidecarEvent_Figures)(nil),
 	}
-	file_roles_proto_msgTypes[44].OneofWrappers = []any{
+	file_roles_proto_msgTypes[46].OneofWrappers = []any{
 		(*SidecarOrder_Welcome)(nil),
 		(*SidecarOrder_Begin)(nil),
 		(*SidecarOrder_Refusal)(nil),
@@ -7291,7 +7399,7 @@ func file_roles_proto_init() {
 		(*SidecarOrder_RollCall)(nil),
 		(*SidecarOrder_Part)(nil),
 	}
-	file_roles_proto_msgTypes[56].OneofWrappers = []any{
+	file_roles_proto_msgTypes[58].OneofWrappers = []any{
 		(*MixRequest_Set)(nil),
 		(*MixRequest_Schedule)(nil),
 		(*MixRequest_Skip)(nil),
@@ -7306,7 +7414,7 @@ func file_roles_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_roles_proto_rawDesc), len(file_roles_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   73,
+			NumMessages:   75,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

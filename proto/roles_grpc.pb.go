@@ -282,6 +282,7 @@ var Orchestrator_ServiceDesc = grpc.ServiceDesc{
 
 const (
 	Loader_Fetch_FullMethodName   = "/millrace.v1.Loader/Fetch"
+	Loader_Beat_FullMethodName    = "/millrace.v1.Loader/Beat"
 	Loader_Current_FullMethodName = "/millrace.v1.Loader/Current"
 )
 
@@ -294,6 +295,8 @@ type LoaderClient interface {
 	// Fetch streams the tokens of the requested segments of a step, from any number of stripes. A stripe that fails or
 	// waits does not delay the others.
 	Fetch(ctx context.Context, in *FetchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[FetchReply], error)
+	// Beat lasts as long as a sidecar of another host watches: the loader sends a beat every 10 ms.
+	Beat(ctx context.Context, in *BeatRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[BeatReply], error)
 	// Current names the activity of the loader, for a trainer that waits for a source.
 	Current(ctx context.Context, in *CurrentRequest, opts ...grpc.CallOption) (*Activity, error)
 }
@@ -325,6 +328,25 @@ func (c *loaderClient) Fetch(ctx context.Context, in *FetchRequest, opts ...grpc
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Loader_FetchClient = grpc.ServerStreamingClient[FetchReply]
 
+func (c *loaderClient) Beat(ctx context.Context, in *BeatRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[BeatReply], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Loader_ServiceDesc.Streams[1], Loader_Beat_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[BeatRequest, BeatReply]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Loader_BeatClient = grpc.ServerStreamingClient[BeatReply]
+
 func (c *loaderClient) Current(ctx context.Context, in *CurrentRequest, opts ...grpc.CallOption) (*Activity, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(Activity)
@@ -344,6 +366,8 @@ type LoaderServer interface {
 	// Fetch streams the tokens of the requested segments of a step, from any number of stripes. A stripe that fails or
 	// waits does not delay the others.
 	Fetch(*FetchRequest, grpc.ServerStreamingServer[FetchReply]) error
+	// Beat lasts as long as a sidecar of another host watches: the loader sends a beat every 10 ms.
+	Beat(*BeatRequest, grpc.ServerStreamingServer[BeatReply]) error
 	// Current names the activity of the loader, for a trainer that waits for a source.
 	Current(context.Context, *CurrentRequest) (*Activity, error)
 	mustEmbedUnimplementedLoaderServer()
@@ -358,6 +382,9 @@ type UnimplementedLoaderServer struct{}
 
 func (UnimplementedLoaderServer) Fetch(*FetchRequest, grpc.ServerStreamingServer[FetchReply]) error {
 	return status.Error(codes.Unimplemented, "method Fetch not implemented")
+}
+func (UnimplementedLoaderServer) Beat(*BeatRequest, grpc.ServerStreamingServer[BeatReply]) error {
+	return status.Error(codes.Unimplemented, "method Beat not implemented")
 }
 func (UnimplementedLoaderServer) Current(context.Context, *CurrentRequest) (*Activity, error) {
 	return nil, status.Error(codes.Unimplemented, "method Current not implemented")
@@ -394,6 +421,17 @@ func _Loader_Fetch_Handler(srv interface{}, stream grpc.ServerStream) error {
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Loader_FetchServer = grpc.ServerStreamingServer[FetchReply]
 
+func _Loader_Beat_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(BeatRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(LoaderServer).Beat(m, &grpc.GenericServerStream[BeatRequest, BeatReply]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Loader_BeatServer = grpc.ServerStreamingServer[BeatReply]
+
 func _Loader_Current_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(CurrentRequest)
 	if err := dec(in); err != nil {
@@ -428,6 +466,11 @@ var Loader_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "Fetch",
 			Handler:       _Loader_Fetch_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "Beat",
+			Handler:       _Loader_Beat_Handler,
 			ServerStreams: true,
 		},
 	},

@@ -8,10 +8,10 @@ const (
 	calm        = 10 * time.Minute // so much time without a suspicion ends the caution
 )
 
-// Caution counts the suspicions of a host's judges that the kernel did not confirm. Each suspicion doubles the
-// allowances of all judges. Without a Caution, two slow processes could replace each other without end, and each would
-// repeat the work of the other. It does not delay the kernel's reports of dead and stopped processes. The zero value is
-// ready. Not safe for concurrent use.
+// Caution counts the suspicions of a host's judges that the kernel did not confirm, or that a later beat refuted. Each
+// suspicion doubles the allowances of all judges. Without a Caution, two slow processes could replace each other
+// without end, and each would repeat the work of the other. It does not delay the kernel's reports of dead and stopped
+// processes. The zero value is ready. Not safe for concurrent use.
 type Caution struct {
 	doubts uint
 	last   time.Time // time of the last suspicion

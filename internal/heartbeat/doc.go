@@ -7,4 +7,6 @@
 //
 // The page exists only in memory (memfd). Its path is a symbolic link to the owner's descriptor in /proc. A page in a
 // file would delay the beats whenever the kernel writes it to disk, and would outlive its process.
+//
+// A process of another host sends beats instead: see [Wire]. Its kernel cannot be asked, so the allowances are wider.
 package heartbeat

@@ -72,8 +72,13 @@ func (Files) Create(path string) (*Page, error) {
 		}
 		return nil
 	}
-	remove := func() error { return errors.Join(unlink(), unix.Munmap(mapped), file.Close()) }
-	p := NewPage((*Words)(unsafe.Pointer(&mapped[0])), path, pid, Thread{Keep: keepThread, Pause: sleep, Close: remove})
+	self, err := openProcess("/proc", pid)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("create heartbeat page: %w", err), unix.Munmap(mapped), file.Close())
+	}
+	remove := func() error { return errors.Join(unlink(), unix.Munmap(mapped), file.Close(), self.close()) }
+	p := NewPage((*Words)(unsafe.Pointer(&mapped[0])), path, pid,
+		Thread{Keep: keepThread, Pause: sleep, Close: remove, Threads: self.threads})
 	if err := errors.Join(unlink(), os.Symlink(fmt.Sprintf("/proc/%d/fd/%d", pid, fd), path)); err != nil {
 		return nil, errors.Join(fmt.Errorf("create heartbeat page: %w", err), remove())
 	}

@@ -34,6 +34,15 @@ const (
 	mostLook = 10 * Look              // the most that one look adds towards the deadline
 )
 
+// The same on the wire, where nobody confirms a silence. A lost packet costs a few beats. A process that is short of
+// processor time says so in its beats, and counts as slower, up to a bound.
+const (
+	wireOverdue  = 90 * time.Millisecond
+	wireMostLate = time.Second
+	wireLook     = 2 * Look // the most that one look adds to the silence
+	wireMostSlow = 3
+)
+
 // Judge turns readings of one page into verdicts. It is pure: time comes from its caller. Not safe for concurrent use.
 //
 // A process that the kernel has stopped or is ending is silent at once. Any other process may only be short of
@@ -49,6 +58,7 @@ const (
 type Judge struct {
 	deadline time.Duration
 	caution  *Caution
+	isWire   bool
 
 	said    Verdict
 	looked  bool
@@ -65,6 +75,13 @@ func NewJudge(deadline time.Duration, caution *Caution) *Judge {
 	return &Judge{deadline: deadline, caution: caution}
 }
 
+// NewWireJudge returns a judge of a process of another host. Its readings are of a Wire. The kernel of that host cannot
+// be asked, so the allowances are wider. A silence is a suspicion only if a beat follows: see Returned. The judges of
+// such processes share a caution of their own.
+func NewWireJudge(deadline time.Duration, caution *Caution) *Judge {
+	return &Judge{deadline: deadline, caution: caution, isWire: true}
+}
+
 // Look takes a reading and returns the verdict. A watcher that paused calls Rest before its next look.
 func (j *Judge) Look(now time.Time, r Reading) Verdict {
 	was := j.last
@@ -76,7 +93,7 @@ func (j *Judge) Look(now time.Time, r Reading) Verdict {
 		}
 		j.looked, j.silence = true, 0
 	} else {
-		j.silence += min(passed, Look)
+		j.silence += j.counted(passed, r)
 	}
 	if r.Progress != was.Progress || r.Pending == 0 {
 		j.still = 0
@@ -85,15 +102,30 @@ func (j *Judge) Look(now time.Time, r Reading) Verdict {
 	}
 	said := j.said
 	j.said = j.think(r, j.caution.factor(now))
-	if said == Alive && j.said != Alive && !r.Down {
+	if said == Alive && j.said != Alive && !r.Down && !(j.isWire && j.said == Silent) {
 		j.caution.suspect(now)
 	}
 	return j.said
 }
 
+// counted returns the part of the time since the last look that counts as silence.
+func (j *Judge) counted(passed time.Duration, r Reading) time.Duration {
+	if j.isWire {
+		return min(passed, wireLook) / time.Duration(min(max(r.Slow, 1), wireMostSlow))
+	}
+	return min(passed, Look)
+}
+
+// Returned notes that a process of another host that was judged silent has sent a beat after all.
+func (j *Judge) Returned(now time.Time) { j.caution.suspect(now) }
+
 func (j *Judge) think(r Reading, factor time.Duration) Verdict {
+	least, most := overdue, mostLate
+	if j.isWire {
+		least, most = wireOverdue, wireMostLate
+	}
 	switch {
-	case r.Down, j.silence >= r.Period+factor*max(overdue, min(2*j.late, mostLate)):
+	case r.Down, j.silence >= r.Period+factor*max(least, min(2*j.late, most)):
 		return Silent
 	case j.still >= factor*j.deadline:
 		return Stuck

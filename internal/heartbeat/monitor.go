@@ -101,7 +101,7 @@ func (m *Monitor) ask(r *Reading, isLate bool) {
 	ran, waited := m.threads.Ran-was.Ran, m.threads.Waited-was.Waited
 	switch {
 	case ran > 0:
-		r.Slow = int(min(max(ran+waited, ran)/ran, mostSlow))
+		r.Slow = slowness(ran, waited)
 	case waited > 0, isLate && m.threads.Runnable:
 		r.Slow = mostSlow
 	default:

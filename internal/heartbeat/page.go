@@ -47,6 +47,8 @@ type Thread struct {
 	Pause func(ctx context.Context, d time.Duration)
 	// Close removes the page's name.
 	Close func() error
+	// Threads asks the kernel about this process; nil: it cannot be asked.
+	Threads func() Threads
 }
 
 // Page is the page of this process. Its methods may be called concurrently. A nil *Page counts nothing.
@@ -54,6 +56,7 @@ type Page struct {
 	words  *Words
 	path   string
 	thread Thread
+	share  share
 }
 
 // NewPage returns the page of process pid on zeroed words. Watchers may read the words afterwards.

@@ -48,6 +48,7 @@ var callers = map[string][]Role{
 	proto.Orchestrator_Ledger_FullMethodName: {Operator},
 	proto.Orchestrator_Mix_FullMethodName:    {Operator},
 	proto.Loader_Fetch_FullMethodName:        {Sidecar},
+	proto.Loader_Beat_FullMethodName:         {Sidecar},
 	proto.Loader_Current_FullMethodName:      {Sidecar},
 }
 

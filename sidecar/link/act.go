@@ -14,6 +14,7 @@ import (
 	"millrace/internal/event"
 	"millrace/internal/wire"
 	"millrace/proto"
+	"millrace/sidecar/link/watch"
 )
 
 // errNobody is the error if the directory names no loader of the stripe.
@@ -162,10 +163,13 @@ func (o *orders) start() {
 		ctx, cancel := context.WithCancel(g.ctx)
 		c.cancel, c.began = cancel, g.clock.Now()
 		if c.purpose == ask {
-			c.watched = g.watch.attend(c.to)
+			c.watched = g.watch.Attend(watch.Process{
+				Name: c.to.name, Address: c.to.address, Beat: c.to.beat, IsRemote: c.to.isRemote,
+			})
+			c.life = c.watched.Life()
 			g.expect(c, c.began)
 		}
-		if silent := g.watch.silence(c.watched); silent != nil {
+		if silent := g.watch.Silence(c.watched); silent != nil {
 			g.group.Go(func() error { g.listen(ctx, c, silent); return nil })
 		}
 		g.calls = append(g.calls, c)

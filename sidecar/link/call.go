@@ -15,8 +15,10 @@ import (
 	"millrace"
 	"millrace/constructors"
 	"millrace/internal/arena"
+	"millrace/internal/heartbeat"
 	"millrace/internal/wire"
 	"millrace/proto"
+	"millrace/sidecar/link/watch"
 )
 
 // These bound a request, so that neither it nor its rows grow with the step. gRPC refuses messages of 4 MiB.
@@ -63,7 +65,8 @@ type call struct {
 	open    int // parts that are not over
 
 	cancel     context.CancelFunc
-	watched    *watched
+	watched    *watch.Watched
+	life       *heartbeat.Wire // its messages are signs of life; nil: it is not watched, or its page is
 	began      time.Time
 	isAnswered bool
 	isComplete bool      // the loader has sent everything

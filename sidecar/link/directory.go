@@ -15,6 +15,7 @@ import (
 	"millrace/internal/wire"
 	"millrace/proto"
 	"millrace/sidecar"
+	"millrace/sidecar/link/watch"
 )
 
 // directory has the sources of the run, and the loader and standby of each stripe.
@@ -25,7 +26,7 @@ type directory struct {
 	log          *slog.Logger
 	up           *uplink
 	conns        *connections
-	watch        *watcher
+	watch        *watch.Watcher
 	pool         *arena.Pool
 
 	condition
@@ -106,7 +107,7 @@ func (d *directory) connect() {
 	d.paces = paces
 	addresses := slices.Sorted(maps.Keys(paces))
 	d.conns.keepOnly(append(addresses, d.orchestrator))
-	d.watch.retain(addresses)
+	d.watch.Retain(addresses)
 	d.pool.KeepOnly(addresses)
 	for _, address := range addresses {
 		if conn, err := d.conns.dial(address); err == nil {

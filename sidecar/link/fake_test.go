@@ -18,6 +18,7 @@ import (
 	"millrace"
 	"millrace/internal/arena"
 	"millrace/internal/arena/arenatest"
+	"millrace/internal/heartbeat"
 	"millrace/internal/heartbeat/heartbeattest"
 	"millrace/internal/seam"
 	"millrace/internal/verify/sim/memnet"
@@ -304,6 +305,26 @@ type store struct {
 	quiet  bool                                        // it writes rows to the arena, and reports none
 	torn   map[uint64]bool                             // ordinals whose tokens it has not written completely
 	lies   func(ordinal uint64) bool                   // whether a document lies plainly in a file
+	beats  atomic.Bool                                 // it sends beats; without a beat at first: it has no heartbeat
+}
+
+// Beat implements proto.LoaderServer.
+func (s *store) Beat(_ *proto.BeatRequest, stream proto.Loader_BeatServer) error {
+	if !s.beats.Load() {
+		return status.Error(codes.Unimplemented, "no heartbeat")
+	}
+	for {
+		if s.beats.Load() {
+			if err := stream.Send(&proto.BeatReply{Slow: 1}); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-stream.Context().Done():
+			return nil
+		case <-time.After(heartbeat.Every):
+		}
+	}
 }
 
 func newStore(w *world, address string, source uint32, term uint64) *store {

@@ -16,6 +16,7 @@ import (
 	"millrace/internal/arena"
 	"millrace/internal/failpoint"
 	"millrace/internal/seam"
+	"millrace/sidecar/link/watch"
 )
 
 // suppliers are the parts of a Link that fetch rows. All fetches share them.
@@ -25,7 +26,7 @@ type suppliers struct {
 	up     *uplink
 	dir    *directory
 	conns  *connections
-	watch  *watcher
+	watch  *watch.Watcher
 	masks  *masks
 	waits  *waits
 	pool   *arena.Pool

@@ -286,7 +286,7 @@ func (g *gathering) finish(c *call) {
 
 // detach ends the watch of a call's loader.
 func (g *gathering) detach(c *call) {
-	g.watch.detach(c.watched)
+	g.watch.Detach(c.watched)
 	c.watched = nil
 }
 
@@ -323,7 +323,7 @@ func (g *gathering) redirect() error {
 
 // suspect follows the watcher's verdict on the loader of a call. Portions with a standby ask it. The others wait on.
 func (g *gathering) suspect(c *call) error {
-	c.suspected = g.watch.judged(c.watched)
+	c.suspected = g.watch.Judged(c.watched)
 	g.dir.name(partsOf(c.parts))
 	for _, x := range slices.Clone(c.parts) {
 		if x.over {

@@ -5,7 +5,7 @@
 //
 //   - uplink sends events to the orchestrator.
 //   - progress holds plans and the positions of ranks.
-//   - directory and connections have the loaders; watcher judges their heartbeats.
+//   - directory and connections have the loaders; watch judges their heartbeats.
 //   - masks and alerts hold the masks and alerts of the run.
 //   - waits holds the reasons of delays.
 //   - suppliers fetch the tokens of steps; a gathering does it for one step.
@@ -17,7 +17,6 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -36,6 +35,7 @@ import (
 	"millrace/proto"
 	"millrace/sidecar"
 	"millrace/sidecar/gauge"
+	"millrace/sidecar/link/watch"
 )
 
 // Config describes a sidecar and its surroundings.
@@ -77,7 +77,7 @@ type Link struct {
 	born     int64  // start of this process in nanoseconds since the boot of its host
 	up       *uplink
 	conns    *connections
-	watch    *watcher
+	watch    *watch.Watcher
 	waits    *waits
 	masks    *masks
 	alerts   *alerts
@@ -92,13 +92,7 @@ func New(cfg Config) *Link {
 	l.up = &uplink{events: cfg.Events}
 	l.conns = &connections{net: cfg.Net, credentials: cfg.Credentials, orchestrator: cfg.Orchestrator,
 		byAddress: map[string]*grpc.ClientConn{}}
-	l.watch = &watcher{
-		pages:     cfg.Pages,
-		clock:     cfg.Clock,
-		log:       cfg.Log,
-		awake:     make(chan struct{}, 1),
-		byAddress: map[string]*watched{},
-	}
+	l.watch = watch.New(watch.Config{Pages: cfg.Pages, Dial: l.conns.dial, Clock: cfg.Clock, Log: cfg.Log})
 	l.waits = &waits{clock: cfg.Clock, doubt: make(chan struct{}, 1), ask: make(chan awaited, 1),
 		fetches: map[*wait]struct{}{}}
 	pool := arena.NewPool(cfg.Arenas, cfg.ArenaMemory, cfg.Log)
@@ -131,7 +125,7 @@ func New(cfg Config) *Link {
 func (l *Link) Run(ctx context.Context) error {
 	ctx, leave := context.WithCancel(ctx)
 	var patrol errgroup.Group
-	patrol.Go(func() error { l.watch.patrol(ctx); return nil })
+	patrol.Go(func() error { l.watch.Patrol(ctx); return nil })
 	patrol.Go(func() error { l.waits.askLoaders(ctx, l.conns); return nil })
 	if l.cfg.Meter != nil {
 		patrol.Go(func() error { l.reportFigures(ctx); return nil })
@@ -140,7 +134,7 @@ func (l *Link) Run(ctx context.Context) error {
 		leave()
 		_ = patrol.Wait()
 		l.conns.closeAll()
-		l.watch.retain(nil)
+		l.watch.Retain(nil)
 		l.dir.pool.KeepOnly(nil)
 	}()
 	conn, err := l.conns.dial(l.cfg.Orchestrator)
@@ -343,46 +337,4 @@ func (l *Link) Fetch(ctx context.Context, plan *millrace.Plan, ranks []millrace.
 	}
 	l.cfg.Fail.Hit("sidecar/fetch/after")
 	return p, nil
-}
-
-// A condition is the lock of one type's state, with a way to wait for a change of that state.
-//
-// Locks nest in one direction: uplink, connections and watcher may be called with another lock held. Beside these, no
-// call holds two locks.
-type condition struct {
-	sync.Mutex
-	changed chan struct{} // closed and replaced at each change
-}
-
-func newCondition() condition { return condition{changed: make(chan struct{})} }
-
-// update changes the state under the lock and wakes all waiting calls.
-func (c *condition) update(change func()) {
-	c.Lock()
-	defer c.Unlock()
-	change()
-	c.wake()
-}
-
-// wake wakes all waiting calls. The caller holds the lock.
-func (c *condition) wake() {
-	close(c.changed)
-	c.changed = make(chan struct{})
-}
-
-// until blocks until isReached returns true or ctx ends. It calls isReached with the lock held.
-func (c *condition) until(ctx context.Context, isReached func() bool) error {
-	for {
-		c.Lock()
-		reached, changed := isReached(), c.changed
-		c.Unlock()
-		if reached {
-			return nil
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
 }

@@ -196,6 +196,7 @@ func (g *gathering) replies(
 		if r, err = stream.Recv(); err != nil {
 			break
 		}
+		c.life.Live()
 		if of != nil {
 			of.number(r)
 		}

@@ -1,7 +1,9 @@
 package link
 
 import (
+	"strings"
 	"testing"
+	"time"
 
 	"millrace"
 	"millrace/proto"
@@ -45,6 +47,75 @@ func TestALoaderOfAnotherHostSharesNoMemory(t *testing.T) {
 		if using.beat == "" != isRemote || spare.beat == "" != isRemote || spare.isRemote != isRemote ||
 			isRemote && spare.address != "host:2" {
 			t.Errorf("up %q: the loader is %v, the standby %v", up, using, spare)
+		}
+	}
+}
+
+// farDuo is a loader of another host and its standby, on a third one, at the addresses l1 and l2. Both beat.
+func farDuo(t *testing.T) (w *world, x *session, first, second *store, p *millrace.Plan) {
+	w, x = newWorldOf(t, 1, "here")
+	x.welcome("web")
+	first, second = newStore(w, "l1", 0, 4), newStore(w, "l2", 0, 5)
+	first.beats.Store(true)
+	second.beats.Store(true)
+	x.directory(&proto.LoaderStripe{Source: "web", Stripes: 1, Term: 4, Name: "l1", Up: "there", Remote: "l1",
+		Standby: &proto.Standby{Term: 5, Name: "l2", Up: "elsewhere", Remote: "l2"}})
+	eventually(t, func() bool { return w.link.dir.served("web") == 1 })
+	return w, x, first, second, webPlan(t, 0)
+}
+
+// TestARemotePrimaryWhoseBeatsStopIsReplaced: its stream stays open, as if its host had disappeared.
+func TestARemotePrimaryWhoseBeatsStopIsReplaced(t *testing.T) {
+	w, x, first, second, p := farDuo(t)
+	stopped := make(chan struct{})
+	t.Cleanup(func() { close(stopped) })
+	first.set(func() {
+		first.fault = func(n int) error {
+			if n == 3 {
+				first.beats.Store(false)
+				<-stopped
+			}
+			return nil
+		}
+	})
+	w.fetches(p)
+	if s := x.event().GetSwitched(); s.GetTerm() != 5 || !strings.Contains(s.Reason, "silent") {
+		t.Errorf("the orchestrator was told %v", s)
+	}
+	if rest := second.requests(); len(rest) != 1 || len(rest[0]) != 37 {
+		t.Errorf("the standby was asked for %v", rest)
+	}
+}
+
+// TestARemotePrimaryThatIsCutIsReplacedAtOnce: the end of a stream is evidence, long before a beat is late.
+func TestARemotePrimaryThatIsCutIsReplacedAtOnce(t *testing.T) {
+	w, x, first, second, p := farDuo(t)
+	first.set(func() { first.fault = gone(6) })
+	w.fetches(p)
+	if s := x.event().GetSwitched(); s.GetTerm() != 5 || strings.Contains(s.Reason, "silent") {
+		t.Errorf("the orchestrator was told %v", s)
+	}
+	if rest := second.requests(); len(rest) != 1 || len(rest[0]) != 34 {
+		t.Errorf("the standby was asked for %v", rest)
+	}
+}
+
+// TestALiveRemotePrimaryIsNotReplaced even if its reply takes long. A loader without beats is waited for, too.
+func TestALiveRemotePrimaryIsNotReplaced(t *testing.T) {
+	for _, beats := range []bool{true, false} {
+		w, _, first, second, p := farDuo(t)
+		first.beats.Store(beats)
+		first.set(func() {
+			first.fault = func(n int) error {
+				if n == 20 {
+					time.Sleep(time.Second)
+				}
+				return nil
+			}
+		})
+		w.fetches(p)
+		if n := len(second.requests()); n != 0 {
+			t.Errorf("beats %t: the standby was asked %d times", beats, n)
 		}
 	}
 }

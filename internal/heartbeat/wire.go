@@ -1,0 +1,116 @@
+package heartbeat
+
+import (
+	"sync"
+	"time"
+)
+
+// Every is the time between two beats on the wire.
+const Every = 10 * time.Millisecond
+
+// opening is the allowance for the first beat of a stream: a connection may have to be made before it.
+const opening = 500 * time.Millisecond
+
+// Beat is a message with which a process shows a watcher of another host that it lives, and what its page says.
+type Beat struct {
+	Progress uint64 // pieces of work done
+	Pending  uint64 // requests in flight
+	Slow     int    // see Reading.Slow; at least 1
+}
+
+// Beat returns the state of this process. The pages of several streams share the questions to the kernel.
+func (p *Page) Beat(now time.Time) Beat {
+	ended := p.words.ended.Load() // before begun, so that their difference is never negative
+	return Beat{
+		Progress: p.words.progress.Load(), Pending: p.words.begun.Load() - ended,
+		Slow: p.share.slow(now, p.thread.Threads),
+	}
+}
+
+// share is the share of processor time that the host gives a process.
+type share struct {
+	mu  sync.Mutex
+	at  time.Time // of the last question
+	was Threads   // its answer
+	now int       // by how much the process is slower than its threads ask for
+}
+
+// The times of the questions about a process's own threads, and the wait that does not count.
+const (
+	shareEvery = 100 * time.Millisecond
+	shareNoise = shareEvery / 20
+)
+
+// slow returns the time that the threads asked for a processor, by the time that they had one. It rises at once and
+// falls slowly, because a busy host gives its time unevenly.
+func (s *share) slow(now time.Time, threads func() Threads) int {
+	if threads == nil {
+		return 1
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now.Sub(s.at) < shareEvery {
+		return s.now
+	}
+	is := threads()
+	ran, waited := is.Ran-s.was.Ran, is.Waited-s.was.Waited
+	slow := 1
+	if waited > shareNoise && !s.at.IsZero() {
+		slow = slowness(ran, waited)
+	}
+	s.now, s.at, s.was = max(slow, s.now-1), now, is
+	return s.now
+}
+
+// slowness returns the time that threads asked for a processor, by the time that they had one.
+func slowness(ran, waited time.Duration) int {
+	if ran <= 0 {
+		return mostSlow
+	}
+	return int(min(max(ran+waited, ran)/ran, mostSlow))
+}
+
+// Wire watches a process of another host by the beats that it sends. It is safe for concurrent use. The zero value
+// waits for the first beat of a stream.
+type Wire struct {
+	mu    sync.Mutex
+	beats uint64
+	last  Beat
+	isOn  bool // the stream has brought a beat
+}
+
+// Hear takes a beat.
+func (w *Wire) Hear(b Beat) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.beats, w.last, w.isOn = w.beats+1, b, true
+}
+
+// Live notes another sign of life: a message of the process. A beat may be behind many bytes of other messages. A nil
+// *Wire notes nothing.
+func (w *Wire) Live() {
+	if w == nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.beats++
+}
+
+// Off notes that the stream has ended. The next one may have to make a connection first.
+func (w *Wire) Off() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.isOn = false
+}
+
+// Sample returns the newest state of the process.
+func (w *Wire) Sample() Reading {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r := Reading{Beats: w.beats, Period: Every, Progress: w.last.Progress, Pending: w.last.Pending, Slow: w.last.Slow}
+	if !w.isOn {
+		r.Period = opening
+	}
+	return r
+}

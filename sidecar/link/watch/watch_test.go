@@ -1,0 +1,373 @@
+package watch
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+
+	"millrace"
+	"millrace/internal/heartbeat"
+	"millrace/internal/heartbeat/heartbeattest"
+	"millrace/internal/seam"
+	"millrace/internal/secure"
+	"millrace/proto"
+	"millrace/sources/loader"
+)
+
+// childEnv names a directory for a process that plays a loader; burnEnv is the number of its busy goroutines.
+const (
+	childEnv = "MILLRACE_TEST_LOADER"
+	burnEnv  = "MILLRACE_TEST_BURN"
+)
+
+// patience is how long a test waits for an expected event.
+const patience = time.Minute
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(childEnv); dir != "" {
+		serve(dir)
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// serve runs a loader that serves other hosts on a port of the loopback device. It prints the address. No orchestrator
+// comes.
+func serve(dir string) {
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		panic(err)
+	}
+	remote := free.Addr().String()
+	free.Close()
+	page, err := heartbeat.Files{}.Create(heartbeat.Path(dir, "loader-0", os.Getpid()))
+	if err != nil {
+		panic(err)
+	}
+	burning, _ := strconv.Atoi(os.Getenv(burnEnv))
+	for range burning {
+		go burn(nil)
+	}
+	err = loader.New(loader.Config{
+		Name: "loader-0", Address: filepath.Join(dir, "loader.sock"), Remote: remote,
+		Orchestrator: filepath.Join(dir, "none.sock"), Beat: page, Memory: 1 << 20, Net: seam.SystemNet{},
+		Clock: seam.System{}, Log: slog.New(slog.DiscardHandler), Ready: func() { fmt.Println(remote) },
+		Term: func(millrace.Term) {},
+	}).Run(context.Background())
+	panic(err)
+}
+
+// burn keeps a processor busy until the channel is closed.
+func burn(until <-chan struct{}) {
+	for x := uint64(1); ; x = x*6364136223846793005 + 1 {
+		if x&0xffff == 1 {
+			select {
+			case <-until:
+				return
+			default:
+				runtime.KeepAlive(x)
+			}
+		}
+	}
+}
+
+// start starts a process that plays a loader of another host, and returns its address.
+func start(t testing.TB, burning int) (*exec.Cmd, string) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), childEnv+"="+t.TempDir(), burnEnv+"="+strconv.Itoa(burning))
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cmd, line[:len(line)-1]
+}
+
+// dial connects to an address of this machine.
+func dial(address string) (*grpc.ClientConn, error) {
+	var here *secure.Credentials
+	return grpc.NewClient(secure.Target, here.Client(seam.SystemNet{}, address, secure.Loader)...)
+}
+
+// connect returns a connection that ends with the test.
+func connect(t testing.TB, address string) *grpc.ClientConn {
+	t.Helper()
+	conn, err := dial(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+// patrolling returns a watcher that looks until the test ends.
+func patrolling(t testing.TB, to *grpc.ClientConn) *Watcher {
+	w := New(Config{
+		Pages: heartbeattest.NewMemory(seam.System{}), Clock: seam.System{}, Log: slog.New(slog.DiscardHandler),
+		Dial: func(string) (*grpc.ClientConn, error) { return to, nil },
+	})
+	ctx, leave := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() { w.Patrol(ctx); close(ended) }() // the cleanup waits for it
+	t.Cleanup(func() { leave(); <-ended; w.Retain(nil) })
+	return w
+}
+
+// await returns the time until a loader is judged dead, or d if it is not.
+func await(w *Watcher, x *Watched, d time.Duration) (time.Duration, bool) {
+	began := time.Now()
+	select {
+	case <-w.Silence(x):
+		return time.Since(began), true
+	case <-time.After(d):
+		return d, false
+	}
+}
+
+// beatsOf returns the number of signs of life of a loader.
+func beatsOf(x *Watched) uint64 { return x.beats.wire.Sample().Beats }
+
+// eventually waits until ok returns true.
+func eventually(t testing.TB, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("it did not happen")
+		}
+	}
+}
+
+// relay forwards bytes between this process and an address until it is cut. Then both ends see nothing, and no reset.
+type relay struct {
+	listener net.Listener
+	to       string
+
+	mu    sync.Mutex
+	isCut bool
+	conns []net.Conn
+	group sync.WaitGroup
+}
+
+// newRelay returns the address at which it forwards to another one.
+func newRelay(t testing.TB, to string) (*relay, string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &relay{listener: l, to: to}
+	r.group.Go(r.accept)
+	t.Cleanup(func() {
+		l.Close()
+		r.mu.Lock()
+		for _, c := range r.conns {
+			c.Close()
+		}
+		r.mu.Unlock()
+		r.group.Wait()
+	})
+	return r, l.Addr().String()
+}
+
+func (r *relay) accept() {
+	for {
+		near, err := r.listener.Accept()
+		if err != nil {
+			return
+		}
+		far, err := net.Dial("tcp", r.to)
+		if err != nil {
+			near.Close()
+			continue
+		}
+		r.mu.Lock()
+		r.conns = append(r.conns, near, far)
+		r.mu.Unlock()
+		r.group.Go(func() { r.forward(far, near) })
+		r.group.Go(func() { r.forward(near, far) })
+	}
+}
+
+func (r *relay) forward(to, from net.Conn) {
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(buf)
+		if r.hides() {
+			_, _ = io.Copy(io.Discard, from) // until the test ends
+			return
+		}
+		if _, e := to.Write(buf[:n]); err != nil || e != nil {
+			to.Close()
+			return
+		}
+	}
+}
+
+func (r *relay) hides() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.isCut
+}
+
+// cut makes the other end disappear.
+func (r *relay) cut() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.isCut = true
+}
+
+// TestARemoteProcessIsJudgedByItsBeats: it is killed, or stopped, or its host disappears without a reset.
+func TestARemoteProcessIsJudgedByItsBeats(t *testing.T) {
+	for _, how := range []string{"killed", "stopped", "cut"} {
+		t.Run(how, func(t *testing.T) {
+			cmd, address := start(t, 0)
+			wire, near := newRelay(t, address)
+			w := patrolling(t, connect(t, near))
+			far := Process{Name: "loader-0", Address: address, IsRemote: true}
+			x := w.Attend(far)
+			eventually(t, func() bool { return beatsOf(x) > 10 })
+			select {
+			case <-w.Silence(x):
+				t.Fatal("while it beats it is ", w.Judged(x))
+			default:
+			}
+			switch how {
+			case "killed":
+				_ = cmd.Process.Kill()
+			case "stopped":
+				_ = cmd.Process.Signal(syscall.SIGSTOP)
+			case "cut":
+				wire.cut()
+			}
+			if after, ok := await(w, x, patience); !ok || after < heartbeat.Every || w.Judged(x) != "silent" {
+				t.Fatalf("%s: it is %s after %v", how, w.Judged(x), after)
+			}
+			if how != "stopped" {
+				return
+			}
+			_ = cmd.Process.Signal(syscall.SIGCONT)
+			eventually(t, func() bool { return hasReturned(w, x) })
+			w.Detach(x)
+			if again := w.Attend(far); again != x || w.Judged(x) != "alive" {
+				t.Errorf("a new request finds it %s", w.Judged(x))
+			}
+			if _, ok := await(w, x, 300*time.Millisecond); ok {
+				t.Error("after it goes on it is judged dead")
+			}
+		})
+	}
+}
+
+func hasReturned(w *Watcher, x *Watched) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return x.beats.hasReturned
+}
+
+// TestAStreamOfBeatsLastsAsLongAsRequests: it opens with the first one, and closes some time after the last one. A
+// loader that cannot be reached at all is silent, too.
+func TestAStreamOfBeatsLastsAsLongAsRequests(t *testing.T) {
+	_, address := start(t, 0)
+	w := patrolling(t, connect(t, address))
+	far := Process{Name: "loader-0", Address: address, IsRemote: true}
+	x := w.Attend(far)
+	eventually(t, func() bool { return beatsOf(x) > 0 })
+	w.Detach(x)
+	began := time.Now()
+	isOpen := func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return x.beats.cancel != nil
+	}
+	eventually(t, func() bool { return !isOpen() })
+	if after := time.Since(began); after < lingerBeats {
+		t.Errorf("the stream closed %v after the last request, want %v", after, lingerBeats)
+	}
+	was := beatsOf(x)
+	w.Attend(far)
+	eventually(t, func() bool { return isOpen() && beatsOf(x) > was })
+	w.Detach(x)
+	nobody, err := net.Listen("tcp", "127.0.0.1:0") // accepts nothing
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nobody.Close()
+	w = patrolling(t, connect(t, nobody.Addr().String()))
+	x = w.Attend(Process{Name: "loader-1", Address: nobody.Addr().String(), IsRemote: true})
+	if _, ok := await(w, x, patience); !ok {
+		t.Error("a loader that does not answer is not judged")
+	}
+	w.Detach(x)
+}
+
+// mute is a loader without a heartbeat.
+type mute struct {
+	proto.UnimplementedLoaderServer
+}
+
+// TestALoaderWithoutBeatsIsNotJudged: only the end of a stream shows that it is dead.
+func TestALoaderWithoutBeatsIsNotJudged(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var here *secure.Credentials
+	server := grpc.NewServer(here.Server()...)
+	proto.RegisterLoaderServer(server, mute{})
+	go server.Serve(l) // ends with Stop
+	defer server.Stop()
+	w := patrolling(t, connect(t, l.Addr().String()))
+	x := w.Attend(Process{Name: "loader-0", Address: l.Addr().String(), IsRemote: true})
+	defer w.Detach(x)
+	if after, ok := await(w, x, time.Second); ok {
+		t.Errorf("it is %s after %v", w.Judged(x), after)
+	}
+}
+
+// TestAWatcherSleepsWithoutRequests for a loader of this host.
+func TestAWatcherSleepsWithoutRequests(t *testing.T) {
+	pages := heartbeattest.NewMemory(seam.System{})
+	page, err := pages.Create("l0.beat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer page.Close()
+	w := New(Config{Pages: pages, Clock: seam.System{}, Log: slog.New(slog.DiscardHandler)})
+	x := w.Attend(Process{Name: "loader-0", Address: "l0", Beat: "l0.beat"})
+	if w.look() == 0 {
+		t.Error("with a request in flight it does not look")
+	}
+	if w.Detach(x); w.look() != 0 {
+		t.Error("with nothing in flight it still looks")
+	}
+	if x := w.Attend(Process{Name: "loader-1", Address: "l1", Beat: "l1.beat"}); x != nil {
+		t.Error("a loader without a page is watched")
+	}
+}

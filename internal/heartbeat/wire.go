@@ -55,7 +55,7 @@ func (s *share) slow(now time.Time, threads func() Threads) int {
 	is := threads()
 	ran, waited := is.Ran-s.was.Ran, is.Waited-s.was.Waited
 	slow := 1
-	if waited > shareNoise && !s.at.IsZero() {
+	if waited > shareNoise { // the first answer counts from the start of the process
 		slow = slowness(ran, waited)
 	}
 	s.now, s.at, s.was = max(slow, s.now-1), now, is

@@ -1,6 +1,8 @@
 package roster
 
 import (
+	"cmp"
+
 	pb "millrace/proto"
 )
 
@@ -48,7 +50,7 @@ func (r *Roster) Decide(j Journal) Decision {
 	if !r.unsettled && (!r.deferred || j.IsAwaited) {
 		return Decision{}
 	}
-	c := chooser{Roster: r, journal: j}
+	c := chooser{Roster: r, journal: j, sorted: r.sortedMembers()}
 	if r.newcomers {
 		if open := c.openings(c.ownStripes); len(open) > 0 {
 			return Decision{open: open}
@@ -92,11 +94,12 @@ func (r *Roster) Settle(d Decision) {
 type chooser struct {
 	*Roster
 	journal Journal
+	sorted  []*member // by name
 }
 
 // openings lists the sources of some stripes of each member that the member has not opened.
 func (c *chooser) openings(stripes func(*member) []*stripe) (out []opening) {
-	for _, l := range c.sortedMembers() {
+	for _, l := range c.sorted {
 		listed := map[string]bool{}
 		for _, st := range stripes(l) {
 			if !l.asked[st.name] && !listed[st.name] {
@@ -127,23 +130,36 @@ func (c *chooser) followed(l *member) []*stripe {
 	return c.stripes.all
 }
 
-// wasRead reports whether a source has been read under this `up`. Its files were there then, so a loader waits for
-// files that are away.
+// wasRead reports whether a source has been read under an `up` of this run that is there. Its files were there then, so
+// a loader waits for files that are away.
 func (c *chooser) wasRead(source int) bool {
 	for _, st := range c.stripes.bySource[source] {
-		if h := c.journal.Holder(st.name, uint32(st.index)); h != nil && h.Up == c.cfg.Up {
+		if h := c.journal.Holder(st.name, uint32(st.index)); h != nil && c.isHere(h.Up) {
 			return true
 		}
 	}
 	return false
 }
 
-// holder returns the member that read a stripe last under this `up`, or its owner.
+// holder returns the member that read a stripe last under an `up` that is there, or the stripe's owner.
 func (c *chooser) holder(st *stripe) string {
-	if h := c.journal.Holder(st.name, uint32(st.index)); h != nil && h.Up == c.cfg.Up {
+	if h := c.journal.Holder(st.name, uint32(st.index)); h != nil && c.isHere(h.Up) {
 		return h.Member
 	}
 	return st.owner
+}
+
+// isHere reports whether an `up` is the orchestrator's, or one whose members are connected.
+func (c *chooser) isHere(up string) bool {
+	if up == c.cfg.Up {
+		return true
+	}
+	for _, l := range c.members {
+		if l.hello.Up == up && up != "" {
+			return true
+		}
+	}
+	return false
 }
 
 func (c *chooser) primaries() (out []*pb.Assigned) {
@@ -152,18 +168,17 @@ func (c *chooser) primaries() (out []*pb.Assigned) {
 		if st.primary.member != nil && !st.primary.member.leaving {
 			continue
 		}
-		a := st.assignment(c.cfg.Up)
-		a.Step, a.Reason = c.journal.Next, st.reason
-		if st.from > 0 {
-			a.Step = st.from
+		next := st.standby
+		if next.member == nil {
+			next = grant{member: c.successor(st), term: term + 1}
 		}
-		if st.standby.member != nil {
-			a.Member, a.Term = st.standby.member.name, st.standby.term
-		} else if l := c.successor(st); l != nil {
-			term++
-			a.Member, a.Term = l.name, term
-		} else {
+		if next.member == nil {
 			continue
+		}
+		term = max(term, next.term)
+		a := c.assignment(st, next)
+		if a.Reason = st.reason; st.from > 0 {
+			a.Step = st.from
 		}
 		out = append(out, a)
 	}
@@ -184,63 +199,130 @@ func (c *chooser) successor(st *stripe) *member {
 			return nil // the member is about to come, or opens the source
 		}
 	}
-	return c.leastLoaded(st.name, func(l *member) bool { return l != going && c.stripes.isFree(l) }, c.stripes.held)
+	may := func(l *member) bool { return l != going && c.stripes.isFree(l) }
+	// the host of the last reader may be gone
+	return c.best(st, may, func(l *member) int { return distance(st.last, l.hello) }, c.stripes.held)
 }
 
-// leastLoaded returns the member with the least load of those that have opened a source and may take more.
-func (c *chooser) leastLoaded(source string, may func(*member) bool, load func(*member) int) (best *member) {
-	for _, l := range c.sortedMembers() {
-		if l.opened[source] && !l.leaving && may(l) && (best == nil || load(l) < load(best)) {
+// assignment returns a journal record that gives a stripe to a member. Without an `up` of its own, the member is of the
+// orchestrator's.
+func (c *chooser) assignment(st *stripe, g grant) *pb.Assigned {
+	return &pb.Assigned{Source: st.name, Stripe: uint32(st.index), Member: g.member.name, Term: g.term,
+		Up: cmp.Or(g.member.hello.Up, c.cfg.Up), Step: c.journal.Next}
+}
+
+// distance tells how much of the places of two processes is apart: 0 for one `up`, 1 for two of one host, 2 for two
+// hosts. nil is at no place.
+func distance(a, b *pb.LoaderHello) int {
+	switch {
+	case a == nil, a.Up == b.Up:
+		return 0
+	case a.Host == b.Host:
+		return 1
+	}
+	return 2
+}
+
+// best returns the member with the highest rank, and the least load among those, of the members that have opened a
+// stripe's source and may take it. nil: there is none.
+func (c *chooser) best(st *stripe, may func(*member) bool, rank, load func(*member) int) (best *member) {
+	for _, l := range c.sorted {
+		if !l.opened[st.name] || l.leaving || !may(l) {
+			continue
+		}
+		if best == nil || cmp.Or(cmp.Compare(rank(best), rank(l)), cmp.Compare(load(l), load(best))) < 0 {
 			best = l
 		}
 	}
 	return best
 }
 
-// standbys gives every stripe that is read a standby on a member that reads nothing. After losses there may be no such
-// member. Then a shadow that reads something stands by for other stripes, and an owner for its stripes that a shadow
-// reads. These standbys move as soon as a free member is there.
-func (c *chooser) standbys() (out []*pb.Assigned) {
-	held, follows := map[*member]int{}, map[*member]int{}
+// following is the load of the members of a roster.
+type following struct {
+	*chooser
+	held, follows map[*member]int // stripes that a member reads, and that it stands by for
+	free          map[*member]bool
+}
+
+func (c *chooser) following() following {
+	f := following{chooser: c, held: map[*member]int{}, follows: map[*member]int{}, free: map[*member]bool{}}
 	for _, st := range c.stripes.all {
-		held[st.primary.member]++
-		follows[st.standby.member]++
+		f.held[st.primary.member]++
+		f.follows[st.standby.member]++
 	}
-	free := map[*member]bool{}
 	for _, l := range c.members {
-		free[l] = held[l] == 0 && c.stripes.isFree(l)
+		f.free[l] = f.held[l] == 0 && c.stripes.isFree(l)
 	}
-	term := c.journal.Term
+	return f
+}
+
+// rank compares the members that may stand by for a stripe. A member of another host comes first: the host of the
+// primary may be lost as a whole. A member that reads nothing comes next.
+func (f following) rank(st *stripe, l *member) int {
+	rank := 2 * distance(st.primary.member.hello, l.hello)
+	if f.held[l] == 0 {
+		rank++
+	}
+	return rank
+}
+
+// elsewhere is the least rank of a member of another host.
+const elsewhere = 4
+
+// next returns the best member to stand by for a stripe, nil if there is none. After losses there may be no member that
+// reads nothing. Then a shadow that reads something stands by for other stripes, and an owner for its stripes that a
+// shadow reads.
+func (f following) next(st *stripe) *member {
+	may := func(l *member) bool {
+		return f.free[l] ||
+			f.held[l] > 0 && l != st.primary.member && (l.name == st.owner || !f.stripes.isOwner(l.name))
+	}
+	rank := func(l *member) int { return f.rank(st, l) }
+	return f.best(st, may, rank, func(l *member) int { return f.follows[l] })
+}
+
+// standbys gives every stripe that is read a standby. A standby moves as soon as a better member is there.
+func (c *chooser) standbys() (out []*pb.Assigned) {
+	f, term := c.following(), c.journal.Term
 	for _, st := range c.stripes.all {
 		if st.primary.member == nil {
 			continue
 		}
-		now, valid := st.standby.member, st.standby.member != nil && st.standby.term > st.primary.term
-		if valid && held[now] == 0 {
-			continue
-		}
-		load := func(l *member) int { return follows[l] }
-		l := c.leastLoaded(st.name, func(l *member) bool { return free[l] }, load)
-		switch {
-		case l == nil && valid:
-			continue
-		case now != nil && (l == nil || held[now] == 0):
+		now, l := st.standby.member, f.next(st)
+		if now != nil && (l == nil || f.rank(st, now) >= f.rank(st, l)) {
 			l = now // it follows the stripe already
-		case l == nil:
-			l = c.leastLoaded(st.name, func(l *member) bool {
-				return held[l] > 0 && l != st.primary.member && (l.name == st.owner || !c.stripes.isOwner(l.name))
-			}, load)
 		}
-		if l == nil {
+		if l == nil || l == now && st.standby.term > st.primary.term {
 			continue
 		}
-		follows[now]--
-		follows[l]++
+		f.follows[now]--
+		f.follows[l]++
 		term++
-		a := st.assignment(c.cfg.Up)
-		a.Member, a.Term, a.Standby = l.name, term, true
-		a.Step, a.Reason = c.journal.Next, "stands by for "+st.primary.member.name
-		out = append(out, a)
+		out = append(out, c.standby(st, grant{member: l, term: term}))
+	}
+	if len(out) == 0 && c.stripes.gaps == 0 {
+		return f.spread()
 	}
 	return out
+}
+
+// spread moves the standby of one stripe to another member of its host's distance that follows less: otherwise the
+// first member of a host that comes would follow, and later read, all stripes of the other hosts. The stripe is
+// unprotected for a moment, so one moves at a time, and while all others are protected.
+func (f following) spread() []*pb.Assigned {
+	for _, st := range f.stripes.all {
+		now, l := st.standby.member, f.next(st)
+		if rank := f.rank(st, now); l != nil && rank >= elsewhere && f.rank(st, l) == rank &&
+			f.follows[now] > f.follows[l]+1 {
+			return []*pb.Assigned{f.standby(st, grant{member: l, term: f.journal.Term + 1})}
+		}
+	}
+	return nil
+}
+
+// standby returns a journal record that makes a member the standby of a stripe.
+func (c *chooser) standby(st *stripe, g grant) *pb.Assigned {
+	a := c.assignment(st, g)
+	a.Standby, a.Reason = true, "stands by for "+st.primary.member.name
+	return a
 }

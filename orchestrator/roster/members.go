@@ -117,6 +117,7 @@ func (r *Roster) Ready(session Session, name string, msg *pb.Ready) {
 		ready := st.standby
 		ready.ready = true
 		r.stripes.hold(st, st.primary, ready)
+		r.unsettled = true // the standby of another stripe may move now
 	}
 }
 
@@ -160,6 +161,7 @@ func (r *Roster) lose(l *member, reason string) {
 		}
 		if st.primary.member == l {
 			r.stripes.hold(st, grant{}, st.standby)
+			st.last = l.hello
 			st.from, st.reason = 0, fmt.Sprintf("%s was lost: %s", l.name, reason)
 			followed = followed || st.standby.member != nil
 		}

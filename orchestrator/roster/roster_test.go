@@ -28,7 +28,10 @@ type world struct {
 	loaders map[string]*loader
 }
 
-func newWorld(t *testing.T) *world {
+func newWorld(t *testing.T) *world { return newWorldOf(t, "loader-0") }
+
+// newWorldOf returns a roster without members, and a source whose stripes have these owners.
+func newWorldOf(t *testing.T, owners ...string) *world {
 	w := &world{t: t, out: &Actions{}, holders: map[uint32]*pb.Assigned{}, loaders: map[string]*loader{}}
 	w.journal = Journal{
 		Manifests: map[string]*pb.Manifest{},
@@ -36,7 +39,7 @@ func newWorld(t *testing.T) *world {
 	}
 	w.roster = New(
 		Config{
-			Sources: []Source{{Name: "web", Loaders: []string{"loader-0"}}},
+			Sources: []Source{{Name: "web", Loaders: owners}},
 			Up:      "1",
 			Fence:   func() *pb.Fence { return &pb.Fence{} },
 			Compare: func(pinned, now *millrace.Manifest) error { return nil },

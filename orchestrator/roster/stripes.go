@@ -31,8 +31,9 @@ type stripe struct {
 	name             string // of the source
 	owner            string // the member that reads it in the configuration
 	primary, standby grant
-	from             uint64 // first step of the next primary; 0 is the first that is not sealed
-	reason           string // why the last primary was lost
+	from             uint64          // first step of the next primary; 0 is the first that is not sealed
+	reason           string          // why the last primary was lost
+	last             *pb.LoaderHello // of the last primary, which was lost; nil: none was
 
 	isNews bool // in stripes.news
 }
@@ -53,11 +54,6 @@ func (g grant) canReplace(primary grant) bool {
 // isProtected reports whether the stripe has a reader and a standby that can take over at once.
 func (st *stripe) isProtected() bool {
 	return st.primary.member != nil && st.standby.canReplace(st.primary)
-}
-
-// assignment returns a journal record about the stripe, without a member.
-func (st *stripe) assignment(up string) *pb.Assigned {
-	return &pb.Assigned{Source: st.name, Stripe: uint32(st.index), Up: up}
 }
 
 type key struct {

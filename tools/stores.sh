@@ -4,18 +4,14 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-azurite=3.35.0 gcs=v1.56.1
+gcs=v1.56.1
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/millrace/stores
 mkdir -p "$cache"
 if [[ ! -x $cache/gcs-$gcs/fake-gcs-server ]]; then
 	GOBIN=$cache/gcs-$gcs GOFLAGS=-trimpath go install "github.com/fsouza/fake-gcs-server@$gcs"
 fi
 export MILLRACE_GCS_SERVER=$cache/gcs-$gcs/fake-gcs-server
-if command -v npm >/dev/null; then
-	at=$cache/azurite-$azurite
-	if [[ ! -x $at/node_modules/.bin/azurite-blob ]]; then
-		npm install --silent --no-audit --no-fund --ignore-scripts --prefix "$at" "azurite@$azurite"
-	fi
-	export MILLRACE_AZURITE=$at/node_modules/.bin/azurite-blob
+if azurite=$(tools/azurite.sh); then
+	export MILLRACE_AZURITE=$azurite
 fi
 go test -count=1 -v -run TestEmulators ./sources/remote

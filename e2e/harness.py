@@ -147,8 +147,9 @@ class Run:
         env: Optional[Mapping[str, str]] = None,
         args: Sequence[str] = (),
         launcher: Sequence[str] = (),
+        first: int = 0,
     ) -> None:
-        self.directory, self.ranks = Path(directory), ranks
+        self.directory, self.ranks, self.first = Path(directory), ranks, first
         self._command = [
             *launcher, str(binary), "up", str(mixture), "--ranks", str(ranks), "--run-dir", str(directory), *args,
         ]
@@ -195,7 +196,7 @@ class Run:
             return f.read()
 
     def sockets(self) -> List[str]:
-        return [str(self.directory / f"rank-{r}.sock") for r in range(self.ranks)]
+        return [str(self.directory / f"rank-{self.first + r}.sock") for r in range(self.ranks)]
 
     def start(self, orders: Any = None, **kwargs: Any) -> Trainers:
         """Starts a trainer for each rank, with one set of orders for all or one for each."""

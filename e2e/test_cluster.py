@@ -187,7 +187,7 @@ def test_a_killed_orchestrator_takes_the_lease_again(stage: Any, tmp_path: Path)
     [
         ("etcd: ['http://127.0.0.1:1']\n", 'the key `name` is missing'),
         ("name: a\netcd: ['http://127.0.0.1:1']\nmembers: 3\n", "members"),
-        ("name: a\netcd: ['http://127.0.0.1:1']\nlisten: 'host:1'\n", "not supported yet"),
+        ("name: a\netcd: ['http://127.0.0.1:1']\nlisten: 'host'\n", "write host:port"),
         ("name: a\netcd: ['http://10.1.1.1:1']\n", "is not encrypted"),
         ("name: a\netcd: ['https://10.1.1.1:1']\nuser: u\npassword_file: none.txt\n", "none.txt"),
     ],

@@ -49,6 +49,7 @@ type Config struct {
 	Runway  int    // steps planned ahead of the slowest rank, at least
 	Ahead   Ahead  // how many more of them
 	By      string // program version
+	Host    string // name of this host; empty: the run has one
 	Up      string // names this `up`; all orchestrators that it starts have the same
 	Log     *slog.Logger
 	// Lasts makes Run go on after every rank has consumed the stream: ranks may begin it anew.

@@ -70,7 +70,8 @@ func (m *Machine) Status() *proto.StatusReply {
 		r.Quarantined += n
 	}
 	r.Roles = append(r.Roles,
-		&proto.RoleStatus{Role: "orchestrator", Name: "orchestrator", Pid: r.Pid, State: "running", Term: m.s.Term})
+		&proto.RoleStatus{Role: "orchestrator", Name: "orchestrator", Host: m.cfg.Host, Pid: r.Pid, State: "running",
+			Term: m.s.Term})
 	r.Roles = append(append(r.Roles, m.roster.Roles()...), m.sidecars.Roles(m.s.Term)...)
 	return r
 }

@@ -57,7 +57,7 @@ func (d *door) serve(ctx context.Context, at *claim, c *net.UnixConn) {
 	var watch errgroup.Group
 	defer func() { p.close(); _ = watch.Wait() }()
 	stop := context.AfterFunc(ctx, func() { _ = c.SetReadDeadline(time.Now()) })
-	start, err := d.greet(c, at.number)
+	start, err := d.greet(c, at.rank)
 	stop()
 	if errors.Is(err, errNothing) || ctx.Err() != nil {
 		return // the client only checked whether the socket accepts
@@ -117,8 +117,8 @@ func kindOf(err error) errorKind {
 	return errProtocol
 }
 
-// greet reads HELLO on the socket of the rank with the given number.
-func (d *door) greet(c *net.UnixConn, number int) (Start, error) {
+// greet reads HELLO on the socket of a rank.
+func (d *door) greet(c *net.UnixConn, own millrace.Rank) (Start, error) {
 	if err := c.SetReadDeadline(time.Now().Add(greetWithin)); err != nil {
 		return Start{}, err
 	}
@@ -143,26 +143,30 @@ func (d *door) greet(c *net.UnixConn, number int) (Start, error) {
 		if h.flags&flagMore != 0 {
 			continue
 		}
-		if err := d.checkRank(h.rank, number); err != nil {
+		if err := d.checkRank(h.rank, own); err != nil {
 			return Start{}, err
 		}
 		return parseHello(h, body)
 	}
 }
 
-// checkRank refuses a client whose rank is not the number of the socket. A client whose own socket does not exist
-// connects to another one, to learn whether the run serves its rank. If not, the error is a *StartError.
-func (d *door) checkRank(rank uint32, number int) error {
-	n := len(d.claims)
+// checkRank refuses a client whose rank is not that of the socket. A client whose own socket does not exist connects to
+// another one, to learn whether this host serves its rank. If not, the error is a *StartError.
+func (d *door) checkRank(rank uint32, own millrace.Rank) error {
+	first, last := d.claims[0].rank, d.claims[len(d.claims)-1].rank
 	switch {
-	case rank == anyRank || rank == uint32(number):
+	case rank == anyRank || rank == uint32(own):
 		return nil
-	case rank < uint32(n):
-		return fmt.Errorf("a client of rank %d connected to rank-%d.sock: connect to rank-%d.sock", rank, number, rank)
+	case uint32(first) <= rank && rank <= uint32(last):
+		return fmt.Errorf("a client of rank %d connected to rank-%d.sock: connect to rank-%d.sock", rank, own, rank)
 	}
-	serves := "rank 0 alone"
-	if n > 1 {
-		serves = fmt.Sprintf("ranks 0 to %d", n-1)
+	serves := fmt.Sprintf("rank %d alone", first)
+	if first < last {
+		serves = fmt.Sprintf("ranks %d to %d", first, last)
+	}
+	if d.config.IsSpread {
+		return &StartError{Reason: fmt.Sprintf("rank %d: this host serves %s of the run; check RANK and the socket's "+
+			"name", rank, serves)}
 	}
 	return &StartError{Reason: fmt.Sprintf("rank %d: this run serves %s; start it with millrace up --ranks %d, "+
 		"or check LOCAL_RANK and the socket's name", rank, serves, rank+1)}

@@ -21,7 +21,7 @@ const (
 
 // claim is a trainer's hold on a rank's socket. One session holds it at a time, and only the holder is served.
 type claim struct {
-	number int // in the socket's name
+	number int // among the ranks of this host
 	rank   millrace.Rank
 
 	mu      sync.Mutex

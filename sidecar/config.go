@@ -13,8 +13,9 @@ import (
 
 // Config describes a server.
 type Config struct {
-	Dir      string          // directory of the sockets rank-<r>.sock, r from 0 to len(Ranks)-1
-	Ranks    []millrace.Rank // the rank of the world behind each socket
+	Dir      string          // directory of the sockets rank-<r>.sock
+	Ranks    []millrace.Rank // of the world, that this host serves; consecutive
+	IsSpread bool            // other hosts serve further ranks of the world
 	Upstream Upstream
 	Fetcher  Fetcher
 	Frames   uint32       // frames of a ring; 0: 3 for frames of 1 MiB or more, else 8
@@ -81,7 +82,7 @@ func (c Config) validate() error {
 
 // Watcher follows the connected trainers, to watch their GPUs. Its calls return at once.
 type Watcher interface {
-	// Arrived reports that a trainer has the claim of a rank. number is that of its socket.
+	// Arrived reports that a trainer has the claim of a rank. number is the rank's among those of this host.
 	Arrived(rank millrace.Rank, number int, at Seat)
 	// Waited reports the time that the trainer has waited for batches since it made its loader.
 	Waited(rank millrace.Rank, total time.Duration)

@@ -64,8 +64,8 @@ func (s *Server) Run(ctx context.Context) error {
 			_ = l.remove()
 		}
 	}()
-	for i := range s.claims {
-		l, err := listen(filepath.Join(s.config.Dir, "rank-"+strconv.Itoa(i)+".sock"))
+	for _, rank := range s.config.Ranks {
+		l, err := listen(filepath.Join(s.config.Dir, "rank-"+strconv.Itoa(int(rank))+".sock"))
 		if err != nil {
 			return err
 		}

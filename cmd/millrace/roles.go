@@ -41,7 +41,7 @@ func shadowCommand() *cobra.Command {
 
 func sidecarCommand() *cobra.Command {
 	c, process := roleCommand("sidecar", "Serve the ranks of this host (started by up)")
-	first := c.Flags().Int("first-rank", 0, "the run's rank behind rank-0.sock")
+	first := c.Flags().Int("first-rank", 0, "first rank of this host")
 	c.RunE = func(c *cobra.Command, _ []string) error { return process.Serve(c.Context(), *first) }
 	return c
 }

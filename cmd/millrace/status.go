@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"millrace/internal/app/cluster"
 	"millrace/internal/app/exit"
 	"millrace/internal/app/report"
 	"millrace/internal/app/rundir"
@@ -106,6 +108,9 @@ func readStatus(ctx context.Context, dir string) (view *report.Status, running b
 		return nil, false, exit.Failure(err)
 	}
 	view = report.NewStatus(roles, running)
+	if running {
+		addHosts(ctx, view, dir)
+	}
 	if !running {
 		err = storedStatus(view, dir)
 	} else if reply, unanswered := rundir.AskStatus(ctx, dir); unanswered != nil {
@@ -114,6 +119,48 @@ func readStatus(ctx context.Context, dir string) (view *report.Status, running b
 		view.Answer(reply)
 	}
 	return view, running, err
+}
+
+// addHosts adds the hosts of a run with several ones. If etcd does not answer, the status has an alert instead.
+func addHosts(ctx context.Context, view *report.Status, dir string) {
+	site, err := cluster.ReadSite(supervisor.HomeOf(dir))
+	if site == nil && err == nil {
+		return
+	}
+	var all []report.Host
+	if err == nil {
+		all, err = hostsOf(ctx, site)
+	}
+	if err != nil {
+		view.Alerts = append(view.Alerts, report.Alert{Kind: "etcd", Text: err.Error()})
+	}
+	if site != nil {
+		view.Spread(site.Name, all)
+	}
+}
+
+// hostsOf returns all hosts of a run by rank, also those that are missing.
+func hostsOf(ctx context.Context, site *cluster.Site) ([]report.Host, error) {
+	network, _, err := site.Network(slog.New(slog.DiscardHandler))
+	if err != nil {
+		return nil, err
+	}
+	defer network.Close()
+	there, leader, err := network.Hosts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var out []report.Host
+	for first := 0; first < site.World; first += site.Ranks {
+		out = append(out, report.Host{State: "missing", First: first, Ranks: site.Ranks})
+	}
+	for _, h := range there {
+		if h.Ranks == site.Ranks && h.First/h.Ranks < len(out) {
+			out[h.First/h.Ranks] = report.Host{Name: h.Name, State: "running", First: h.First, Ranks: h.Ranks,
+				Leads: h.Up == leader.Line}
+		}
+	}
+	return out, nil
 }
 
 func topCommand() *cobra.Command {

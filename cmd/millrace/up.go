@@ -26,12 +26,16 @@ import (
 	"millrace/internal/app/setup"
 	"millrace/internal/app/supervisor"
 	"millrace/internal/event"
+	"millrace/orchestrator/lease/hosts"
 )
 
 // up is the flags of `millrace up`.
 type up struct {
 	mixture, runDir, metrics, events, cluster string
-	ranks, world                              int
+	ranks, world, first                       int
+
+	file *cluster.File     // nil: no etcd
+	here *hosts.Membership // nil: the run has one host
 }
 
 func upCommand() *cobra.Command {
@@ -54,9 +58,12 @@ Every role is a separate process, and up restarts a process that dies. A shadow 
 (reliability.shadows in the mixture file). When a disk is full, the run waits. up prints "warning: …" when a capability
 goes missing and "over: …" when it is back; millrace status lists the missing ones.
 
-With --cluster, this up plans only while it has the run's lease in etcd (docs/cluster.md).`,
-		Example: "  millrace up mixture.yaml --ranks 8 --run-dir runs/a",
-		Args:    exactArgs(1, "one mixture file"),
+With --cluster, this up plans only while it has the run's lease in etcd. A run with ranks on several hosts needs an up
+on each, with the same mixture file, --ranks and --world-size, and with its own --first-rank (docs/cluster.md).`,
+		Example: "  millrace up mixture.yaml --ranks 8 --run-dir runs/a\n" +
+			"  millrace up mixture.yaml --ranks 8 --world-size 64 --first-rank 16 --cluster cluster.yaml " +
+			"--run-dir runs/a",
+		Args: exactArgs(1, "one mixture file"),
 		RunE: func(c *cobra.Command, args []string) error {
 			u.mixture = args[0]
 			return u.run(c)
@@ -65,8 +72,9 @@ With --cluster, this up plans only while it has the run's lease in etcd (docs/cl
 	f := c.Flags()
 	f.IntVar(&u.ranks, "ranks", 1, "trainer ranks on this host")
 	f.IntVar(&u.world, "world-size", 0, "trainer ranks of all hosts (default: --ranks)")
+	f.IntVar(&u.first, "first-rank", 0, "first of this host's ranks, if there are more hosts")
 	f.StringVar(&u.runDir, "run-dir", "", "directory of the run: sockets and journal (required)")
-	f.StringVar(&u.cluster, "cluster", "", "YAML file of an etcd cluster that lets one up at a time plan this run")
+	f.StringVar(&u.cluster, "cluster", "", "YAML file of the etcd cluster that the ups of this run share")
 	f.StringVar(&u.metrics, "metrics", "", "serve Prometheus metrics at http://ADDRESS/metrics, such as 127.0.0.1:9464")
 	f.StringVar(&u.events, "events", "", "directory for event records of the roles, one JSON object a line")
 	return c
@@ -84,14 +92,23 @@ func (u *up) validate() error {
 		)
 	case u.ranks < 1:
 		return exit.Usagef("millrace up: --ranks %d: want at least 1", u.ranks)
-	case u.world != u.ranks:
+	case u.world != u.ranks && u.cluster == "":
 		return exit.Usagef(
-			"millrace up: --world-size %d: ranks on several hosts are not supported yet; leave it out or write %d",
+			"millrace up: --world-size %d beside --ranks %d: ranks on several hosts need --cluster with a cluster file",
 			u.world, u.ranks,
 		)
 	}
-	return nil
+	return u.host().Validate()
 }
+
+// host returns this host before it has agreed with others.
+func (u *up) host() hosts.Host { return hosts.Host{First: u.first, Ranks: u.ranks, World: u.world} }
+
+// fleet describes the processes of all hosts.
+func (u *up) fleet() setup.Fleet { return setup.Fleet{Ranks: u.ranks, World: u.world} }
+
+// isSpread reports whether the run has several hosts.
+func (u *up) isSpread() bool { return u.world > u.ranks }
 
 func (u *up) run(c *cobra.Command) error {
 	if err := u.validate(); err != nil {
@@ -122,14 +139,21 @@ func (u *up) run(c *cobra.Command) error {
 		return err
 	}
 	if u.cluster != "" {
-		if u.cluster, err = filepath.Abs(u.cluster); err != nil {
-			return err
-		}
-		if _, err := cluster.Load(u.cluster); err != nil {
+		if u.file, err = cluster.Load(u.cluster); err != nil {
 			return err
 		}
 	}
+	digest, err := cfg.Digest()
+	if err != nil {
+		return err
+	}
 	cfg.Loaders.Count = uint32(setup.Loaders(cfg)) // one number for all roles
+	if u.isSpread() {
+		if err := u.join(ctx, c, cfg, digest); err != nil {
+			return err
+		}
+		defer u.here.Leave()
+	}
 	for _, stream := range cfg.All() {
 		if err := u.prepare(ctx, c, stream); err != nil {
 			return err
@@ -139,6 +163,17 @@ func (u *up) run(c *cobra.Command) error {
 		return nil
 	}
 	return u.supervise(ctx, c, cfg)
+}
+
+// join registers this host. The hosts have equal numbers of loaders.
+func (u *up) join(ctx context.Context, c *cobra.Command, cfg *config.Config, digest string) (err error) {
+	me := u.host()
+	me.Loaders, me.Mixture, me.Program = int(cfg.Loaders.Count), digest, programVersion()
+	if u.here, err = cluster.Join(ctx, u.file, me, c.ErrOrStderr()); err != nil {
+		return err
+	}
+	cfg.Loaders.Count = uint32(u.here.Host().Loaders)
+	return nil
 }
 
 // prepare refuses a stream that cannot be served.
@@ -155,7 +190,7 @@ func (u *up) prepare(ctx context.Context, c *cobra.Command, cfg *config.Config) 
 	if err := dryrun.Measure(ctx, cfg, dryrun.Options{Logger: roles.NewLogger("up")}); err != nil {
 		return firstProblem(c, err)
 	}
-	_, err := roles.OrchestratorConfig(cfg, u.world, programVersion())
+	_, err := roles.OrchestratorConfig(cfg, u.fleet(), programVersion())
 	return err
 }
 
@@ -164,6 +199,11 @@ func (u *up) writeConfigs(cfg *config.Config) error {
 	// Clients take the list of streams as complete when the run's own configuration is there.
 	for i := range cfg.Streams {
 		if err := supervisor.MakeStream(u.runDir, cfg.Streams[i].Name); err != nil {
+			return err
+		}
+	}
+	if u.here != nil {
+		if err := cluster.WriteSite(u.runDir, cluster.Site{Host: u.here.Host(), File: u.file.Path}); err != nil {
 			return err
 		}
 	}
@@ -194,6 +234,16 @@ func (u *up) supervise(ctx context.Context, c *cobra.Command, cfg *config.Config
 			warnOfSkipped(ctx, c, stream)
 		}
 	})
+	ctx, expel := context.WithCancelCause(ctx)
+	var registered sync.WaitGroup
+	var expelled error // this host may not go on
+	if u.here != nil {
+		registered.Go(func() {
+			if expelled = u.here.Run(ctx); expelled != nil {
+				expel(expelled)
+			}
+		})
+	}
 	_, err = supervisor.Run(ctx, supervisor.Config{
 		Fail:   fail,
 		RunDir: u.runDir, Children: u.children(cfg), Program: strings.Fields(os.Getenv(roles.EnvProgram)),
@@ -207,9 +257,16 @@ func (u *up) supervise(ctx context.Context, c *cobra.Command, cfg *config.Config
 		Final: judge,
 		OnReady: func() {
 			events.Write(event.Weigh("ready"))
-			fmt.Fprintf(c.OutOrStdout(), "ready: %d ranks on %s\n", u.ranks, filepath.Join(u.runDir, "rank-<r>.sock"))
+			of := ""
+			if u.isSpread() {
+				of = fmt.Sprintf(" (%d to %d of %d)", u.first, u.first+u.ranks-1, u.world)
+			}
+			fmt.Fprintf(c.OutOrStdout(), "ready: %d ranks%s on %s\n", u.ranks, of,
+				filepath.Join(u.runDir, "rank-<r>.sock"))
 		},
 	})
+	expel(nil)
+	registered.Wait()
 	events.Write(event.Weigh("exit"))
 	var failed *supervisor.FailedError
 	if errors.As(err, &failed) {
@@ -219,6 +276,9 @@ func (u *up) supervise(ctx context.Context, c *cobra.Command, cfg *config.Config
 	}
 	if err != nil {
 		return exit.Failure(err)
+	}
+	if expelled != nil {
+		return exit.Failure(expelled)
 	}
 	return nil
 }
@@ -272,16 +332,22 @@ func (u *up) children(cfg *config.Config) []supervisor.Child {
 		}
 		return child
 	}
+	incarnation, lease := rand.Text(), ""
+	if u.file != nil {
+		lease = u.file.Path
+	}
+	if u.here != nil {
+		incarnation = u.here.Host().Incarnation
+	}
 	out := []supervisor.Child{
-		base(
-			"orchestrator", "orchestrator", "--metrics", u.metrics, "--cluster", u.cluster, "--up", rand.Text(),
-		),
+		base("orchestrator", "orchestrator", "--metrics", u.metrics, "--cluster", lease, "--up", incarnation),
 	}
-	for i := range setup.Loaders(cfg) {
-		out = append(out, base("loader", setup.LoaderName(i)))
+	fleet := u.fleet()
+	for _, name := range fleet.Loaders(cfg, u.first) {
+		out = append(out, base("loader", name))
 	}
-	for _, name := range setup.Shadows(cfg) {
+	for _, name := range fleet.Shadows(cfg, u.first) {
 		out = append(out, base("shadow", name))
 	}
-	return append(out, base("sidecar", "sidecar-0"))
+	return append(out, base("sidecar", fleet.Sidecar(u.first), "--first-rank", strconv.Itoa(u.first)))
 }

@@ -30,7 +30,7 @@ func NewEtcd(cfg EtcdConfig) (*Etcd, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	value, err := json.Marshal(holder{Host: cfg.Host, Identity: newIdentity(), Line: cfg.Line})
+	value, err := json.Marshal(Holder{Host: cfg.Host, Identity: newIdentity(), Line: cfg.Line, Address: cfg.Address})
 	if err != nil {
 		return nil, fmt.Errorf("encode the election key: %w", err)
 	}

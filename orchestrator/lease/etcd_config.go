@@ -23,6 +23,8 @@ type EtcdConfig struct {
 	// Line names a line of processes of which one lives at a time, such as the orchestrators of one `up`. A candidate
 	// ends the lease of its predecessor, which is dead. Empty: the candidate waits for it.
 	Line string
+	// Address is where other hosts reach this process, as host:port; empty: no other host does.
+	Address string
 
 	// PEM files: the authority of the members, and the certificate and key of this client. All may be empty. They are
 	// read again for every connection.
@@ -103,17 +105,21 @@ func isLoopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// holder is the value of the election key. It tells people who has the lease, and a candidate whether that is its
-// predecessor.
-type holder struct {
+// Holder is the value of the election key. It tells people who has the lease, a candidate whether that is its
+// predecessor, and the roles of other hosts where they find it.
+type Holder struct {
 	Host     string `json:"host"`
 	Identity string `json:"identity"` // of the process: a random number
 	Line     string `json:"line,omitempty"`
+	Address  string `json:"address,omitempty"` // host:port, for other hosts; empty: it serves its own host alone
 }
+
+// LeaderKey returns the election key of a stream.
+func LeaderKey(c EtcdConfig) string { return keysOf(c).leader }
 
 // isPredecessor reports whether an election key belongs to a dead process of a line.
 func isPredecessor(value []byte, line string) bool {
-	var h holder
+	var h Holder
 	return line != "" && json.Unmarshal(value, &h) == nil && h.Line == line
 }
 
@@ -122,7 +128,7 @@ func newIdentity() string { return rand.Text() }
 
 // describe returns a holder for people.
 func describe(value []byte) string {
-	var h holder
+	var h Holder
 	if err := json.Unmarshal(value, &h); err != nil || h.Host == "" {
 		return fmt.Sprintf("process %.60q", value)
 	}

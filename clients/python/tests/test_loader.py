@@ -354,6 +354,25 @@ def test_where(house, monkeypatch):
     assert millrace.connect(str(house.dir))._stream.path == house.path(1)
 
 
+def test_where_on_one_of_several_hosts(house, monkeypatch):
+    """Sockets have the rank's number in the whole run, also before `up` has made them."""
+    from millrace._where import find_socket
+
+    for name in ("MILLRACE_SOCKET", "RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    directory = str(house.dir)
+    for variables, rank in (
+        ({"LOCAL_RANK": "1"}, 1),
+        ({"RANK": "1", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}, 1),
+        ({"RANK": "17", "WORLD_SIZE": "32", "LOCAL_WORLD_SIZE": "16"}, 17),
+    ):
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        assert find_socket(directory) == os.path.join(directory, f"rank-{rank}.sock")
+    house.start(*SHAPE, "--ranks", "2", "--steps", "1")
+    assert find_socket(directory) == house.path(1), "the run on this host alone serves LOCAL_RANK"
+
+
 def test_long_paths(binary, tmp_path):
     from conftest import House
 

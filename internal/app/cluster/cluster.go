@@ -1,21 +1,61 @@
-// Package cluster reads the file that names the etcd cluster of a run.
+// Package cluster connects the hosts of a run: the file of the cluster, the place of this host in the run, and the
+// network to the other hosts.
+//
+//	join.go     Join: registering this host
+//	site.go     Site: the facts that the processes of one `up` share
+//	network.go  Network: addresses of the leader, of other hosts and of this one
+//	cluster.go  File: the cluster file
 package cluster
 
 import (
 	"io"
+	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"reflect"
+	"strconv"
 	"strings"
 
 	"millrace"
 	"millrace/internal/app/config/decode"
 	"millrace/internal/app/config/tree"
+	"millrace/internal/secure"
 	"millrace/orchestrator/lease"
 )
 
-// file is the content of the file.
-type file struct {
+// File is a cluster file.
+type File struct {
+	Path   string
+	Name   string // of the run
+	Listen string // host:port at which other hosts reach this one; empty: the run has one host
+	TLS    TLS
+	etcd   lease.EtcdConfig
+}
+
+// TLS is PEM files: the authority, and the certificate and key of this host. All may be empty.
+type TLS struct{ CA, Cert, Key string }
+
+// Etcd returns the part of the file that is for etcd.
+func (f *File) Etcd(stream millrace.Stream) lease.EtcdConfig {
+	c := f.etcd
+	c.Stream = stream
+	return c
+}
+
+// Credentials returns the credentials of this host's processes; nil: they reach other hosts on loopback alone.
+func (f *File) Credentials(log *slog.Logger) (*secure.Credentials, error) {
+	if f.TLS == (TLS{}) {
+		return nil, nil
+	}
+	return secure.New(secure.Files{CA: f.TLS.CA, Cert: f.TLS.Cert, Key: f.TLS.Key}, log)
+}
+
+// Host returns the name of this host: the host of `listen`, else its own name.
+func (f *File) Host() string { return f.etcd.Host }
+
+// content is the content of the file.
+type content struct {
 	Name     string   `yaml:"name" jsonschema:"required"`
 	Etcd     []string `yaml:"etcd" jsonschema:"required"`
 	TLS      *files   `yaml:"tls"`
@@ -31,32 +71,42 @@ type files struct {
 	Key  string `yaml:"key"`
 }
 
-// Load reads and validates a file. The result lacks the stream. An error wraps millrace.ErrInvalid. Load connects to
-// nothing.
-func Load(path string) (lease.EtcdConfig, error) {
+// Load reads and validates a file. An error wraps millrace.ErrInvalid. Load connects to nothing.
+func Load(path string) (*File, error) {
 	f, err := read(path)
 	if err != nil {
-		return lease.EtcdConfig{}, err
+		return nil, err
 	}
-	c := lease.EtcdConfig{Run: f.Name, Endpoints: f.Etcd, User: f.User, Stream: millrace.Train}
+	if path, err = filepath.Abs(path); err != nil {
+		return nil, millrace.Errorf(millrace.ErrInvalid, "find cluster file: %w", err)
+	}
+	out := &File{Path: path, Name: f.Name, Listen: f.Listen,
+		etcd: lease.EtcdConfig{Run: f.Name, Endpoints: f.Etcd, User: f.User, Stream: millrace.Train}}
+	c := &out.etcd
 	if c.Host, err = os.Hostname(); err != nil {
 		c.Host = "a host without a name"
 	}
+	if f.Listen != "" {
+		if c.Host, _, err = net.SplitHostPort(f.Listen); err != nil {
+			return nil, millrace.Errorf(millrace.ErrInvalid, "%s: listen: %w", path, err)
+		}
+	}
 	dir := filepath.Dir(path)
 	if f.TLS != nil {
-		c.CA, c.Cert, c.Key = within(dir, f.TLS.CA), within(dir, f.TLS.Cert), within(dir, f.TLS.Key)
+		out.TLS = TLS{within(dir, f.TLS.CA), within(dir, f.TLS.Cert), within(dir, f.TLS.Key)}
+		c.CA, c.Cert, c.Key = out.TLS.CA, out.TLS.Cert, out.TLS.Key
 	}
 	if f.Password != "" {
 		text, err := os.ReadFile(within(dir, f.Password))
 		if err != nil {
-			return c, millrace.Errorf(millrace.ErrInvalid, "%s: read password_file: %w", path, err)
+			return nil, millrace.Errorf(millrace.ErrInvalid, "%s: read password_file: %w", path, err)
 		}
 		c.Password = strings.TrimRight(string(text), "\r\n")
 	}
-	if _, err := lease.NewEtcd(c); err != nil {
-		return c, millrace.Errorf(millrace.ErrInvalid, "%s: %w", path, err)
+	if _, err := lease.NewEtcd(*c); err != nil {
+		return nil, millrace.Errorf(millrace.ErrInvalid, "%s: %w", path, err)
 	}
-	return c, nil
+	return out, nil
 }
 
 // within returns a path that is relative to a directory. An empty one stays empty.
@@ -68,35 +118,44 @@ func within(dir, path string) string {
 }
 
 // read decodes a file.
-func read(path string) (file, error) {
-	var out file
+func read(path string) (content, error) {
+	var out content
 	f, err := os.Open(path)
 	if err != nil {
 		return out, millrace.Errorf(millrace.ErrInvalid, "read cluster file: %w", err)
 	}
 	defer f.Close()
-	content, err := io.ReadAll(io.LimitReader(f, tree.MaxFile+1))
+	text, err := io.ReadAll(io.LimitReader(f, tree.MaxFile+1))
 	if err != nil {
 		return out, millrace.Errorf(millrace.ErrInvalid, "read cluster file: %w", err)
 	}
-	doc, errs := tree.Read(path, content)
+	doc, errs := tree.Read(path, text)
 	if len(errs) > 0 {
 		return out, errs.Sorted()
 	}
 	d := decode.Decoder{Document: doc, Hints: decode.Hints{
 		Examples: map[string]string{
 			"name": "run-17", "etcd": "[https://etcd-1:2379, https://etcd-2:2379, https://etcd-3:2379]",
-			"tls": "{ca: ca.pem, cert: client.pem, key: client-key.pem}",
+			"tls": "{ca: ca.pem, cert: host.pem, key: host-key.pem}", "listen": "host-3.example:9400",
 		},
 		Home:  func(string) string { return "" },
 		Value: func(string, string) (string, string) { return "", "" },
 	}}
 	d.Decode("", doc.Root, reflect.ValueOf(&out).Elem(), decode.Rules{})
-	if at, written := doc.Place("listen"); written {
-		d.Fail("listen", at, "listen is for ranks on several hosts, which are not supported yet", "leave it out")
+	if at, written := doc.Place("listen"); written && !isAddress(out.Listen) {
+		d.Fail("listen", at, "listen is no address of this host",
+			"write host:port, as the other hosts reach this one, such as host-3.example:9400")
 	}
 	if len(d.Errs) > 0 {
 		return out, d.Errs.Sorted()
 	}
 	return out, nil
+}
+
+// isAddress reports whether a text is a host with a port, and not all addresses of a host.
+func isAddress(text string) bool {
+	host, port, err := net.SplitHostPort(text)
+	number, bad := strconv.ParseUint(port, 10, 16)
+	ip := net.ParseIP(host)
+	return err == nil && bad == nil && number > 0 && host != "" && (ip == nil || !ip.IsUnspecified())
 }

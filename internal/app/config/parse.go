@@ -2,6 +2,8 @@ package config
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -66,6 +68,22 @@ func (c *Config) MarshalResolved() ([]byte, error) {
 		return nil, fmt.Errorf("write resolved configuration: %w", err)
 	}
 	return b, nil
+}
+
+// Digest returns a digest of the mixture file as it was understood, with all streams. Two hosts with equal digests plan
+// equal runs, also if the file lies in different directories.
+func (c *Config) Digest() (string, error) {
+	hash := sha256.New()
+	for name, stream := range c.All() {
+		placed := *stream
+		placed.File, placed.Base = "", ""
+		text, err := placed.MarshalResolved()
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintf(hash, "%s %d\n%s\n", name, len(text), text)
+	}
+	return hex.EncodeToString(hash.Sum(nil)), nil
 }
 
 // UnmarshalResolved reads the JSON of MarshalResolved. The result has no places in a file: its errors name the file

@@ -39,7 +39,7 @@ func (k *check) reading(ctx context.Context, i int, r *SourceReport) (*Reading, 
 	if err != nil {
 		return nil, err
 	}
-	stripes := setup.Stripes(k.c)[slices.Index(k.c.Sources.Names(), r.Name)]
+	stripes := setup.Fleet{}.Stripes(k.c)[slices.Index(k.c.Sources.Names(), r.Name)]
 	text := float64(textBytes) * float64(r.Tokens)
 	global := globalBytes(float64(grain), text/float64(r.Records), text, float64(k.spanBytes()))
 	costs := []ReadCost{
@@ -116,7 +116,8 @@ func (k *check) storage(ctx context.Context, i int, r *SourceReport) (*StorageRe
 	needed := all * float64(scan.Taken)
 	again := 1.0 // bytes that a further pass fetches, of the bytes of the first one
 	var pass float64
-	switch stripes := setup.Stripes(k.c)[slices.Index(k.c.Sources.Names(), r.Name)]; {
+	stripes := setup.Fleet{}.Stripes(k.c)[slices.Index(k.c.Sources.Names(), r.Name)]
+	switch {
 	case k.c.KeepsFiles():
 		pass = all * float64(scan.Blocks)
 		again = max(0, 1-float64(k.c.Cache.Files)/max(pass, 1))

@@ -25,13 +25,14 @@ type Status struct {
 	Sources     map[string]Source `json:"sources"`
 	Quarantined Quarantined       `json:"quarantined"`
 	Waiting     string            `json:"waiting"`
-	Alerts      []Alert           `json:"alerts"`   // capabilities that the run lacks now
-	Stripes     []Stripe          `json:"stripes"`  // the loader of each stripe, and its standby
-	Mixture     *Mixture          `json:"mixture"`  // null if unknown
-	Masked      uint64            `json:"masked"`   // segments that became unreadable after their steps were sealed
-	Cache       *Cache            `json:"cache"`    // null without a token cache, or if unknown
-	GPUs        []GPU             `json:"gpus"`     // of the connected ranks; empty without a driver
-	Delivery    *Delivery         `json:"delivery"` // null if unknown
+	Alerts      []Alert           `json:"alerts"`          // capabilities that the run lacks now
+	Stripes     []Stripe          `json:"stripes"`         // the loader of each stripe, and its standby
+	Mixture     *Mixture          `json:"mixture"`         // null if unknown
+	Masked      uint64            `json:"masked"`          // segments that became unreadable after sealing
+	Cache       *Cache            `json:"cache"`           // null without a token cache, or if unknown
+	GPUs        []GPU             `json:"gpus"`            // of the connected ranks; empty without a driver
+	Delivery    *Delivery         `json:"delivery"`        // null if unknown
+	Hosts       []Host            `json:"hosts,omitempty"` // of a run with several hosts, by rank
 	// Streams are the further streams that are served, by name.
 	Streams map[string]*Status `json:"streams,omitempty"`
 }
@@ -56,6 +57,52 @@ func (v *Status) printStreams(w io.Writer) {
 			text = fmt.Sprintf("attempt %d, step %d", s.Attempt, *s.Step)
 		}
 		fmt.Fprintf(w, "stream %s: %s\n", name, text)
+	}
+}
+
+// Host is a host of a run. State is running or missing; a missing one has no name.
+type Host struct {
+	Name  string `json:"name"`
+	State string `json:"state"`
+	First int    `json:"first_rank"`
+	Ranks int    `json:"ranks"`
+	Leads bool   `json:"leads"` // it plans the run
+}
+
+// Spread adds the hosts of a run with several ones. here is the name of this host.
+func (v *Status) Spread(here string, all []Host) {
+	v.Hosts = all
+	for i := range v.Roles {
+		v.Roles[i].Host = here
+	}
+}
+
+// addElsewhere adds the processes of other hosts that the orchestrator knows.
+func (v *Status) addElsewhere(r *proto.StatusReply) {
+	for _, known := range r.Roles {
+		isHere := func(role supervisor.Role) bool {
+			return role.Name == known.Name && (role.Host == known.Host || known.Host == "")
+		}
+		if len(v.Hosts) > 0 && !slices.ContainsFunc(v.Roles, isHere) {
+			v.Roles = append(v.Roles, supervisor.Role{Role: known.Role, Name: known.Name, Pid: int(known.Pid),
+				State: supervisor.State(known.State), Term: millrace.Term(known.Term), Host: known.Host})
+		}
+	}
+}
+
+// printHosts prints a line for each host.
+func (v *Status) printHosts(w io.Writer) {
+	for _, h := range v.Hosts {
+		text := fmt.Sprintf("ranks %d to %d", h.First, h.First+h.Ranks-1)
+		switch {
+		case h.State != "running":
+			text += ": no host serves them now"
+		case h.Leads:
+			text += ": " + h.Name + ", which plans the run"
+		default:
+			text += ": " + h.Name
+		}
+		fmt.Fprintln(w, text)
 	}
 }
 
@@ -150,6 +197,7 @@ func (v *Status) Answer(r *proto.StatusReply) {
 		v.GPUs = append(v.GPUs, newGPU(g))
 	}
 	Acting(v.Roles, r)
+	v.addElsewhere(r)
 	v.addRoleAlerts()
 }
 
@@ -258,6 +306,7 @@ func (v *Status) Print(w io.Writer) error {
 	for _, a := range v.Alerts {
 		fmt.Fprintf(w, "warning: %s\n", a.line())
 	}
+	v.printHosts(w)
 	v.printStreams(w)
 	if err := v.printRoles(w); err != nil {
 		return err

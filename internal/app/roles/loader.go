@@ -111,7 +111,7 @@ func (p *readers) open(s *stream, leave <-chan struct{}) (run func(context.Conte
 		p.log.Warn("the token cache is not used", "err", err)
 	}
 	l := loader.New(loader.Config{
-		Name: p.Name, Address: address, Orchestrator: rundir.Socket(s.dir, "orchestrator"), Standby: p.standby,
+		Name: p.Name, Address: address, Orchestrator: p.orchestrator(s), Standby: p.standby,
 		Beat: beat, Leave: leave,
 		Version: speaks(p.Version),
 		Spec: func(name string) (sources.Spec, error) {
@@ -127,7 +127,8 @@ func (p *readers) open(s *stream, leave <-chan struct{}) (run func(context.Conte
 		},
 		Facts:     p.facts(),
 		OpenFiles: int(s.cfg.Limits.OpenFiles), Cache: tokens, Memory: division.Payload, Parallel: division.Decoders,
-		Arenas: arena.Host{}, Net: seam.SystemNet{}, Credentials: p.Credentials, Clock: seam.System{},
+		Remote: p.remote(), Host: p.site.Name, Up: p.site.Up,
+		Arenas: arena.Host{}, Net: p.net(), Credentials: p.credentials, Clock: seam.System{},
 		Fail: p.fail, Events: s.events, Log: p.log,
 		Meter: meter,
 		Ready: p.ready, Term: p.terms(s), Role: roleOf(s),

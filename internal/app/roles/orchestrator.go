@@ -16,12 +16,11 @@ import (
 
 	"millrace"
 	"millrace/checkpoint"
-	"millrace/internal/app/cluster"
 	"millrace/internal/app/exit"
 	"millrace/internal/app/rundir"
+	"millrace/internal/app/setup"
 	"millrace/internal/app/supervisor"
 	"millrace/internal/seam"
-	"millrace/internal/secure"
 	"millrace/orchestrator"
 	"millrace/orchestrator/lease"
 	"millrace/proto"
@@ -30,9 +29,8 @@ import (
 // Planning is the settings of the orchestrator's process.
 type Planning struct {
 	Metrics string // address of /metrics; empty: none
-	Up      string // id of the `up` that started the process
+	Up      string // id of the `up`, or of all of a run with several hosts
 	Cluster string // path of the file of the cluster; empty: the run has one host and no etcd
-	Remote  string // host:port at which other hosts reach the stream `train`; empty: they do not
 }
 
 // Orchestrate runs the orchestrator.
@@ -42,6 +40,9 @@ func (p Process) Orchestrate(ctx context.Context, o Planning) error {
 		return err
 	}
 	defer stop()
+	if r.isSpread() {
+		return departing(ctx, r.orchestrateSpread(ctx, o))
+	}
 	return departing(ctx, r.orchestrate(ctx, o))
 }
 
@@ -119,7 +120,9 @@ func (r *role) orchestrate(ctx context.Context, o Planning) error {
 	if len(all) > 1 {
 		group.Go(func() error { return awaitEnd(gctx, all) })
 	}
-	r.ready()
+	if r.leads = true; !r.isSpread() {
+		r.ready()
+	}
 	r.term(all[0].Term())
 	if err := group.Wait(); !errors.Is(err, errDone) {
 		return err
@@ -133,18 +136,17 @@ type planning struct {
 	stream    *stream
 	store     *checkpoint.Store
 	address   string
-	remote    string         // address for other hosts; empty: they do not reach it
 	listeners []net.Listener // for this host, and for others
 	server    *grpc.Server
 }
 
 // openPlanning opens the journal and the socket of a stream. Nothing runs yet. The caller closes it.
 func (r *role) openPlanning(ctx context.Context, s *stream, o Planning) (_ *planning, err error) {
-	cfg, err := OrchestratorConfig(s.cfg, r.World, r.Version)
+	cfg, err := OrchestratorConfig(s.cfg, setup.Fleet{Ranks: r.Ranks, World: r.World}, r.Version)
 	if err != nil {
 		return nil, err
 	}
-	cfg.Log, cfg.Up = r.log, o.Up
+	cfg.Log, cfg.Up, cfg.Host = r.log, o.Up, r.site.Name
 	cfg.Lasts, cfg.Further = len(r.streams) > 1, s.isFurther()
 	p := &planning{stream: s, address: rundir.Socket(s.dir, "orchestrator")}
 	defer func() {
@@ -177,45 +179,40 @@ func (r *role) openPlanning(ctx context.Context, s *stream, o Planning) (_ *plan
 	if err != nil {
 		return nil, err
 	}
-	if err := p.listen(r.Credentials, o); err != nil {
+	if err := p.listen(r.surroundings, slices.Index(r.streams, s)); err != nil {
 		return nil, err
 	}
-	p.server = grpc.NewServer(r.Credentials.Server()...)
+	p.server = grpc.NewServer(r.credentials.Server()...)
 	proto.RegisterOrchestratorServer(p.server, orchestrator.NewServer(p.Orchestrator))
 	return p, nil
 }
 
-// listen listens for the roles of this host, and of other hosts if there are any. A further stream takes any port of
-// the same host.
-func (p *planning) listen(c *secure.Credentials, o Planning) error {
+// listen listens for the roles of this host, and of other hosts if there are any. The i-th stream has the i-th port
+// from the port of the cluster file on.
+func (p *planning) listen(at *surroundings, i int) error {
 	own, err := (seam.SystemNet{}).Listen(p.address)
 	if err != nil {
 		return fmt.Errorf("listen for the other roles: %w", err)
 	}
 	p.listeners = append(p.listeners, own)
-	remote := o.Remote
-	if remote == "" {
+	if !at.isSpread() {
 		return nil
 	}
-	if host, _, err := net.SplitHostPort(remote); err == nil && p.stream.isFurther() {
-		remote = net.JoinHostPort(host, "0")
-	}
-	others, address, err := c.Listen(seam.SystemNet{}, remote)
+	others, _, err := at.credentials.Listen(seam.SystemNet{}, at.address(i))
 	if err != nil {
 		return fmt.Errorf("listen for other hosts: %w", err)
 	}
-	p.listeners, p.remote = append(p.listeners, others), address
+	p.listeners = append(p.listeners, others)
 	return nil
 }
 
 // leaser returns the lease of a stream in the run's cluster. While the lease keeps the stream from being planned,
 // the reason is a line of `up` and of `millrace status`.
 func (r *role) leaser(s *stream, o Planning) (lease.Leaser, error) {
-	c, err := cluster.Load(o.Cluster)
+	c, err := r.etcd(o, s.name, slices.Index(r.streams, s))
 	if err != nil {
 		return nil, err
 	}
-	c.Stream, c.Line = s.name, o.Up
 	lines, last := s.lines(os.Stderr), ""
 	var mu sync.Mutex
 	c.Frozen = func(why string) {

@@ -13,7 +13,6 @@ import (
 	"millrace/internal/event"
 	"millrace/internal/failpoint"
 	"millrace/internal/seam"
-	"millrace/internal/secure"
 	"millrace/orchestrator/roster"
 )
 
@@ -24,18 +23,18 @@ type Process struct {
 	Ranks   int    // trainer ranks of this host
 	World   int    // trainer ranks of the run
 	Version string // of this program
-	// for roles of other hosts; nil: all roles are on this host
-	Credentials *secure.Credentials
 }
 
 // role is a process that is attached to its supervisor.
 type role struct {
 	Process
+	*surroundings
 	streams []*stream // the first is the stream `train`
 	life    *supervisor.Life
 	fail    *failpoint.Set
 	events  *event.Log
 	log     *slog.Logger
+	leads   bool // this orchestrator plans the run
 }
 
 // start attaches to the supervisor and reads the run's configuration. The caller calls stop.
@@ -51,6 +50,9 @@ func (p Process) start(ctx context.Context) (_ *role, _ context.Context, stop fu
 	if r.streams, err = openStreams(p.RunDir, r.events); err != nil {
 		return nil, nil, nil, err
 	}
+	if r.surroundings, err = openSurroundings(p.RunDir, r.log); err != nil {
+		return nil, nil, nil, err
+	}
 	profiled, err := profile(os.Getenv(envCPU), p.Name)
 	if err != nil {
 		return nil, nil, nil, err
@@ -60,6 +62,7 @@ func (p Process) start(ctx context.Context) (_ *role, _ context.Context, stop fu
 	ctx, leave := life.Context(ctx)
 	stop = func() {
 		profiled()
+		r.surroundings.close()
 		if r.events != nil {
 			event.Settle(seam.System{}, started)
 		}

@@ -11,7 +11,6 @@ import (
 	"millrace"
 	"millrace/internal/activity"
 	"millrace/internal/app/config"
-	"millrace/internal/app/rundir"
 	"millrace/internal/app/setup"
 	"millrace/internal/app/supervisor"
 	"millrace/internal/arena"
@@ -28,7 +27,7 @@ import (
 	"millrace/sources/inplace"
 )
 
-// Serve runs the sidecar of this host. The host's socket rank-0.sock serves the rank first of the run.
+// Serve runs the sidecar of this host, which serves the ranks of the run from first on.
 func (p Process) Serve(ctx context.Context, first int) error {
 	r, ctx, stop, err := p.start(ctx)
 	if err != nil {
@@ -85,7 +84,7 @@ func (r *role) serveStream(
 	up := link.New(
 		link.Config{
 			Name:         r.Name,
-			Orchestrator: rundir.Socket(s.dir, "orchestrator"),
+			Orchestrator: r.orchestrator(s),
 			Shapes:       s.cfg.Shapes(),
 			PadMultiple:  s.cfg.PadMultiple,
 			Topology:     topology,
@@ -93,13 +92,12 @@ func (r *role) serveStream(
 			Ranks:        ranks,
 			Untrained:    s.cfg.Sources.HaveUntrained(),
 			Fields:       s.cfg.Sources.HaveFields(),
-			Net:          seam.SystemNet{},
-			Credentials:  r.Credentials,
-			Arenas:       arena.Host{},
-			ArenaMemory:  memory / 4,
-			Files:        files,
-			Clock:        seam.System{},
-			Fail:         r.fail, Events: s.events, Log: r.log, Term: r.terms(s),
+			Host:         r.site.Name, Up: r.site.Up, Net: r.net(), Credentials: r.credentials,
+			Arenas:      arena.Host{},
+			ArenaMemory: memory / 4,
+			Files:       files,
+			Clock:       seam.System{},
+			Fail:        r.fail, Events: s.events, Log: r.log, Term: r.terms(s),
 			Pages:   heartbeat.Files{},
 			Dump:    s.dir,
 			Version: speaks(r.Version),
@@ -119,6 +117,7 @@ func (r *role) serveStream(
 		sidecar.Config{
 			Dir:      s.dir,
 			Ranks:    ranks,
+			IsSpread: r.isSpread(),
 			Upstream: up,
 			Fetcher:  up,
 			RingSize: memory / 2 / int64(r.Ranks),

@@ -4,12 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"path/filepath"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"millrace"
+	"millrace/internal/app/cluster"
+	"millrace/internal/app/supervisor"
 	"millrace/internal/seam"
 	"millrace/internal/secure"
 	"millrace/proto"
@@ -32,9 +37,12 @@ func AskStatus(ctx context.Context, dir string) (reply *proto.StatusReply, err e
 // Ask connects to the orchestrator of a run directory for one question. Its errors are for people: they advise to ask
 // again, and leave addresses and gRPC codes out.
 func Ask(dir string, question func(proto.OrchestratorClient) error) error {
-	address := Socket(dir, "orchestrator")
-	var here *secure.Credentials // the orchestrator is of this host
-	conn, err := grpc.NewClient(secure.Target, here.Client(seam.SystemNet{}, address, secure.Orchestrator)...)
+	options, done, err := way(dir)
+	if err != nil {
+		return err
+	}
+	defer done()
+	conn, err := grpc.NewClient(secure.Target, options...)
 	if err != nil {
 		return err
 	}
@@ -49,4 +57,25 @@ func Ask(dir string, question func(proto.OrchestratorClient) error) error {
 		return fmt.Errorf("it did not answer within %v: ask again in a moment", answerWithin)
 	}
 	return errors.New(status.Convert(err).Message())
+}
+
+// way returns the way to the orchestrator of a run directory, which may be on another host. The caller calls done.
+func way(dir string) (options []grpc.DialOption, done func(), err error) {
+	site, err := cluster.ReadSite(supervisor.HomeOf(dir))
+	if err != nil {
+		return nil, nil, err
+	}
+	if site == nil {
+		var here *secure.Credentials
+		return here.Client(seam.SystemNet{}, Socket(dir, "orchestrator"), secure.Orchestrator), func() {}, nil
+	}
+	network, credentials, err := site.Network(slog.New(slog.DiscardHandler))
+	if err != nil {
+		return nil, nil, err
+	}
+	stream := millrace.Train
+	if home := supervisor.HomeOf(dir); home != dir {
+		stream = millrace.Stream(filepath.Base(dir))
+	}
+	return credentials.Client(network, cluster.Leader(stream), secure.Orchestrator), network.Close, nil
 }

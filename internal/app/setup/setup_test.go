@@ -43,7 +43,7 @@ func TestStripesUseEveryLoader(t *testing.T) {
 		for loaders := 1; loaders <= 20; loaders++ {
 			c := &config.Config{Sources: make(config.Sources, sources), Loaders: value.Loaders{Count: uint32(loaders)}}
 			served, most, least := map[string]int{}, 0, loaders
-			stripes := Stripes(c)
+			stripes := Fleet{}.Stripes(c)
 			for _, s := range stripes {
 				most, least = max(most, len(s)), min(least, len(s))
 				for i, name := range s {
@@ -57,15 +57,48 @@ func TestStripesUseEveryLoader(t *testing.T) {
 				t.Errorf("%d sources, %d loaders: %v", sources, loaders, stripes)
 			}
 			for i := range loaders {
-				n := served[LoaderName(i)]
+				name := fmt.Sprintf("loader-%d", i)
+				n := served[name]
 				if n == 0 || loaders >= sources && n != 1 || n > (sources+loaders-1)/loaders {
-					t.Errorf("%d sources, %d loaders: %s serves %d stripes", sources, loaders, LoaderName(i), n)
+					t.Errorf("%d sources, %d loaders: %s serves %d stripes", sources, loaders, name, n)
 				}
 			}
 		}
 	}
 	if n := Loaders(&config.Config{Sources: make(config.Sources, 2)}); n < 1 || n > 2 {
 		t.Errorf("auto is %d loaders for two sources", n)
+	}
+}
+
+// TestHostsShareTheStripes: every loader of every host has a name of its own, and each source is read on every host if
+// there are enough loaders.
+func TestHostsShareTheStripes(t *testing.T) {
+	c := &config.Config{Sources: make(config.Sources, 3), Loaders: value.Loaders{Count: 3}}
+	c.Reliability.Shadows = 1
+	fleet := Fleet{Ranks: 2, World: 8}
+	owners := map[string]bool{}
+	for i, stripes := range fleet.Stripes(c) {
+		hosts := map[string]bool{}
+		for _, name := range stripes {
+			if owners[name] {
+				t.Errorf("%s has two stripes", name)
+			}
+			owners[name] = true
+			hosts[strings.Split(name, "-")[1]] = true
+		}
+		if len(stripes) != 4 || len(hosts) != 4 {
+			t.Errorf("source %d: %v", i, stripes)
+		}
+	}
+	for first := 0; first < 8; first += 2 {
+		for _, name := range fleet.Loaders(c, first) {
+			if !owners[name] {
+				t.Errorf("%s has no stripe", name)
+			}
+		}
+		if got, want := fleet.Shadows(c, first), fmt.Sprintf("[shadow-%d-0]", first); fmt.Sprint(got) != want {
+			t.Errorf("%v, want %s", got, want)
+		}
 	}
 }
 
@@ -77,9 +110,9 @@ func TestLoaderMemoryIsForAll(t *testing.T) {
 				t, plain, "limits: {loader_memory: 100MiB, sample_bytes: 1MiB}", fmt.Sprintf("loaders: %d", loaders),
 				fmt.Sprintf("reliability: {shadows: %d}", shadows),
 			)
-			all := int64(loaders+len(Shadows(c))) * LoaderMemory(c)
+			all := int64(loaders+shadows) * LoaderMemory(c)
 			if all > 100<<20 || all < 100<<20-10 {
-				t.Errorf("%d loaders and %v hold %d bytes", loaders, Shadows(c), all)
+				t.Errorf("%d loaders and %d shadows hold %d bytes", loaders, shadows, all)
 			}
 		}
 	}

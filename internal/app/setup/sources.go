@@ -246,11 +246,8 @@ func format(s *config.Source, k *Kept, files sources.FS) (sources.Format, error)
 	return nil, fmt.Errorf("format %q is not read yet", s.Format)
 }
 
-// LoaderName returns the name of the i-th loader process.
-func LoaderName(i int) string { return fmt.Sprintf("loader-%d", i) }
-
-// Loaders returns the number of loader processes. Auto is one for each source: a file that crashes a decoder then
-// affects one source. There are at most as many as processors, and each loader and shadow has at least autoPart of
+// Loaders returns the number of loader processes of a host. Auto is one for each source: a file that crashes a decoder
+// then affects one source. There are at most as many as processors, and each loader and shadow has at least autoPart of
 // limits.loader_memory.
 func Loaders(c *config.Config) int {
 	if c.Loaders.Count > 0 {
@@ -258,35 +255,6 @@ func Loaders(c *config.Config) int {
 	}
 	fit := int(c.Limits.LoaderMemory/autoPart) - int(c.Reliability.Shadows)
 	return max(1, min(len(c.Sources), runtime.GOMAXPROCS(0), fit))
-}
-
-// ShadowName returns the name of the i-th shadow.
-func ShadowName(i int) string { return fmt.Sprintf("shadow-%d", i) }
-
-// Shadows returns the names of the shadows that a run starts.
-func Shadows(c *config.Config) []string {
-	out := make([]string, c.Reliability.Shadows)
-	for i := range out {
-		out[i] = ShadowName(i)
-	}
-	return out
-}
-
-// Stripes assigns the sources to the loaders and returns the loader name of each stripe of source i. With fewer loaders
-// than sources, sources share loaders. With more loaders, the first sources get several stripes, one for each loader.
-func Stripes(c *config.Config) [][]string {
-	n, k := Loaders(c), len(c.Sources)
-	out := make([][]string, k)
-	if n <= k {
-		for i := range out {
-			out[i] = []string{LoaderName(i % n)}
-		}
-		return out
-	}
-	for i := range n {
-		out[i%k] = append(out[i%k], LoaderName(i))
-	}
-	return out
 }
 
 // uncounted is the least number of records that the quarantine budget assumes for a source without a count.

@@ -48,6 +48,7 @@ var rooms = []room{
 	// decisions from reports: the only floating point on the way to a plan; decisions are journaled
 	{"orchestrator/feedback", list("."), none},
 	{"orchestrator/lease", list(".", "internal/seam"), all},
+	{"orchestrator/lease/hosts", list(".", "orchestrator/lease"), all}, // who is there; decides nothing of a plan
 	{"orchestrator/lease/leasetest", list(".", "orchestrator/lease"), none},
 	{"orchestrator/lease/etcdtest", none, list("go.etcd.io/etcd", "go.uber.org/zap")},
 	{"orchestrator/parts", list(".", "proto", "internal/seal"), list("google.golang.org/protobuf")},
@@ -111,9 +112,10 @@ var rooms = []room{
 	// an etcd member for development: a process of its own, so that the program has no etcd server inside
 	{"internal/app/member", list("internal/app/exit"), list("golang.org/x/sys/unix")},
 	// the file of a run's etcd cluster
-	{"internal/app/cluster", list(".", "internal/app/config/...", "orchestrator/lease"), none},
-	{"internal/app/rundir", list("checkpoint", "proto", "internal/seam", "internal/secure", "internal/app/exit",
-		"internal/app/supervisor"), list("google.golang.org/grpc")},
+	{"internal/app/cluster", list(".", "internal/app/config/...", "internal/app/supervisor", "internal/seam",
+		"internal/secure", "orchestrator/lease/..."), none},
+	{"internal/app/rundir", list(".", "checkpoint", "internal/app/cluster", "proto", "internal/seam", "internal/secure",
+		"internal/app/exit", "internal/app/supervisor"), list("google.golang.org/grpc")},
 	// wiring of the processes
 	{"internal/app/roles", list(".", "mixing", "checkpoint", "proto", "sources/...", "sidecar/...",
 		"orchestrator/...", "internal/app/...", shell), all},

@@ -45,7 +45,8 @@ def connect(
 ) -> "DataLoader":
     """Return a loader for one rank. It connects at the first `next()`.
 
-    `path`: the rank's socket, `DIR/rank-<r>.sock`, or the run directory, for the socket of LOCAL_RANK (0 if unset).
+    `path`: the rank's socket, `DIR/rank-<r>.sock`, or the run directory, for the socket of LOCAL_RANK (0 if unset),
+        or of RANK in a trainer with ranks on several hosts.
         Without a path: MILLRACE_SOCKET, or MILLRACE_RUN_DIR with LOCAL_RANK.
     `tensors`: "numpy", "torch" (views of the same memory), "jax" (the same on CPUs, else copies on the default device),
         or "auto": torch if it is imported already, else NumPy.

@@ -10,6 +10,7 @@ import re
 import socket
 import stat
 import struct
+import sys
 from typing import List, Optional
 
 from . import _wire as wire
@@ -23,7 +24,8 @@ MAX_PATH = 107  # bytes of a socket path, less the final zero
 def find_socket(path: Optional[str]) -> str:
     """Return the absolute path of the socket: `path`, else MILLRACE_SOCKET, else MILLRACE_RUN_DIR.
 
-    For a run directory, the socket is that of LOCAL_RANK (0 if unset). Raises ValueError if none is given."""
+    For a run directory, the socket is that of LOCAL_RANK (0 if unset). If the trainer has ranks on several hosts, it is
+    that of RANK: sockets have the rank's number in the whole run. Raises ValueError if none is given."""
     path = path or os.environ.get("MILLRACE_SOCKET") or os.environ.get("MILLRACE_RUN_DIR")
     if not path:
         raise ValueError(
@@ -31,8 +33,18 @@ def find_socket(path: Optional[str]) -> str:
         )
     path = os.fspath(path)
     if os.path.isdir(path) or not path.endswith(".sock"):
-        path = os.path.join(path, f"rank-{int(os.environ.get('LOCAL_RANK', '0'))}.sock")
+        path = _socket_in(path)
     return os.path.abspath(path)
+
+
+def _socket_in(directory: str) -> str:
+    """Return the path of this rank's socket in a run directory."""
+    local = int(os.environ.get("LOCAL_RANK", "0"))
+    mine, everywhere = (
+        os.path.join(directory, f"rank-{rank}.sock") for rank in (local, int(os.environ.get("RANK") or local))
+    )
+    is_spread = int(os.environ.get("WORLD_SIZE") or 0) > int(os.environ.get("LOCAL_WORLD_SIZE") or sys.maxsize)
+    return everywhere if os.path.exists(everywhere) or is_spread and not os.path.exists(mine) else mine
 
 
 def socket_of(path: str, stream: str) -> str:

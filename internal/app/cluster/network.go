@@ -1,0 +1,113 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+
+	"millrace"
+	"millrace/internal/seam"
+	"millrace/orchestrator/lease"
+	"millrace/orchestrator/lease/hosts"
+)
+
+// Network is seam.Net for the roles of a run with several hosts: it also dials the leader of a stream, wherever that is
+// now. It asks etcd before each dial. While etcd does not answer, it dials the last leader that it knows.
+type Network struct {
+	seam.Net
+	File *File
+
+	mu     sync.Mutex
+	client *hosts.Client              // nil: not connected yet
+	known  map[millrace.Stream]string // addresses of the last leaders
+}
+
+// leaderPrefix begins the address of a stream's leader.
+const leaderPrefix = "leader/"
+
+// Leader returns the address of the leader of a stream, for Network.Dial.
+func Leader(stream millrace.Stream) string { return leaderPrefix + string(stream) }
+
+// newNetwork returns the network of a cluster. It connects to nothing before a dial.
+func newNetwork(f *File, below seam.Net) *Network {
+	return &Network{Net: below, File: f, known: map[millrace.Stream]string{}}
+}
+
+// Dial implements seam.Net.
+func (n *Network) Dial(ctx context.Context, address string) (net.Conn, error) {
+	stream, isLeader := strings.CutPrefix(address, leaderPrefix)
+	if !isLeader {
+		return n.Net.Dial(ctx, address)
+	}
+	found, err := n.leader(ctx, millrace.Stream(stream))
+	if err != nil {
+		return nil, fmt.Errorf("find the host that plans the run: %w", err)
+	}
+	return n.Net.Dial(ctx, found)
+}
+
+// errNoLeader: the run has no leader now.
+var errNoLeader = errors.New("no host plans it now: the hosts elect the next one")
+
+// leader returns the address of the leader of a stream.
+func (n *Network) leader(ctx context.Context, stream millrace.Stream) (string, error) {
+	client, err := n.connect(ctx)
+	if err != nil {
+		return "", err
+	}
+	h, err := client.Leader(ctx, stream)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	switch {
+	case err != nil && n.known[stream] != "":
+		return n.known[stream], nil
+	case err != nil:
+		return "", errors.New(lease.Reason(err))
+	case h.Address == "":
+		return "", errNoLeader
+	}
+	n.known[stream] = h.Address
+	return h.Address, nil
+}
+
+func (n *Network) connect(ctx context.Context) (*hosts.Client, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.client == nil {
+		client, err := hosts.Dial(ctx, n.File.Etcd(millrace.Train))
+		if err != nil {
+			return nil, err
+		}
+		n.client = client
+	}
+	return n.client, nil
+}
+
+// Hosts returns the registered hosts of the run, by rank, and the leader of the stream `train`.
+func (n *Network) Hosts(ctx context.Context) (list []hosts.Host, leader lease.Holder, err error) {
+	client, err := n.connect(ctx)
+	if err != nil {
+		return nil, leader, err
+	}
+	if list, err = client.List(ctx); err == nil {
+		leader, err = client.Leader(ctx, millrace.Train)
+	}
+	if err != nil {
+		return nil, leader, errors.New("list the hosts of the run: " + lease.Reason(err))
+	}
+	return list, leader, nil
+}
+
+// Close closes the connection to etcd.
+func (n *Network) Close() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.client != nil {
+		n.client.Close()
+	}
+}
+
+var _ seam.Net = (*Network)(nil)

@@ -1,0 +1,80 @@
+package hosts
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"millrace"
+	"millrace/orchestrator/lease"
+)
+
+// patience bounds one call to etcd.
+const patience = 2 * time.Second
+
+// Client asks etcd about one run. Its methods may be called from any goroutine.
+type Client struct {
+	cfg  lease.EtcdConfig
+	etcd *clientv3.Client
+}
+
+// Dial returns a client of the cluster that a configuration names. It does not wait for the cluster, except for a
+// password to be checked. The caller closes the client.
+func Dial(ctx context.Context, cfg lease.EtcdConfig) (*Client, error) {
+	etcd, err := lease.Dial(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &Client{cfg, etcd}, nil
+}
+
+// Close closes the connections.
+func (c *Client) Close() { c.etcd.Close() }
+
+// List returns the registered hosts of the run, by rank.
+func (c *Client) List(ctx context.Context) ([]Host, error) {
+	list, _, err := c.list(ctx)
+	return list, err
+}
+
+// list also returns the revision of etcd at which the hosts were read.
+func (c *Client) list(ctx context.Context) ([]Host, int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	got, err := c.etcd.Get(ctx, prefix(c.cfg.Run), clientv3.WithPrefix()) // linearizable
+	if err != nil {
+		return nil, 0, err
+	}
+	out := make([]Host, len(got.Kvs))
+	for i, kv := range got.Kvs {
+		if err := json.Unmarshal(kv.Value, &out[i]); err != nil {
+			return nil, 0, millrace.Errorf(millrace.ErrMismatch,
+				"key %s of etcd is no host of a run: is the name %q of another program?", kv.Key, c.cfg.Run)
+		}
+	}
+	return out, got.Header.Revision, nil
+}
+
+// Leader returns the process that plans a stream of the run; the zero Holder if none does.
+func (c *Client) Leader(ctx context.Context, stream millrace.Stream) (lease.Holder, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	cfg := c.cfg
+	cfg.Stream = stream
+	got, err := c.etcd.Get(ctx, lease.LeaderKey(cfg)) // linearizable
+	if err != nil || len(got.Kvs) == 0 {
+		return lease.Holder{}, err
+	}
+	var h lease.Holder
+	if err := json.Unmarshal(got.Kvs[0].Value, &h); err != nil {
+		return h, fmt.Errorf("read the election key of run %s: %w", cfg.Run, err)
+	}
+	return h, nil
+}
+
+func prefix(run string) string { return "millrace/" + run + "/hosts/" }
+
+func (h Host) key(run string) string { return fmt.Sprintf("%s%06d", prefix(run), h.First) }

@@ -1,0 +1,164 @@
+package hosts
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"millrace"
+	"millrace/orchestrator/lease"
+)
+
+// Times of a registration. It only tells others who is there: nothing that must be exact follows from it.
+const (
+	ttl        = 10 * time.Second // of a registration after a host died
+	renewEvery = ttl / 4
+	retryDelay = 200 * time.Millisecond
+	takenFor   = ttl + 5*time.Second // ranks that stay registered for longer are another host's
+)
+
+// Membership is the registration of a host. Run keeps it.
+type Membership struct {
+	*Client
+	host  Host
+	lease clientv3.LeaseID
+}
+
+// Join registers a host, after it has agreed with the hosts that are there. While etcd does not answer, it waits, and
+// tells cfg.Frozen why. So it does for some seconds if another `up` has the host's ranks, which may have died. The
+// error is ErrMismatch if the host does not belong to the run. The caller calls Leave.
+func Join(ctx context.Context, cfg lease.EtcdConfig, host Host) (*Membership, error) {
+	if err := host.Validate(); err != nil {
+		return nil, err
+	}
+	client, err := Dial(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	m := &Membership{Client: client, host: host}
+	if err := m.join(ctx); err != nil {
+		client.Close()
+		return nil, err
+	}
+	return m, nil
+}
+
+// Host returns the host as it is registered.
+func (m *Membership) Host() Host { return m.host }
+
+// join registers the host, or finds that it never can.
+func (m *Membership) join(ctx context.Context) error {
+	told := ""
+	tell := func(why string) {
+		if why != told && m.cfg.Frozen != nil {
+			m.cfg.Frozen(why)
+		}
+		told = why
+	}
+	var since time.Time // when its ranks were found taken
+	for {
+		err := m.try(ctx)
+		var taken *errTaken
+		switch {
+		case err == nil:
+			tell("")
+			return nil
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case errors.As(err, &taken):
+			if since.IsZero() {
+				since = time.Now()
+			}
+			if time.Since(since) > takenFor {
+				return millrace.Errorf(millrace.ErrMismatch, "register %s: %w: give each host its own --first-rank",
+					m.host, err)
+			}
+			tell(fmt.Sprintf("%v: waiting for its end", err))
+		case lease.IsFinal(err):
+			return err
+		case !errors.Is(err, errRaced):
+			tell(fmt.Sprintf("waiting to register %s: %s", m.host, lease.Reason(err)))
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(retryDelay):
+		}
+	}
+}
+
+// errRaced: another host has registered at the same time.
+var errRaced = errors.New("another host registered at the same time")
+
+// try registers the host once. The transaction fails if a host has come since the others were read.
+func (m *Membership) try(ctx context.Context) error {
+	others, revision, err := m.list(ctx)
+	if err != nil {
+		return err
+	}
+	agreed, err := m.host.agree(others)
+	if err != nil {
+		return err
+	}
+	value, err := json.Marshal(agreed)
+	if err != nil {
+		return fmt.Errorf("encode a host: %w", err)
+	}
+	call, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	granted, err := m.etcd.Grant(call, int64(ttl/time.Second))
+	if err != nil {
+		return err
+	}
+	unchanged := clientv3.Compare(clientv3.ModRevision(prefix(m.cfg.Run)), "<", revision+1).WithPrefix()
+	made, err := m.etcd.Txn(call).If(unchanged).
+		Then(clientv3.OpPut(agreed.key(m.cfg.Run), string(value), clientv3.WithLease(granted.ID))).Commit()
+	if err == nil && !made.Succeeded {
+		err = errRaced
+	}
+	if err != nil {
+		m.revoke(granted.ID)
+		return err
+	}
+	m.host, m.lease = agreed, granted.ID
+	return nil
+}
+
+// Run keeps the registration until ctx ends, and returns nil then. It makes a registration again that etcd has ended,
+// for example while this host was cut off. The error says that the run has gone on without this host, or that another
+// one has its ranks.
+func (m *Membership) Run(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(renewEvery):
+		}
+		call, cancel := context.WithTimeout(ctx, patience)
+		_, err := m.etcd.KeepAliveOnce(call, m.lease)
+		cancel()
+		if errors.Is(err, rpctypes.ErrLeaseNotFound) {
+			if err := m.join(ctx); err != nil && ctx.Err() == nil {
+				return err
+			}
+		}
+	}
+}
+
+// Leave ends the registration, so that others need not wait for its end.
+func (m *Membership) Leave() {
+	m.revoke(m.lease)
+	m.Close()
+}
+
+// revoke ends an etcd lease. If etcd does not answer, the lease ends with its time.
+func (m *Membership) revoke(id clientv3.LeaseID) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_, _ = m.etcd.Revoke(ctx, id) // see above
+}

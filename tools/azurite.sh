@@ -7,7 +7,10 @@ version=3.35.0
 at=${XDG_CACHE_HOME:-$HOME/.cache}/millrace/stores/azurite-$version
 program=$at/node_modules/.bin/azurite-blob
 if [[ ! -x $program ]]; then
-	command -v npm >/dev/null || { echo "azurite.sh: npm is not installed (on Debian: apt-get install npm)" >&2; exit 1; }
+	command -v npm >/dev/null || {
+		echo "azurite.sh: npm is not installed (on Debian: apt-get install npm)" >&2
+		exit 1
+	}
 	mkdir -p "$at"
 	timeout 300 npm install --silent --no-audit --no-fund --ignore-scripts --prefix "$at" "azurite@$version" >&2
 fi

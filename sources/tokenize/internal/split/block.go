@@ -1,6 +1,9 @@
 package split
 
-import "math/bits"
+import (
+	"encoding/binary"
+	"math/bits"
+)
 
 // blockWidth is the number of bytes that are classified at once: one bit of a word for each.
 const blockWidth = 64
@@ -40,7 +43,7 @@ func (k *block) read(t *[blockWidth]byte, c *classes, p Pattern) {
 		return
 	}
 	k.others &^= k.beyond
-	if end := k.whole(); end > 0 {
+	if end := k.wholeEnd(); end > 0 {
 		k.size = end
 		k.readBeyond(t, c, p == O200k)
 	} else {
@@ -65,9 +68,9 @@ func (k *block) cut() {
 	k.inner &= known
 }
 
-// whole returns the end of the whole characters in the block, or 0 if a first byte has a wrong number of bytes behind
-// it.
-func (k *block) whole() int {
+// wholeEnd returns the end of the whole characters in the block, or 0 if a first byte has a wrong number of bytes
+// behind it.
+func (k *block) wholeEnd() int {
 	firsts := k.beyond &^ k.inner
 	if firsts<<1|k.threes<<2|k.fours<<3 != k.inner {
 		return 0
@@ -81,46 +84,60 @@ func (k *block) whole() int {
 
 // readBeyond classifies the whole characters beyond ASCII. For words with marks, as of [O200k], a mark is a letter.
 func (k *block) readBeyond(t *[blockWidth]byte, c *classes, withMarks bool) {
-	var stops, marks, both, uppers uint64
+	var of characters
 	known := uint64(1)<<k.size - 1
 	for firsts := k.beyond &^ k.inner & known; firsts != 0; firsts &= firsts - 1 {
 		i := bits.TrailingZeros64(firsts) % blockWidth
 		b := t[i]
 		second := uint32(t[(i+1)%blockWidth] & 0x3f)
-		var class byte
-		bytes := uint64(3) << i
 		if b < 0xe0 {
-			class = c.two[uint32(b&0x1f)<<6|second]
-		} else {
-			r := uint32(b&0xf)<<12 | second<<6 | uint32(t[(i+2)%blockWidth]&0x3f)
-			bytes = 7 << i
-			if b >= 0xf0 {
-				r = (uint32(b&7)<<12|second<<6|uint32(t[(i+2)%blockWidth]&0x3f))<<6 | uint32(t[(i+3)%blockWidth]&0x3f)
-				bytes = 15 << i
-			}
-			class = c.blocks[c.index[r>>blockBits%(maxRune>>blockBits)]][r%blockSize]
+			of[i] = c.two[uint32(b&0x1f)<<6|second]
+			continue
 		}
-		isUpper, isLower := -uint64(class/upper&1), -uint64(class/lower&1)
-		isOther := -uint64(class / other & 1)
-		k.letters |= bytes & -uint64(class/letter&1)
-		k.others |= bytes & isOther
-		stops |= bytes & -uint64(class/number&1|class/space&1)
-		marks |= bytes & isOther & isUpper
-		both |= bytes & isUpper & isLower
-		uppers |= bytes & isUpper &^ isLower
-		k.lowers |= bytes & isLower
+		r := uint32(b&0xf)<<12 | second<<6 | uint32(t[(i+2)%blockWidth]&0x3f)
+		if b >= 0xf0 {
+			r = r%(1<<15)<<6 | uint32(t[(i+3)%blockWidth]&0x3f)
+		}
+		of[i] = c.blocks[c.index[r>>blockBits%(maxRune>>blockBits)]][r%blockSize]
 	}
+	others := k.whole(of.with(other))
+	k.letters |= k.whole(of.with(letter))
+	k.others |= others
+	stops := of.with(number) | of.with(space)
 	if withMarks {
+		uppers, lowers := k.whole(of.with(upper)), k.whole(of.with(lower))
+		marks := others & uppers
+		k.lowers |= lowers
 		k.others &^= marks
 		k.letters |= marks
-		k.uppers |= uppers
-		// A word may end before or behind an upper-case letter that follows a letter of both cases. Marks at the start
-		// of a word are other characters, too.
-		stops |= firsts(k.letters)&marks | k.uppers&(both<<1)
+		k.uppers |= uppers &^ lowers
+		// A word may end before or behind an upper-case letter that follows a letter of both cases. Marks at the
+		// start of a word are other characters, too.
+		stops |= firsts(k.letters)&marks | k.uppers&(uppers&lowers<<1)
 	}
 	if stops != 0 {
 		k.size = min(k.size, bits.TrailingZeros64(stops))
 	}
+}
+
+// characters has the class of each character beyond ASCII, at its first byte.
+type characters [blockWidth]byte
+
+// with returns the characters of a class, as bits of their first bytes.
+func (c *characters) with(class byte) (found uint64) {
+	by := bits.TrailingZeros8(class)
+	for i := 0; i < blockWidth; i += 8 {
+		x := binary.LittleEndian.Uint64(c[i:i+8]) >> by & ones
+		found |= x * 0x0102040810204080 >> 56 << i
+	}
+	return found
+}
+
+// whole returns the bits of all bytes of characters, from those of their first bytes.
+func (k *block) whole(firsts uint64) uint64 {
+	firsts |= firsts << 1 & k.inner
+	firsts |= firsts << 1 & k.inner
+	return firsts | firsts<<1&k.inner
 }
 
 // next moves the bits of characters' first bytes to the first bytes of the next characters.

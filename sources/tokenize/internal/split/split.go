@@ -104,10 +104,12 @@ func (s *Splitter) Pieces(t []byte, pos int, ends *Ends) int {
 			}
 			continue
 		}
+		some, count := (*[blockWidth]int)(ends[n:]), 0
 		for inner := starts &^ 1; inner != 0; inner &= inner - 1 {
-			ends[n%Batch] = pos + bits.TrailingZeros64(inner)
-			n++
+			some[count%blockWidth] = pos + bits.TrailingZeros64(inner)
+			count++
 		}
+		n += count
 		pos = ends[(n-1)%Batch]
 	}
 	for ; n < Batch && pos < len(t) && pos+blockWidth > len(t); n++ {

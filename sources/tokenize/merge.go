@@ -3,6 +3,7 @@ package tokenize
 import (
 	"math/bits"
 
+	"millrace/sources/tokenize/internal/least"
 	"millrace/sources/tokenize/internal/pairs"
 )
 
@@ -45,11 +46,11 @@ func (m *merger) mergeShort(dst []uint32, piece []byte) []uint32 {
 func (m *merger) mergeParts(dst []uint32, parts int) []uint32 {
 	live := uint64(2)<<(parts-1) - 1
 	for {
-		least := m.keys.least(parts)
-		if least >= noMerge {
+		lowest := least.Of(m.keys[:(parts+least.Row-1)/least.Row*least.Row])
+		if lowest >= noMerge {
 			break
 		}
-		live = m.join(live, int(least%scanMax), least/scanMax)
+		live = m.join(live, int(lowest%scanMax), lowest/scanMax)
 	}
 	for ; live != 0; live &= live - 1 {
 		dst = append(dst, m.tokens[bits.TrailingZeros64(live)%scanMax+1])
@@ -69,26 +70,27 @@ func (m *merger) start(piece []byte) (parts int) {
 			return 0
 		}
 		b := piece[i]
-		token, size, is := table.bytes[b], 1, int(b)
 		if b >= 0xc0 {
 			if firm, bytes := table.firm.part(piece, i); bytes > 0 {
-				token, size, is = firm, bytes, -1
+				m.tokens[n%scanMax+1] = firm
+				if n > 0 {
+					m.keys.set(n-1, table.Find(m.tokens[n%scanMax], firm))
+				}
+				before = -1
+				i += bytes
+				continue
 			}
 		}
-		m.tokens[n%scanMax+1] = token
-		switch {
-		case n == 0:
-		case before >= 0 && is >= 0:
-			m.keys.set(n-1, table.starts[uint(before|is<<8)%(1<<16)])
-		default:
-			m.keys.set(n-1, table.Find(m.tokens[n%scanMax], token))
+		m.tokens[n%scanMax+1] = table.bytes[b]
+		if before >= 0 {
+			m.keys.set(n-1, table.starts[uint(before)%(1<<8)|uint(b)<<8])
+		} else if n > 0 {
+			m.keys.set(n-1, table.Find(m.tokens[n%scanMax], table.bytes[b]))
 		}
-		before = is
-		i += size
+		before = int(b)
+		i++
 	}
-	for i := n - 1; i < (n+keyRow-1)/keyRow*keyRow; i++ {
-		m.keys.drop(i)
-	}
+	*(*[least.Row]uint32)(m.keys[n-1:]) = noKeys()
 	return n
 }
 
@@ -116,25 +118,16 @@ const noMerge = 1 << (pairs.IDBits + 6)
 
 const noKey = ^uint32(0)
 
+// noKeys returns a row of keys that do not merge.
+func noKeys() (row [least.Row]uint32) {
+	for i := range row {
+		row[i] = noKey
+	}
+	return row
+}
+
 func (k *mergeKeys) set(i int, rank uint32) {
 	k[uint(i)%(2*scanMax)] = rank<<6 | uint32(i)
 }
 
 func (k *mergeKeys) drop(i int) { k[i%scanMax] = noKey }
-
-// keyRow is the number of keys that are compared without a branch.
-const keyRow = 16
-
-// least returns the least of the first n keys.
-func (k *mergeKeys) least(n int) uint32 {
-	least := noKey
-	for row := 0; row < n; row += keyRow {
-		r := (*[keyRow]uint32)(k[row:])
-		a := min(min(r[0], r[1]), min(r[2], r[3]))
-		b := min(min(r[4], r[5]), min(r[6], r[7]))
-		c := min(min(r[8], r[9]), min(r[10], r[11]))
-		d := min(min(r[12], r[13]), min(r[14], r[15]))
-		least = min(least, min(min(a, b), min(c, d)))
-	}
-	return least
-}

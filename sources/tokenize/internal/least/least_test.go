@@ -25,3 +25,20 @@ func TestHeapSorts(t *testing.T) {
 		}
 	}
 }
+
+// TestOfIsTheLeast: with vectors and without, the least key is found at every place of any number of rows.
+func TestOfIsTheLeast(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	for rows := range 8 {
+		keys := make([]uint32, (rows+1)*Row)
+		for place := range keys {
+			for i := range keys {
+				keys[i] = 1<<31 + r.Uint32N(1<<31)
+			}
+			keys[place] = r.Uint32N(1 << 31)
+			if got, want := Of(keys), ofRows(keys); got != keys[place] || want != keys[place] {
+				t.Fatalf("%d at %d of %d: found %d with vectors, %d without", keys[place], place, len(keys), got, want)
+			}
+		}
+	}
+}

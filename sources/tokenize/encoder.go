@@ -1,12 +1,11 @@
 package tokenize
 
 import (
-	"encoding/binary"
 	"unsafe"
 
 	"millrace/sources/tokenize/internal/normal"
-	"millrace/sources/tokenize/internal/prefetch"
 	"millrace/sources/tokenize/internal/pretokenize"
+	"millrace/sources/tokenize/internal/short"
 	"millrace/sources/tokenize/internal/split"
 )
 
@@ -16,17 +15,15 @@ const batch = split.Batch
 // Encoder encodes texts one after another. It remembers earlier pieces in bounded memory and has scratch, so it serves
 // one goroutine at a time. The remembered pieces change its speed, never the ids.
 type Encoder struct {
-	short    shortPieces
+	short    short.Pieces
 	long     longPieces
 	encoding *Encoding
 	merger   merger
-	masks    keyMasks
 	ends     split.Ends
-	asked    [batch]shortQuery
-	found    [batch * shortTokens]uint32
+	asked    [batch]short.Query
+	found    [batch * short.Tokens]uint32
 	coder    coder
-	room     [shortMax]uint32 // the tokens of a piece that is learnt
-	normal   []byte           // the last text in normal form, of at most normalMax bytes
+	normal   []byte // the last text in normal form, of at most normalMax bytes
 }
 
 // normalMax bounds the memory that an encoder keeps for normalised texts.
@@ -34,7 +31,7 @@ const normalMax = 1 << 20
 
 // NewEncoder returns an encoder for one goroutine. It starts nothing and holds nothing that needs closing.
 func (e *Encoding) NewEncoder() *Encoder {
-	enc := &Encoder{encoding: e, masks: newKeyMasks()}
+	enc := &Encoder{encoding: e}
 	enc.coder = byteLevel{enc}
 	if e.stages != nil {
 		enc.coder = staged{byteLevel{enc}, e.stages.NewCursor()}
@@ -54,7 +51,7 @@ func (e *Encoding) NewEncoder() *Encoder {
 	}
 	enc.merger.table = e.merges
 	n := doublings(e.lent.bytes - int64(unsafe.Sizeof(Encoder{})))
-	enc.short, enc.long = newShortPieces(n), newLongPieces(n)
+	enc.short, enc.long = short.New(leastSets<<n), newLongPieces(n)
 	return enc
 }
 
@@ -151,74 +148,41 @@ func (enc *prefixed) appendPart(dst []uint32, part []byte) []uint32 {
 	return enc.coder.append(dst, part, false)
 }
 
-// shortQuery is a piece to look up. A zero key marks a piece that is not short.
-type shortQuery struct {
-	key  key
-	hash uint64
-}
-
-// ask fills enc.asked for the pieces of text from pos on that end at ends. It prefetches each piece's cache line, so
-// that the cache misses of many pieces overlap. The branches that come later would wait for one miss after the other.
-func (enc *Encoder) ask(text []byte, pos int, ends []int) {
-	for i, end := range ends {
-		q := &enc.asked[i%batch]
-		length := end - pos
-		switch {
-		case length > shortMax:
-			q.key.hi = 0
-			pos = end
-			continue
-		case pos+16 > len(text):
-			q.key = shortKey(text[pos:end])
-		default:
-			mask := &enc.masks[length%16]
-			bytes := text[pos : pos+16]
-			q.key.lo = binary.LittleEndian.Uint64(bytes) & mask.lo
-			q.key.hi = binary.LittleEndian.Uint64(bytes[8:])&mask.hi | uint64(length)<<56
-		}
-		q.hash = q.key.hash()
-		pos = end
-	}
-	sets := &enc.short.sets[0]
-	prefetch.Sets(unsafe.Pointer(sets), enc.short.mask, &enc.asked[0].hash, unsafe.Sizeof(enc.asked[0]), len(ends))
-}
-
 // appendPieces appends the tokens of the pieces of text from pos on that end at ends. Tokens of short pieces gather in
-// enc.found. Each piece takes four stores, however many of them count, because a branch costs more.
+// enc.found.
 func (enc *Encoder) appendPieces(dst []uint32, text []byte, pos int, ends []int) []uint32 {
-	enc.ask(text, pos, ends)
+	asked := enc.asked[:len(ends)]
+	enc.short.Ask(asked, text, pos, ends)
 	n := 0
-	for i, end := range ends {
-		if q := &enc.asked[i%batch]; q.key.hi != 0 {
-			p := enc.short.find(q)
-			if p == nil {
-				p = enc.learn(q, text[pos:end])
-			}
-			last := p.tokens[shortTokens-1]
-			to := (*[shortTokens]uint32)(enc.found[n:])
-			to[0], to[1], to[2], to[3] = p.tokens[0], p.tokens[1], p.tokens[2], last%(1<<countShift)
-			if count := int(last >> countShift); count <= shortTokens {
-				n += count
-				pos = end
-				continue
-			}
+	for i := 0; ; i++ {
+		if i, n = enc.short.Recall(asked, i, enc.found[:], n); i == len(ends) {
+			return append(dst, enc.found[:n]...)
 		}
-		dst = append(dst, enc.found[:n]...)
-		dst, n = enc.appendLong(dst, text[pos:end]), 0
-		pos = end
+		if i > 0 {
+			pos = ends[i-1]
+		}
+		dst, n = append(dst, enc.found[:n]...), 0
+		piece := text[pos:ends[i]]
+		if q := &asked[i]; q.IsLong() || enc.short.Has(q) {
+			dst = enc.appendLong(dst, piece)
+		} else {
+			dst = enc.appendNew(dst, q, piece)
+		}
 	}
-	return append(dst, enc.found[:n]...)
 }
 
-// learn encodes a short piece and remembers it.
-func (enc *Encoder) learn(q *shortQuery, piece []byte) *shortPiece {
-	p := enc.short.replace(q)
-	if id := enc.encoding.pieces.findShort(q.key, q.hash); id != noToken {
-		p.set(id)
-		return p
+// appendNew appends the tokens of a short piece and remembers it.
+func (enc *Encoder) appendNew(dst []uint32, q *short.Query, piece []byte) []uint32 {
+	start := len(dst)
+	if id := enc.encoding.pieces.findShort(q.Key, q.Hash); id != noToken {
+		dst = append(dst, id)
+	} else {
+		dst = enc.coder.merge(dst, piece)
 	}
-	p.set(enc.coder.merge(enc.room[:0], piece)...)
-	return p
+	if !enc.short.Remember(q, dst[start:]) {
+		enc.long.remember(piece, longHash(piece), dst[start:])
+	}
+	return dst
 }
 
 // appendLong appends the tokens of a piece that is long or has many tokens.

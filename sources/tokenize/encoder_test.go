@@ -62,7 +62,7 @@ func TestAnEncodersMemoryDecidesItsSpeedAlone(t *testing.T) {
 	for _, may := range []int64{0, 2 * least, 3 * least, 8 * least, 1 << 40} {
 		e.LimitEncoders(1, may)
 		enc := e.NewEncoder()
-		has := int64(len(enc.short.sets)*64 + len(enc.long.slots)*16 + len(enc.long.ring)*4)
+		has := enc.short.Bytes() + int64(len(enc.long.slots)*16+len(enc.long.ring)*4)
 		if takes := EncoderBytes(may); has >= takes || takes > max(may, least) || takes > 8*least {
 			t.Errorf("an encoder that may take %d bytes takes %d, and has %d for pieces", may, takes, has)
 		}

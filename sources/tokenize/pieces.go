@@ -4,44 +4,15 @@ import (
 	"encoding/binary"
 	"math/bits"
 
+	"millrace/sources/tokenize/internal/pages"
+	"millrace/sources/tokenize/internal/short"
 	"millrace/sources/tokenize/internal/vocab"
 )
-
-// shortMax is the longest piece whose bytes and length fit a key.
-const shortMax = 15
-
-// key is a piece of at most shortMax bytes: its bytes in little-endian order, zeros behind them, and the length in the
-// highest byte. The key of a piece is never zero.
-type key struct{ lo, hi uint64 }
-
-// keyMasks[n] keeps the first n bytes of a key.
-type keyMasks [16]key
-
-func newKeyMasks() (masks keyMasks) {
-	for n := range masks {
-		masks[n] = key{lo: 1<<(8*min(n, 8)) - 1, hi: 1<<(8*max(n-8, 0)) - 1}
-	}
-	return masks
-}
-
-// shortKey returns the key of any short piece.
-func shortKey(piece []byte) key {
-	var padded [16]byte
-	copy(padded[:shortMax], piece)
-	padded[shortMax] = byte(len(piece))
-	return key{binary.LittleEndian.Uint64(padded[:8]), binary.LittleEndian.Uint64(padded[8:])}
-}
-
-// hash folds a product of both halves, as wyhash does. Its low bits are good.
-func (k key) hash() uint64 {
-	hi, lo := bits.Mul64(k.lo^0xa0761d6478bd642f, k.hi^0xe7037ed1a0b428db)
-	return hi ^ lo
-}
 
 // longHash returns the hash of a piece of any length.
 func longHash(piece []byte) uint64 {
 	if len(piece) < 8 {
-		return shortKey(piece).hash()
+		return short.KeyOf(piece).Hash()
 	}
 	h := uint64(len(piece))
 	for i := 0; i+8 < len(piece); i += 8 {
@@ -62,7 +33,7 @@ type pieceTable struct {
 	short      []shortSlot
 	shortShift uint
 	filter     []uint64 // a bit for each short token, by more bits of its hash: most new pieces are no tokens
-	long       []uint32 // ids of tokens longer than shortMax, noToken if empty
+	long       []uint32 // ids of tokens longer than short.Max, noToken if empty
 	longMask   uint64
 	vocabulary *vocab.Vocabulary
 }
@@ -71,25 +42,25 @@ type pieceTable struct {
 const pieceFilterBits = 2
 
 type shortSlot struct {
-	key key
+	key short.Key
 	id  uint32
 }
 
 func newPieceTable(v *vocab.Vocabulary) *pieceTable {
-	short, long := 0, 0
+	shorts, longs := 0, 0
 	for id := range uint32(v.Len()) {
-		if n := len(v.Token(id)); n > shortMax {
-			long++
+		if n := len(v.Token(id)); n > short.Max {
+			longs++
 		} else if n > 0 {
-			short++
+			shorts++
 		}
 	}
-	shortBits := bits.Len(uint(2 * short))
+	shortBits := bits.Len(uint(2 * shorts))
 	t := &pieceTable{
-		short:      make([]shortSlot, 1<<shortBits),
+		short:      pages.Make[shortSlot](1 << shortBits),
 		shortShift: 64 - uint(shortBits),
 		filter:     make([]uint64, (1<<shortBits<<pieceFilterBits+63)/64),
-		long:       make([]uint32, 1<<bits.Len(uint(2*long))),
+		long:       make([]uint32, 1<<bits.Len(uint(2*longs))),
 		vocabulary: v,
 	}
 	t.longMask = uint64(len(t.long) - 1)
@@ -106,13 +77,13 @@ func (t *pieceTable) insert(id uint32) {
 	token := t.vocabulary.Token(id)
 	switch {
 	case len(token) == 0 || !t.vocabulary.IsWhole(id):
-	case len(token) <= shortMax:
-		k := shortKey(token)
-		hash := k.hash()
+	case len(token) <= short.Max:
+		k := short.KeyOf(token)
+		hash := k.Hash()
 		bit := hash >> (t.shortShift - pieceFilterBits)
 		t.filter[bit/64] |= 1 << (bit % 64)
 		at := hash >> t.shortShift
-		for t.short[at].key.hi != 0 {
+		for t.short[at].key.Hi != 0 {
 			at = (at + 1) & uint64(len(t.short)-1)
 		}
 		t.short[at] = shortSlot{k, id}
@@ -126,7 +97,7 @@ func (t *pieceTable) insert(id uint32) {
 }
 
 // findShort returns the token that a key spells, or noToken.
-func (t *pieceTable) findShort(k key, hash uint64) uint32 {
+func (t *pieceTable) findShort(k short.Key, hash uint64) uint32 {
 	if bit := hash >> (t.shortShift - pieceFilterBits); t.filter[bit/64]>>(bit%64)&1 == 0 {
 		return noToken
 	}
@@ -135,7 +106,7 @@ func (t *pieceTable) findShort(k key, hash uint64) uint32 {
 		if slot.key == k {
 			return slot.id
 		}
-		if slot.key.hi == 0 {
+		if slot.key.Hi == 0 {
 			return noToken
 		}
 	}

@@ -3,13 +3,11 @@ package tokenize
 import (
 	"unsafe"
 
-	"millrace/sources/tokenize/internal/prefetch"
+	"millrace/sources/tokenize/internal/pages"
+	"millrace/sources/tokenize/internal/short"
 )
 
 const (
-	// shortTokens is the most tokens of a remembered short piece. They fit half a cache line together with its key.
-	shortTokens = 4
-
 	longMax = 256 // bytes of the longest piece that is remembered
 
 	// Sizes of an encoder's memory at its least. They double together as often as the memory of an encoder allows,
@@ -22,7 +20,7 @@ const (
 
 // rememberedBytes is the memory of remembered pieces that doubled so often.
 func rememberedBytes(doublings int) int64 {
-	return (leastSets*int64(unsafe.Sizeof(shortSet{})) + leastSlots*int64(unsafe.Sizeof(longSlot{})) + leastWords*4) <<
+	return (leastSets*short.SetBytes + leastSlots*int64(unsafe.Sizeof(longSlot{})) + leastWords*4) <<
 		doublings
 }
 
@@ -33,64 +31,6 @@ func doublings(bytes int64) int {
 		n++
 	}
 	return n
-}
-
-// shortPieces remembers the tokens of short pieces in a cache with two places a set. A new piece takes the second
-// place. It moves to the first when it comes again. So pieces that come once displace only each other.
-type shortPieces struct {
-	sets []shortSet // a power of two of them, each a cache line
-	mask uint64
-}
-
-type shortSet [2]shortPiece
-
-// shortPiece is a piece and its tokens. The highest byte of the last token is their number. It is manyTokens if there
-// are too many; then longPieces remembers the piece.
-type shortPiece struct {
-	key    key
-	tokens [shortTokens]uint32
-}
-
-const (
-	countShift = 24
-	manyTokens = 0xff
-)
-
-func newShortPieces(doublings int) shortPieces {
-	sets := make([]shortSet, leastSets<<doublings)
-	prefetch.Huge(unsafe.Pointer(&sets[0]), uintptr(len(sets))*unsafe.Sizeof(sets[0]))
-	return shortPieces{sets: sets, mask: uint64(len(sets) - 1)}
-}
-
-// find returns the piece, or nil.
-func (s *shortPieces) find(q *shortQuery) *shortPiece {
-	set := s.set(q)
-	if set[0].key == q.key {
-		return &set[0]
-	}
-	if set[1].key == q.key {
-		set[0], set[1] = set[1], set[0]
-		return &set[0]
-	}
-	return nil
-}
-
-func (s *shortPieces) set(q *shortQuery) *shortSet { return &s.sets[q.hash&s.mask] }
-
-// replace returns a place for the piece. The caller sets its tokens.
-func (s *shortPieces) replace(q *shortQuery) *shortPiece {
-	p := &s.set(q)[1]
-	*p = shortPiece{key: q.key}
-	return p
-}
-
-func (p *shortPiece) set(tokens ...uint32) {
-	if len(tokens) > shortTokens {
-		p.tokens[shortTokens-1] = manyTokens << countShift
-		return
-	}
-	copy(p.tokens[:], tokens)
-	p.tokens[shortTokens-1] |= uint32(len(tokens)) << countShift
 }
 
 // longPieces remembers the tokens of all other pieces. The records of the last ones lie in a ring: of each piece its
@@ -114,8 +54,8 @@ func newLongPieces(doublings int) longPieces {
 		ring:  make([]uint32, leastWords<<doublings),
 	}
 	l.end = uint64(len(l.ring)) // so that no record begins at 0
-	prefetch.Huge(unsafe.Pointer(&l.slots[0]), uintptr(len(l.slots))*unsafe.Sizeof(l.slots[0]))
-	prefetch.Huge(unsafe.Pointer(&l.ring[0]), uintptr(len(l.ring))*unsafe.Sizeof(l.ring[0]))
+	pages.Huge(unsafe.Pointer(&l.slots[0]), uintptr(len(l.slots))*unsafe.Sizeof(l.slots[0]))
+	pages.Huge(unsafe.Pointer(&l.ring[0]), uintptr(len(l.ring))*unsafe.Sizeof(l.ring[0]))
 	return l
 }
 

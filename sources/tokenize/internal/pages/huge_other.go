@@ -1,6 +1,6 @@
 //go:build !linux
 
-package prefetch
+package pages
 
 import "unsafe"
 

@@ -1,4 +1,4 @@
-package prefetch
+package pages
 
 import (
 	"unsafe"
@@ -6,15 +6,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const hugePage = 2 << 20
-
 // Huge asks the kernel for huge pages inside some fresh memory: random reads of a large table otherwise wait for
 // the page table. If the kernel refuses, the memory stays as it is.
 func Huge(memory unsafe.Pointer, bytes uintptr) {
-	skipped := -uintptr(memory) % hugePage
-	if skipped+hugePage > bytes {
+	skipped := -uintptr(memory) % pageBytes
+	if skipped+pageBytes > bytes {
 		return
 	}
-	whole := (bytes - skipped) &^ (hugePage - 1)
+	whole := (bytes - skipped) &^ (pageBytes - 1)
 	_ = unix.Madvise(unsafe.Slice((*byte)(unsafe.Add(memory, skipped)), whole), unix.MADV_HUGEPAGE)
 }

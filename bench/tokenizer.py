@@ -33,7 +33,15 @@ import tiktoken_ext.openai_public as openai_public
 import tokenizers
 from documents import corpus, other_scripts
 
-GIGATOKEN = {"gpt2": "r50k", "cl100k_base": "cl100k", "o200k_base": "o200k"}  # its names of the patterns
+# Names of the patterns in gigatoken: its olmo3 is the pattern of Llama 3.
+GIGATOKEN = {"gpt2": "r50k", "cl100k_base": "cl100k", "o200k_base": "o200k", "llama3": "olmo3"}
+
+# The pattern of llama3/tokenizer.py in llama-models. The repository has no vocabulary of Llama 3, so the comparison
+# takes the ranks of cl100k_base.
+LLAMA3 = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
 
 
 def exported(tokenbench: str, name: str) -> dict[bytes, int]:
@@ -44,6 +52,8 @@ def exported(tokenbench: str, name: str) -> dict[bytes, int]:
 
 def tiktoken_encoding(name: str, ranks: dict[bytes, int]) -> tiktoken.Encoding:
     """Returns the encoding that tiktoken defines, with our ranks in place of a download."""
+    if name == "llama3":
+        return tiktoken.Encoding(name, pat_str=LLAMA3, mergeable_ranks=ranks, special_tokens={})
     openai_public.load_tiktoken_bpe = lambda *_, **__: ranks
     openai_public.data_gym_to_mergeable_bpe_ranks = lambda *_, **__: ranks
     return tiktoken.Encoding(**getattr(openai_public, name)())
@@ -98,15 +108,20 @@ def timed(encode: Callable[[], list]) -> tuple[float, list]:
 class Comparison:
     """The candidates of one encoding and their measurements."""
 
-    def __init__(self, tokenbench: str, name: str, texts: list[str], few: int, folder: pathlib.Path) -> None:
+    def __init__(
+        self, tokenbench: str, name: str, mebibytes: int, texts: list[str], few: int, folder: pathlib.Path
+    ) -> None:
         self.name = name
         self.texts = texts
         self.few = texts[:few]
         self.size = sum(len(t.encode()) for t in texts)
         self.few_size = sum(len(t.encode()) for t in self.few)
-        self.command = [tokenbench, "-encoding", name]
+        vocabulary = "cl100k_base" if name == "llama3" else name
+        self.command = [tokenbench, "-encoding", vocabulary, "-encoder-mib", str(mebibytes)]
+        if name == "llama3":
+            self.command += ["-pattern", LLAMA3]
         self.paths = "".join(f"{folder / str(i)}\n" for i in range(len(texts)))
-        ranks = exported(tokenbench, name)
+        ranks = exported(tokenbench, vocabulary)
         self.tiktoken = tiktoken_encoding(name, ranks)
         self.hugging_face = hugging_face(self.tiktoken, ranks)
         self.file = folder / f"{name}.tiktoken"
@@ -176,21 +191,30 @@ def main() -> int:
     parser.add_argument("--tokenbench", required=True, help="the built bench/tokenbench")
     parser.add_argument("--megabytes", type=float, default=12, help="size of the corpus")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--encodings", nargs="+", default=["gpt2", "cl100k_base", "o200k_base"])
+    parser.add_argument("--encodings", nargs="+", default=["gpt2", "cl100k_base", "o200k_base", "llama3"])
+    parser.add_argument("--encoder-mib", type=int, default=32, help="memory of one of our encoders")
+    parser.add_argument("--other-scripts", action="store_true", help="only documents of other scripts than Latin")
     parser.add_argument("--json", type=pathlib.Path, help="also write all figures to this file")
     args = parser.parse_args()
 
     texts, labels = corpus(int(args.megabytes * 1e6))
+    if args.other_scripts:
+        texts = [t for t in texts if other_scripts(t) > len(t.encode()) // 4]
     few = max(1, len(texts) // 4)
     with tempfile.TemporaryDirectory() as folder:
         for i, text in enumerate(texts):
             (pathlib.Path(folder) / str(i)).write_bytes(text.encode())
-        compared = [Comparison(args.tokenbench, name, texts, few, pathlib.Path(folder)) for name in args.encodings]
+        compared = [
+            Comparison(args.tokenbench, name, args.encoder_mib, texts, few, pathlib.Path(folder))
+            for name in args.encodings
+        ]
         for _ in range(args.rounds):
             for comparison in compared:
                 comparison.round()
 
     kinds = ", ".join(f"{label} {n / 1e6:.1f}" for label, n in labels.items())
+    if args.other_scripts:
+        kinds = f"{sum(len(t.encode()) for t in texts) / 1e6:.1f} of other scripts"
     print(
         f"tiktoken {tiktoken.__version__}, "
         f"gigatoken {version('gigatoken')}, fastokens {version('fastokens')}, "

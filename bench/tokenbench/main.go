@@ -41,11 +41,13 @@ type result struct {
 
 func main() {
 	name := flag.String("encoding", "gpt2", "the encoding to measure")
+	pattern := flag.String("pattern", "", "the pattern to divide text by, in place of the encoding's own")
 	exported := flag.String("export", "", "print the ranks of this encoding and measure nothing")
 	mebibytes := flag.Int64("encoder-mib", 32, "the memory that the encoder may take, in MiB")
 	flag.Parse()
 	runtime.GOMAXPROCS(1)
-	act := func() error { return measure(*name, *mebibytes<<20, os.Stdin, os.Stdout) }
+	spec := tokenize.Spec{Name: *name, Pattern: *pattern}
+	act := func() error { return measure(spec, *mebibytes<<20, os.Stdin, os.Stdout) }
 	if *exported != "" {
 		act = func() error { return export(*exported, os.Stdout) }
 	}
@@ -71,25 +73,26 @@ func export(name string, out io.Writer) error {
 	return buffered.Flush()
 }
 
-func measure(name string, memory int64, list io.Reader, out io.Writer) error {
-	measured, err := run(name, memory, list)
+func measure(spec tokenize.Spec, memory int64, list io.Reader, out io.Writer) error {
+	measured, err := run(spec, memory, list)
 	if err != nil {
 		return err
 	}
 	return json.NewEncoder(out).Encode(measured)
 }
 
-func run(name string, memory int64, list io.Reader) (*result, error) {
+func run(spec tokenize.Spec, memory int64, list io.Reader) (*result, error) {
 	documents, size, err := read(list)
 	if err != nil {
 		return nil, err
 	}
 	start := time.Now()
-	encoding, err := tokenize.Load(name)
+	encoding, err := tokenize.Open(spec)
 	if err != nil {
 		return nil, err
 	}
-	r := &result{Encoding: name, Documents: len(documents), Bytes: size, LoadSeconds: time.Since(start).Seconds()}
+	loaded := time.Since(start).Seconds()
+	r := &result{Encoding: encoding.Name(), Documents: len(documents), Bytes: size, LoadSeconds: loaded}
 	encoding.LimitEncoders(1, memory)
 	encoder := encoding.NewEncoder()
 	ids := make([]uint32, 0, longest(documents))

@@ -22,10 +22,10 @@
 //	open.go      Open, OpenReadOnly: the folder, its lock, the database, the format page
 //	store.go     Store: every call that a caller may make; the only writer
 //	commit.go    Commit: the facts that become durable together
+//	follow.go    the content of the store and its batches, for copies on other hosts
 //	verify.go    checks every value in the store
 //	dump.go      prints every value in the store as text or JSON lines
 //	journal.go   records: their bytes, replay, truncation, the journal's ends
-//	tail.go      the file that witnesses the journal's end
 //	snapshot.go  snapshots
 //	ledger.go    entries, plans and index entries of steps
 //	db.go        Pebble: reads, scans and synced batches, with its errors and panics classified

@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"sync"
 	"syscall"
@@ -14,6 +15,9 @@ import (
 
 // lockPoll is the pause between two attempts to take a folder's lock.
 const lockPoll = 10 * time.Millisecond
+
+// Lock takes the lock of a store's folder as Open does, and opens nothing. The folder exists.
+func Lock(c Config) (io.Closer, error) { return lockDir(c.withDefaults()) }
 
 // lockDir takes the folder's lock, which is the solo lease of a run. The kernel releases it when the process ends, also
 // by a crash. lockDir waits for another process, but not for this one.

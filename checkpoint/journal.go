@@ -7,7 +7,8 @@ import (
 	"math"
 
 	"github.com/cockroachdb/pebble/v2"
-	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"millrace/checkpoint/disk"
 )
 
 // Record is one fact of the journal.
@@ -42,23 +43,23 @@ func (b bounds) flaw() string {
 // journal reads records and prepares writes. The store applies the writes and moves the bounds after their fsync.
 type journal struct {
 	db   *database
-	tail tail
+	tail disk.Tail
 	bounds
 }
 
 // openJournal reads the ends of a journal and opens its witness. A flaw of the journal is no error: the caller asks
 // bounds.flaw.
-func openJournal(db *database, fs vfs.FS, readOnly bool, logger *slog.Logger) (*journal, error) {
+func openJournal(db *database, d *disk.Disk, readOnly bool, logger *slog.Logger) (*journal, error) {
 	b, err := readBounds(db)
 	if err != nil {
 		return nil, err
 	}
-	t, err := openTail(fs, fs.PathJoin(db.dir, tailName), readOnly, logger)
+	t, err := d.OpenTail(db.dir, readOnly, logger)
 	if err != nil {
 		return nil, err
 	}
 	j := &journal{db: db, tail: t, bounds: b}
-	j.witnessed, err = t.read()
+	j.witnessed, err = t.Index()
 	return j, err
 }
 
@@ -93,7 +94,7 @@ func (j *journal) append(batch *pebble.Batch, records []Record) (last uint64, er
 
 // witness notes that record last was acknowledged.
 func (j *journal) witness(last uint64) {
-	j.tail.write(last)
+	j.tail.Witness(last)
 	j.witnessed = last
 }
 

@@ -35,11 +35,17 @@ type Config struct {
 	Fatal func(error)
 }
 
-func (c Config) withDefaults() Config {
+// Located returns the configuration with its disk and the one name of its folder.
+func (c Config) Located() Config {
 	if c.Disk == nil {
 		c.Disk = disk.System()
 		c.Dir = canonical(c.Dir)
 	}
+	return c
+}
+
+func (c Config) withDefaults() Config {
+	c = c.Located()
 	c.Disk = c.Disk.WithFailpoints(c.Fail)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -116,6 +122,9 @@ func open(cfg Config, act string, readOnly bool) (s *Store, err error) {
 	if err := checkFormat(s.db, cfg.CreatedBy, readOnly); err != nil {
 		return s, err
 	}
+	if s.id, err = identity(cfg, readOnly); err != nil {
+		return s, classify(act, cfg.Dir, err)
+	}
 	if !readOnly {
 		if err := cfg.Disk.EndCreation(cfg.Dir); err != nil {
 			return s, classify(act, cfg.Dir, err)
@@ -125,7 +134,7 @@ func open(cfg Config, act string, readOnly bool) (s *Store, err error) {
 		}
 	}
 	err = catch(act, cfg.Dir, func() (err error) {
-		s.journal, err = openJournal(s.db, cfg.Disk.FS(), readOnly, cfg.Logger)
+		s.journal, err = openJournal(s.db, cfg.Disk, readOnly, cfg.Logger)
 		return err
 	})
 	return s, err
@@ -138,7 +147,7 @@ func acquire(cfg Config, readOnly bool) (lock *pebble.Lock, fresh bool, err erro
 		if found, err = cfg.Disk.HasStore(cfg.Dir); err == nil && !found {
 			err = fmt.Errorf("%s: %w in %s: %s", actOpenReadOnly, ErrNotFound, cfg.Dir, notFoundCure)
 		}
-	} else {
+	} else if err = cfg.Disk.Recover(cfg.Dir); err == nil {
 		err = cfg.Disk.MakeDir(cfg.Dir)
 	}
 	if err != nil {
@@ -149,6 +158,14 @@ func acquire(cfg Config, readOnly bool) (lock *pebble.Lock, fresh bool, err erro
 	}
 	fresh, err = cfg.Disk.BeginCreation(cfg.Dir)
 	return lock, fresh, err
+}
+
+// identity returns the name of the copy in the folder. A store that is opened for writing gets one.
+func identity(cfg Config, readOnly bool) (string, error) {
+	if readOnly {
+		return cfg.Disk.Identity(cfg.Dir)
+	}
+	return cfg.Disk.MakeIdentity(cfg.Dir)
 }
 
 // openDatabase opens Pebble above the reserve and a watch for slow writes.

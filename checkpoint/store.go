@@ -22,10 +22,12 @@ type Store struct {
 	health  io.Closer // the watch for slow writes; nil in a store for reading
 	reserve *disk.Reserve
 	fail    *failpoint.Set
+	id      string
 
 	gate      *gate
 	db        *database
 	journal   *journal // guarded by gate.writing
+	feeds     feeds    // guarded by gate.writing
 	ledger    ledger
 	snapshots snapshots
 }
@@ -45,7 +47,7 @@ func (s *Store) Close() error {
 func (s *Store) release() error {
 	var errs []error
 	if s.journal != nil {
-		errs = append(errs, s.journal.tail.close())
+		errs = append(errs, s.journal.tail.Close())
 	}
 	if s.db != nil {
 		errs = append(errs, catch("close", s.dir, s.db.pebble.Close))
@@ -57,6 +59,23 @@ func (s *Store) release() error {
 		errs = append(errs, s.lock.Close())
 	}
 	return errors.Join(errs...)
+}
+
+// ID returns the random name of this copy of the journal. It is "" only in a store for reading that was never written
+// since copies have names.
+func (s *Store) ID() string { return s.id }
+
+// write makes a batch durable, hands it to the followers, and closes it. All writes of an open store come here.
+func (s *Store) write(act string, batch *pebble.Batch) error {
+	followed := s.feeds.copyOf(batch) // before Pebble takes the bytes of a large batch
+	if err := s.db.apply(act, batch); err != nil {
+		return err
+	}
+	if followed != nil {
+		s.fail.Hit("checkpoint/feed/before")
+	}
+	s.feeds.send(followed)
+	return nil
 }
 
 // Append makes records durable in one atomic batch with one fsync, and returns the index of the last. The caller may
@@ -88,7 +107,7 @@ func (s *Store) Commit(c Commit) (last uint64, err error) {
 		return 0, errors.Join(err, batch.Close())
 	}
 	s.fail.Hit("checkpoint/commit/before")
-	if err := s.db.apply("commit to journal in", batch); err != nil {
+	if err := s.write("commit to journal in", batch); err != nil {
 		return 0, err
 	}
 	s.fail.Hit("checkpoint/commit/after")
@@ -142,7 +161,7 @@ func (s *Store) Truncate(before uint64) error {
 		return err
 	}
 	s.fail.Hit("checkpoint/truncate/before")
-	if err := s.db.apply("truncate journal in", batch); err != nil {
+	if err := s.write("truncate journal in", batch); err != nil {
 		return err
 	}
 	s.fail.Hit("checkpoint/truncate/after")
@@ -170,7 +189,7 @@ func (s *Store) SaveSnapshot(index uint64, step int64, body []byte) error {
 		return err
 	}
 	s.fail.Hit("checkpoint/snapshot/before")
-	if err := s.db.apply("save snapshot in", batch); err != nil {
+	if err := s.write("save snapshot in", batch); err != nil {
 		return err
 	}
 	s.fail.Hit("checkpoint/snapshot/after")
@@ -208,7 +227,7 @@ func (s *Store) DropSnapshots(before uint64) error {
 		return err
 	}
 	s.fail.Hit("checkpoint/dropsnapshots/before")
-	return s.db.apply("drop snapshots in", batch)
+	return s.write("drop snapshots in", batch)
 }
 
 // Entry returns the ledger's entry of a step, and whether the step was ever sealed.
@@ -292,7 +311,7 @@ func (s *Store) DropPlans(stream string, before uint64) error {
 	if batch.Empty() {
 		return batch.Close()
 	}
-	return s.db.apply("drop plans in", batch)
+	return s.write("drop plans in", batch)
 }
 
 // Compact rewrites the files so that they hold only data that is still in the store. It takes as long as reading and

@@ -16,6 +16,7 @@ import (
 type alerts struct {
 	clock  time.Time // of the last tick
 	disk   disk
+	copies copies
 	now    []*pb.Alert
 	since  map[string]time.Time // when each condition began, by kind and key
 	said   map[string]string    // the warnings that are not over
@@ -32,7 +33,7 @@ func (c condition) id() string { return c.kind + " " + c.key }
 
 // alertKinds returns the kinds of Alert.
 func alertKinds() []string {
-	return []string{"disk", "quarantine", "role", "source", "starving", "unprotected"}
+	return []string{"disk", "journal", "quarantine", "role", "source", "starving", "unprotected"}
 }
 
 // The journal's disk should have minFree bytes free, or one part in minShare if that is more.
@@ -107,6 +108,25 @@ func (a *alerts) lowSpace() (out []condition) {
 		text := fmt.Sprintf("the journal's disk has less than %d MiB free: make room, or the run waits when it is full",
 			low>>20)
 		out = append(out, condition{"disk", "", text, 0})
+	}
+	return out
+}
+
+// copies tells whether the journal has copies on other hosts.
+type copies struct {
+	host    string // of this orchestrator
+	isAlone bool
+}
+
+// aloneFor is the time after which people are told that the journal has no copy: a follower begins within a moment.
+const aloneFor = 2 * time.Second
+
+// oneCopy returns the condition that the journal has one copy alone, if it has.
+func (a *alerts) oneCopy() (out []condition) {
+	if a.copies.isAlone {
+		text := fmt.Sprintf("journal: one copy alone, on %s: if that host is lost, start a new run directory from "+
+			"a saved state", a.copies.host)
+		out = append(out, condition{"journal", "", text, aloneFor})
 	}
 	return out
 }

@@ -17,6 +17,7 @@ import (
 	"millrace/internal/seam"
 	"millrace/internal/wire"
 	"millrace/orchestrator/facts"
+	"millrace/orchestrator/follow"
 	"millrace/orchestrator/lease"
 	"millrace/orchestrator/planner/progress"
 	"millrace/orchestrator/roster"
@@ -46,6 +47,7 @@ type Orchestrator struct {
 	m       *Machine
 	held    lease.Lease
 	lease   context.Context // ends with held
+	copies  *follow.Leader  // of the journal on other hosts; nil: the run has one host
 	events  chan func(*Machine)
 	stopped chan struct{}
 	since   int // records since the newest snapshot
@@ -95,8 +97,8 @@ func New(ctx context.Context, cfg Config, opt Options) (_ *Orchestrator, err err
 	return o, err
 }
 
-// begin acquires the lease and journals its term. Then it commits the sealed plans that the last holder may have
-// journaled without committing them.
+// begin acquires the lease and journals its term. From then on, no other copy of the journal is listed. Then it commits
+// the sealed plans that the last holder may have journaled without committing them.
 func (o *Orchestrator) begin(ctx context.Context, s *facts.State) (err error) {
 	o.opt.Fail.Hit("orchestrator/term/before")
 	if o.held, o.lease, err = o.opt.Leaser.Acquire(ctx, millrace.Term(s.Term)); err != nil {
@@ -104,6 +106,10 @@ func (o *Orchestrator) begin(ctx context.Context, s *facts.State) (err error) {
 	}
 	term := &proto.TermTaken{Term: uint64(o.held.Term())}
 	err = o.note(s, &proto.Record{Fact: &proto.Record_Term{Term: term}})
+	if keeper, ok := o.held.(lease.Keeper); ok && o.cfg.Copied && err == nil {
+		o.copies = follow.NewLeader(o.opt.Store, keeper, o.cfg.Host, o.opt.Clock)
+		err = o.copies.Begin(ctx) // before a copy that may lack these plans could be elected with them
+	}
 	if err == nil {
 		err = o.held.Commit(ctx, sealedPlans(s))
 	}
@@ -171,6 +177,9 @@ func (o *Orchestrator) Run(ctx context.Context) error {
 			return context.Cause(o.lease)
 		case <-next:
 			next = o.opt.Clock.After(tick)
+			if err := o.admit(ctx); err != nil {
+				return err
+			}
 			o.look()
 		case observe := <-o.events:
 			observe(o.m)
@@ -209,10 +218,39 @@ func (o *Orchestrator) look() {
 	if free, total, err := o.opt.Store.Room(); err == nil {
 		o.m.Disk(free, total)
 	}
+	if o.copies != nil {
+		o.m.alerts.copies = copies{host: o.cfg.Host, isAlone: o.copies.Copies() == 1}
+	}
+}
+
+// admit lists the copies of the journal that are in step.
+func (o *Orchestrator) admit(ctx context.Context) error {
+	if o.copies == nil {
+		return nil
+	}
+	err := o.copies.Admit(ctx)
+	if ctx.Err() != nil {
+		return nil // Run ends
+	}
+	return err
+}
+
+// settle returns when every listed copy of the journal has what was journaled.
+func (o *Orchestrator) settle(ctx context.Context) error {
+	if o.copies == nil {
+		return nil
+	}
+	o.opt.Fail.Hit("orchestrator/copies/before")
+	if err := o.copies.Settle(ctx); err != nil {
+		return err
+	}
+	o.opt.Fail.Hit("orchestrator/copies/after")
+	return nil
 }
 
 // turn decides, journals, applies and publishes until there is nothing left to decide. The actions of decisions without
-// facts wait for the next commit. Facts count once the lease has confirmed the term after they were journaled.
+// facts wait for the next commit. Facts count once every listed copy of the journal has them, and the lease has
+// confirmed the term after that.
 func (o *Orchestrator) turn(ctx context.Context) error {
 	planning := o.meter.Source("").Begin(activity.Plan, "")
 	defer planning.End(0, 0)
@@ -229,9 +267,13 @@ func (o *Orchestrator) turn(ctx context.Context) error {
 		if err := o.commit(d.Facts); err != nil {
 			return err
 		}
+		if err := o.settle(ctx); err != nil {
+			return err
+		}
 		if err := o.held.Commit(ctx, plansOf(d.Facts)); err != nil {
 			return err
 		}
+		o.opt.Fail.Hit("orchestrator/lease/after")
 		o.m.Apply(d)
 		o.opt.Fail.Hit("orchestrator/apply/after")
 		o.perform(o.m.Actions())

@@ -8,6 +8,7 @@ import (
 
 	"millrace"
 	"millrace/internal/wire"
+	"millrace/orchestrator/roster"
 	"millrace/proto"
 )
 
@@ -88,6 +89,25 @@ func (s *Server) Serve(stream proto.Orchestrator_ServeServer) error {
 			}
 			return s.o.post(ctx, func(m *Machine) { m.SidecarEvent(box, e) })
 		})
+}
+
+// Follow carries the journal to one follower until its stream ends.
+func (s *Server) Follow(stream proto.Orchestrator_FollowServer) error {
+	first, err := stream.Recv()
+	if err != nil {
+		return err
+	}
+	hello := first.GetHello()
+	if hello == nil {
+		return wire.ToStatus(millrace.Errorf(millrace.ErrInvalid, "the first message of a follower is its hello"))
+	}
+	if err := roster.CheckVersion("the follower on "+hello.Host, hello.Version, s.o.cfg.By); err != nil {
+		return wire.ToStatus(err)
+	}
+	if s.o.copies == nil {
+		return wire.ToStatus(millrace.Errorf(millrace.ErrInvalid, "the run has one host, so its journal has no copies"))
+	}
+	return wire.ToStatus(s.o.copies.Serve(hello, stream, s.o.stopped))
 }
 
 // both runs a stream's two directions and ends when either does.

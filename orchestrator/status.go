@@ -86,7 +86,7 @@ func (m *Machine) lacking() []condition {
 		return out
 	}
 	if !m.cfg.Further { // the processes and the disk of all streams
-		out = append(m.alerts.lowSpace(), out...)
+		out = append(append(m.alerts.lowSpace(), m.alerts.oneCopy()...), out...)
 		for _, owner := range m.roster.AbsentOwners() {
 			text, lasts := " is not there; it is being restarted", roster.Absence
 			if !owner.Lost {

@@ -23,6 +23,475 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+type FollowerEvent struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Event:
+	//
+	//	*FollowerEvent_Hello
+	//	*FollowerEvent_Ack
+	Event         isFollowerEvent_Event `protobuf_oneof:"event"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FollowerEvent) Reset() {
+	*x = FollowerEvent{}
+	mi := &file_roles_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FollowerEvent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FollowerEvent) ProtoMessage() {}
+
+func (x *FollowerEvent) ProtoReflect() protoreflect.Message {
+	mi := &file_roles_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FollowerEvent.ProtoReflect.Descriptor instead.
+func (*FollowerEvent) Descriptor() ([]byte, []int) {
+	return file_roles_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *FollowerEvent) GetEvent() isFollowerEvent_Event {
+	if x != nil {
+		return x.Event
+	}
+	return nil
+}
+
+func (x *FollowerEvent) GetHello() *FollowerHello {
+	if x != nil {
+		if x, ok := x.Event.(*FollowerEvent_Hello); ok {
+			return x.Hello
+		}
+	}
+	return nil
+}
+
+func (x *FollowerEvent) GetAck() *JournalAck {
+	if x != nil {
+		if x, ok := x.Event.(*FollowerEvent_Ack); ok {
+			return x.Ack
+		}
+	}
+	return nil
+}
+
+type isFollowerEvent_Event interface {
+	isFollowerEvent_Event()
+}
+
+type FollowerEvent_Hello struct {
+	Hello *FollowerHello `protobuf:"bytes,1,opt,name=hello,proto3,oneof"`
+}
+
+type FollowerEvent_Ack struct {
+	Ack *JournalAck `protobuf:"bytes,2,opt,name=ack,proto3,oneof"`
+}
+
+func (*FollowerEvent_Hello) isFollowerEvent_Event() {}
+
+func (*FollowerEvent_Ack) isFollowerEvent_Event() {}
+
+// FollowerHello opens the stream of a follower.
+type FollowerHello struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Version       *Version               `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
+	Host          string                 `protobuf:"bytes,2,opt,name=host,proto3" json:"host,omitempty"`         // for people
+	Identity      string                 `protobuf:"bytes,3,opt,name=identity,proto3" json:"identity,omitempty"` // of the process: a random number
+	Journal       string                 `protobuf:"bytes,4,opt,name=journal,proto3" json:"journal,omitempty"`   // name of the copy that it has; empty: none
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FollowerHello) Reset() {
+	*x = FollowerHello{}
+	mi := &file_roles_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FollowerHello) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FollowerHello) ProtoMessage() {}
+
+func (x *FollowerHello) ProtoReflect() protoreflect.Message {
+	mi := &file_roles_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FollowerHello.ProtoReflect.Descriptor instead.
+func (*FollowerHello) Descriptor() ([]byte, []int) {
+	return file_roles_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *FollowerHello) GetVersion() *Version {
+	if x != nil {
+		return x.Version
+	}
+	return nil
+}
+
+func (x *FollowerHello) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
+}
+
+func (x *FollowerHello) GetIdentity() string {
+	if x != nil {
+		return x.Identity
+	}
+	return ""
+}
+
+func (x *FollowerHello) GetJournal() string {
+	if x != nil {
+		return x.Journal
+	}
+	return ""
+}
+
+// JournalAck: a copy has everything up to a batch, synced. The first one follows the image.
+type JournalAck struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Journal       string                 `protobuf:"bytes,1,opt,name=journal,proto3" json:"journal,omitempty"` // name of the copy
+	Number        uint64                 `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"`  // of the batch
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JournalAck) Reset() {
+	*x = JournalAck{}
+	mi := &file_roles_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JournalAck) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JournalAck) ProtoMessage() {}
+
+func (x *JournalAck) ProtoReflect() protoreflect.Message {
+	mi := &file_roles_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JournalAck.ProtoReflect.Descriptor instead.
+func (*JournalAck) Descriptor() ([]byte, []int) {
+	return file_roles_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *JournalAck) GetJournal() string {
+	if x != nil {
+		return x.Journal
+	}
+	return ""
+}
+
+func (x *JournalAck) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+type JournalPart struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Part:
+	//
+	//	*JournalPart_Waiting
+	//	*JournalPart_Image
+	//	*JournalPart_Bytes
+	Part          isJournalPart_Part `protobuf_oneof:"part"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JournalPart) Reset() {
+	*x = JournalPart{}
+	mi := &file_roles_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JournalPart) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JournalPart) ProtoMessage() {}
+
+func (x *JournalPart) ProtoReflect() protoreflect.Message {
+	mi := &file_roles_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JournalPart.ProtoReflect.Descriptor instead.
+func (*JournalPart) Descriptor() ([]byte, []int) {
+	return file_roles_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *JournalPart) GetPart() isJournalPart_Part {
+	if x != nil {
+		return x.Part
+	}
+	return nil
+}
+
+func (x *JournalPart) GetWaiting() *JournalWaiting {
+	if x != nil {
+		if x, ok := x.Part.(*JournalPart_Waiting); ok {
+			return x.Waiting
+		}
+	}
+	return nil
+}
+
+func (x *JournalPart) GetImage() *JournalImage {
+	if x != nil {
+		if x, ok := x.Part.(*JournalPart_Image); ok {
+			return x.Image
+		}
+	}
+	return nil
+}
+
+func (x *JournalPart) GetBytes() *JournalBytes {
+	if x != nil {
+		if x, ok := x.Part.(*JournalPart_Bytes); ok {
+			return x.Bytes
+		}
+	}
+	return nil
+}
+
+type isJournalPart_Part interface {
+	isJournalPart_Part()
+}
+
+type JournalPart_Waiting struct {
+	Waiting *JournalWaiting `protobuf:"bytes,1,opt,name=waiting,proto3,oneof"`
+}
+
+type JournalPart_Image struct {
+	Image *JournalImage `protobuf:"bytes,2,opt,name=image,proto3,oneof"`
+}
+
+type JournalPart_Bytes struct {
+	Bytes *JournalBytes `protobuf:"bytes,3,opt,name=bytes,proto3,oneof"`
+}
+
+func (*JournalPart_Waiting) isJournalPart_Part() {}
+
+func (*JournalPart_Image) isJournalPart_Part() {}
+
+func (*JournalPart_Bytes) isJournalPart_Part() {}
+
+// JournalWaiting: the leader has as many followers as it serves. The follower gets a place when one is lost.
+type JournalWaiting struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Reason        string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JournalWaiting) Reset() {
+	*x = JournalWaiting{}
+	mi := &file_roles_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JournalWaiting) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JournalWaiting) ProtoMessage() {}
+
+func (x *JournalWaiting) ProtoReflect() protoreflect.Message {
+	mi := &file_roles_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JournalWaiting.ProtoReflect.Descriptor instead.
+func (*JournalWaiting) Descriptor() ([]byte, []int) {
+	return file_roles_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *JournalWaiting) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// JournalImage: the image that follows, or that has ended, contains the batches up to a number.
+type JournalImage struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Number        uint64                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
+	Parts         uint64                 `protobuf:"varint,2,opt,name=parts,proto3" json:"parts,omitempty"` // of the image; 0: it begins
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JournalImage) Reset() {
+	*x = JournalImage{}
+	mi := &file_roles_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JournalImage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JournalImage) ProtoMessage() {}
+
+func (x *JournalImage) ProtoReflect() protoreflect.Message {
+	mi := &file_roles_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JournalImage.ProtoReflect.Descriptor instead.
+func (*JournalImage) Descriptor() ([]byte, []int) {
+	return file_roles_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *JournalImage) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *JournalImage) GetParts() uint64 {
+	if x != nil {
+		return x.Parts
+	}
+	return 0
+}
+
+// JournalBytes is a piece of a batch of Pebble: of a part of the image, or of a committed batch.
+type JournalBytes struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Number        uint64                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"` // of the part, from 1, or of the batch
+	Bytes         []byte                 `protobuf:"bytes,2,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	More          bool                   `protobuf:"varint,3,opt,name=more,proto3" json:"more,omitempty"` // a piece of the same batch follows
+	Crc           uint32                 `protobuf:"fixed32,4,opt,name=crc,proto3" json:"crc,omitempty"`  // CRC32C of the whole batch so far
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JournalBytes) Reset() {
+	*x = JournalBytes{}
+	mi := &file_roles_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JournalBytes) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JournalBytes) ProtoMessage() {}
+
+func (x *JournalBytes) ProtoReflect() protoreflect.Message {
+	mi := &file_roles_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JournalBytes.ProtoReflect.Descriptor instead.
+func (*JournalBytes) Descriptor() ([]byte, []int) {
+	return file_roles_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *JournalBytes) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *JournalBytes) GetBytes() []byte {
+	if x != nil {
+		return x.Bytes
+	}
+	return nil
+}
+
+func (x *JournalBytes) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
+func (x *JournalBytes) GetCrc() uint32 {
+	if x != nil {
+		return x.Crc
+	}
+	return 0
+}
+
 type LoaderEvent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Fence *Fence                 `protobuf:"bytes,1,opt,name=fence,proto3" json:"fence,omitempty"`
@@ -45,7 +514,7 @@ type LoaderEvent struct {
 
 func (x *LoaderEvent) Reset() {
 	*x = LoaderEvent{}
-	mi := &file_roles_proto_msgTypes[0]
+	mi := &file_roles_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -57,7 +526,7 @@ func (x *LoaderEvent) String() string {
 func (*LoaderEvent) ProtoMessage() {}
 
 func (x *LoaderEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[0]
+	mi := &file_roles_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -70,7 +539,7 @@ func (x *LoaderEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoaderEvent.ProtoReflect.Descriptor instead.
 func (*LoaderEvent) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{0}
+	return file_roles_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *LoaderEvent) GetFence() *Fence {
@@ -251,7 +720,7 @@ type Offered struct {
 
 func (x *Offered) Reset() {
 	*x = Offered{}
-	mi := &file_roles_proto_msgTypes[1]
+	mi := &file_roles_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -263,7 +732,7 @@ func (x *Offered) String() string {
 func (*Offered) ProtoMessage() {}
 
 func (x *Offered) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[1]
+	mi := &file_roles_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -276,7 +745,7 @@ func (x *Offered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Offered.ProtoReflect.Descriptor instead.
 func (*Offered) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{1}
+	return file_roles_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Offered) GetStripes() []*Offers {
@@ -310,7 +779,7 @@ type LoaderHello struct {
 
 func (x *LoaderHello) Reset() {
 	*x = LoaderHello{}
-	mi := &file_roles_proto_msgTypes[2]
+	mi := &file_roles_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -322,7 +791,7 @@ func (x *LoaderHello) String() string {
 func (*LoaderHello) ProtoMessage() {}
 
 func (x *LoaderHello) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[2]
+	mi := &file_roles_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -335,7 +804,7 @@ func (x *LoaderHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoaderHello.ProtoReflect.Descriptor instead.
 func (*LoaderHello) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{2}
+	return file_roles_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *LoaderHello) GetName() string {
@@ -420,7 +889,7 @@ type Version struct {
 
 func (x *Version) Reset() {
 	*x = Version{}
-	mi := &file_roles_proto_msgTypes[3]
+	mi := &file_roles_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -432,7 +901,7 @@ func (x *Version) String() string {
 func (*Version) ProtoMessage() {}
 
 func (x *Version) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[3]
+	mi := &file_roles_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -445,7 +914,7 @@ func (x *Version) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Version.ProtoReflect.Descriptor instead.
 func (*Version) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{3}
+	return file_roles_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Version) GetProtocol() uint32 {
@@ -481,7 +950,7 @@ type Opening struct {
 
 func (x *Opening) Reset() {
 	*x = Opening{}
-	mi := &file_roles_proto_msgTypes[4]
+	mi := &file_roles_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -493,7 +962,7 @@ func (x *Opening) String() string {
 func (*Opening) ProtoMessage() {}
 
 func (x *Opening) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[4]
+	mi := &file_roles_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -506,7 +975,7 @@ func (x *Opening) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Opening.ProtoReflect.Descriptor instead.
 func (*Opening) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{4}
+	return file_roles_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Opening) GetSource() string {
@@ -555,7 +1024,7 @@ type Offers struct {
 
 func (x *Offers) Reset() {
 	*x = Offers{}
-	mi := &file_roles_proto_msgTypes[5]
+	mi := &file_roles_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -567,7 +1036,7 @@ func (x *Offers) String() string {
 func (*Offers) ProtoMessage() {}
 
 func (x *Offers) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[5]
+	mi := &file_roles_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -580,7 +1049,7 @@ func (x *Offers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Offers.ProtoReflect.Descriptor instead.
 func (*Offers) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{5}
+	return file_roles_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Offers) GetSource() string {
@@ -705,7 +1174,7 @@ type Leaving struct {
 
 func (x *Leaving) Reset() {
 	*x = Leaving{}
-	mi := &file_roles_proto_msgTypes[6]
+	mi := &file_roles_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -717,7 +1186,7 @@ func (x *Leaving) String() string {
 func (*Leaving) ProtoMessage() {}
 
 func (x *Leaving) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[6]
+	mi := &file_roles_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -730,7 +1199,7 @@ func (x *Leaving) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leaving.ProtoReflect.Descriptor instead.
 func (*Leaving) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{6}
+	return file_roles_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Leaving) GetReason() string {
@@ -751,7 +1220,7 @@ type Trouble struct {
 
 func (x *Trouble) Reset() {
 	*x = Trouble{}
-	mi := &file_roles_proto_msgTypes[7]
+	mi := &file_roles_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -763,7 +1232,7 @@ func (x *Trouble) String() string {
 func (*Trouble) ProtoMessage() {}
 
 func (x *Trouble) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[7]
+	mi := &file_roles_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -776,7 +1245,7 @@ func (x *Trouble) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Trouble.ProtoReflect.Descriptor instead.
 func (*Trouble) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{7}
+	return file_roles_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Trouble) GetSource() string {
@@ -805,7 +1274,7 @@ type Ready struct {
 
 func (x *Ready) Reset() {
 	*x = Ready{}
-	mi := &file_roles_proto_msgTypes[8]
+	mi := &file_roles_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -817,7 +1286,7 @@ func (x *Ready) String() string {
 func (*Ready) ProtoMessage() {}
 
 func (x *Ready) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[8]
+	mi := &file_roles_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -830,7 +1299,7 @@ func (x *Ready) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ready.ProtoReflect.Descriptor instead.
 func (*Ready) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{8}
+	return file_roles_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Ready) GetSource() string {
@@ -875,7 +1344,7 @@ type CacheFigures struct {
 
 func (x *CacheFigures) Reset() {
 	*x = CacheFigures{}
-	mi := &file_roles_proto_msgTypes[9]
+	mi := &file_roles_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -887,7 +1356,7 @@ func (x *CacheFigures) String() string {
 func (*CacheFigures) ProtoMessage() {}
 
 func (x *CacheFigures) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[9]
+	mi := &file_roles_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -900,7 +1369,7 @@ func (x *CacheFigures) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CacheFigures.ProtoReflect.Descriptor instead.
 func (*CacheFigures) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{9}
+	return file_roles_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *CacheFigures) GetStore() string {
@@ -996,7 +1465,7 @@ type BeatRequest struct {
 
 func (x *BeatRequest) Reset() {
 	*x = BeatRequest{}
-	mi := &file_roles_proto_msgTypes[10]
+	mi := &file_roles_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1008,7 +1477,7 @@ func (x *BeatRequest) String() string {
 func (*BeatRequest) ProtoMessage() {}
 
 func (x *BeatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[10]
+	mi := &file_roles_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1021,7 +1490,7 @@ func (x *BeatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeatRequest.ProtoReflect.Descriptor instead.
 func (*BeatRequest) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{10}
+	return file_roles_proto_rawDescGZIP(), []int{17}
 }
 
 // BeatReply is a sign of life, with the counters of the process.
@@ -1036,7 +1505,7 @@ type BeatReply struct {
 
 func (x *BeatReply) Reset() {
 	*x = BeatReply{}
-	mi := &file_roles_proto_msgTypes[11]
+	mi := &file_roles_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1048,7 +1517,7 @@ func (x *BeatReply) String() string {
 func (*BeatReply) ProtoMessage() {}
 
 func (x *BeatReply) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[11]
+	mi := &file_roles_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1061,7 +1530,7 @@ func (x *BeatReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeatReply.ProtoReflect.Descriptor instead.
 func (*BeatReply) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{11}
+	return file_roles_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *BeatReply) GetProgress() uint64 {
@@ -1095,7 +1564,7 @@ type CurrentRequest struct {
 
 func (x *CurrentRequest) Reset() {
 	*x = CurrentRequest{}
-	mi := &file_roles_proto_msgTypes[12]
+	mi := &file_roles_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1107,7 +1576,7 @@ func (x *CurrentRequest) String() string {
 func (*CurrentRequest) ProtoMessage() {}
 
 func (x *CurrentRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[12]
+	mi := &file_roles_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1120,7 +1589,7 @@ func (x *CurrentRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CurrentRequest.ProtoReflect.Descriptor instead.
 func (*CurrentRequest) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{12}
+	return file_roles_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *CurrentRequest) GetSource() string {
@@ -1146,7 +1615,7 @@ type Activity struct {
 
 func (x *Activity) Reset() {
 	*x = Activity{}
-	mi := &file_roles_proto_msgTypes[13]
+	mi := &file_roles_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1158,7 +1627,7 @@ func (x *Activity) String() string {
 func (*Activity) ProtoMessage() {}
 
 func (x *Activity) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[13]
+	mi := &file_roles_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1171,7 +1640,7 @@ func (x *Activity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Activity.ProtoReflect.Descriptor instead.
 func (*Activity) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{13}
+	return file_roles_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Activity) GetKind() string {
@@ -1231,7 +1700,7 @@ type Figures struct {
 
 func (x *Figures) Reset() {
 	*x = Figures{}
-	mi := &file_roles_proto_msgTypes[14]
+	mi := &file_roles_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1243,7 +1712,7 @@ func (x *Figures) String() string {
 func (*Figures) ProtoMessage() {}
 
 func (x *Figures) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[14]
+	mi := &file_roles_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1256,7 +1725,7 @@ func (x *Figures) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Figures.ProtoReflect.Descriptor instead.
 func (*Figures) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{14}
+	return file_roles_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Figures) GetWall() int64 {
@@ -1317,7 +1786,7 @@ type SourceFigures struct {
 
 func (x *SourceFigures) Reset() {
 	*x = SourceFigures{}
-	mi := &file_roles_proto_msgTypes[15]
+	mi := &file_roles_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1329,7 +1798,7 @@ func (x *SourceFigures) String() string {
 func (*SourceFigures) ProtoMessage() {}
 
 func (x *SourceFigures) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[15]
+	mi := &file_roles_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1342,7 +1811,7 @@ func (x *SourceFigures) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceFigures.ProtoReflect.Descriptor instead.
 func (*SourceFigures) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{15}
+	return file_roles_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *SourceFigures) GetSource() string {
@@ -1410,7 +1879,7 @@ type Fetches struct {
 
 func (x *Fetches) Reset() {
 	*x = Fetches{}
-	mi := &file_roles_proto_msgTypes[16]
+	mi := &file_roles_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1422,7 +1891,7 @@ func (x *Fetches) String() string {
 func (*Fetches) ProtoMessage() {}
 
 func (x *Fetches) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[16]
+	mi := &file_roles_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1435,7 +1904,7 @@ func (x *Fetches) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fetches.ProtoReflect.Descriptor instead.
 func (*Fetches) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{16}
+	return file_roles_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Fetches) GetFetched() int64 {
@@ -1505,7 +1974,7 @@ type RankFigures struct {
 
 func (x *RankFigures) Reset() {
 	*x = RankFigures{}
-	mi := &file_roles_proto_msgTypes[17]
+	mi := &file_roles_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1517,7 +1986,7 @@ func (x *RankFigures) String() string {
 func (*RankFigures) ProtoMessage() {}
 
 func (x *RankFigures) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[17]
+	mi := &file_roles_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1530,7 +1999,7 @@ func (x *RankFigures) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankFigures.ProtoReflect.Descriptor instead.
 func (*RankFigures) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{17}
+	return file_roles_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *RankFigures) GetRank() uint32 {
@@ -1611,7 +2080,7 @@ type RoleFigures struct {
 
 func (x *RoleFigures) Reset() {
 	*x = RoleFigures{}
-	mi := &file_roles_proto_msgTypes[18]
+	mi := &file_roles_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1623,7 +2092,7 @@ func (x *RoleFigures) String() string {
 func (*RoleFigures) ProtoMessage() {}
 
 func (x *RoleFigures) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[18]
+	mi := &file_roles_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1636,7 +2105,7 @@ func (x *RoleFigures) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoleFigures.ProtoReflect.Descriptor instead.
 func (*RoleFigures) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{18}
+	return file_roles_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *RoleFigures) GetRole() string {
@@ -1698,7 +2167,7 @@ type Delivery struct {
 
 func (x *Delivery) Reset() {
 	*x = Delivery{}
-	mi := &file_roles_proto_msgTypes[19]
+	mi := &file_roles_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1710,7 +2179,7 @@ func (x *Delivery) String() string {
 func (*Delivery) ProtoMessage() {}
 
 func (x *Delivery) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[19]
+	mi := &file_roles_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1723,7 +2192,7 @@ func (x *Delivery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delivery.ProtoReflect.Descriptor instead.
 func (*Delivery) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{19}
+	return file_roles_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Delivery) GetRoles() []*RoleFigures {
@@ -1793,7 +2262,7 @@ type Fatal struct {
 
 func (x *Fatal) Reset() {
 	*x = Fatal{}
-	mi := &file_roles_proto_msgTypes[20]
+	mi := &file_roles_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1805,7 +2274,7 @@ func (x *Fatal) String() string {
 func (*Fatal) ProtoMessage() {}
 
 func (x *Fatal) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[20]
+	mi := &file_roles_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1818,7 +2287,7 @@ func (x *Fatal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fatal.ProtoReflect.Descriptor instead.
 func (*Fatal) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{20}
+	return file_roles_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Fatal) GetSource() string {
@@ -1853,7 +2322,7 @@ type LoaderOrder struct {
 
 func (x *LoaderOrder) Reset() {
 	*x = LoaderOrder{}
-	mi := &file_roles_proto_msgTypes[21]
+	mi := &file_roles_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1865,7 +2334,7 @@ func (x *LoaderOrder) String() string {
 func (*LoaderOrder) ProtoMessage() {}
 
 func (x *LoaderOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[21]
+	mi := &file_roles_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1878,7 +2347,7 @@ func (x *LoaderOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoaderOrder.ProtoReflect.Descriptor instead.
 func (*LoaderOrder) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{21}
+	return file_roles_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *LoaderOrder) GetFence() *Fence {
@@ -2000,7 +2469,7 @@ type OpenSource struct {
 
 func (x *OpenSource) Reset() {
 	*x = OpenSource{}
-	mi := &file_roles_proto_msgTypes[22]
+	mi := &file_roles_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2012,7 +2481,7 @@ func (x *OpenSource) String() string {
 func (*OpenSource) ProtoMessage() {}
 
 func (x *OpenSource) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[22]
+	mi := &file_roles_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2025,7 +2494,7 @@ func (x *OpenSource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenSource.ProtoReflect.Descriptor instead.
 func (*OpenSource) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{22}
+	return file_roles_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *OpenSource) GetSource() string {
@@ -2060,7 +2529,7 @@ type ReadFrom struct {
 
 func (x *ReadFrom) Reset() {
 	*x = ReadFrom{}
-	mi := &file_roles_proto_msgTypes[23]
+	mi := &file_roles_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2072,7 +2541,7 @@ func (x *ReadFrom) String() string {
 func (*ReadFrom) ProtoMessage() {}
 
 func (x *ReadFrom) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[23]
+	mi := &file_roles_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2085,7 +2554,7 @@ func (x *ReadFrom) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFrom.ProtoReflect.Descriptor instead.
 func (*ReadFrom) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{23}
+	return file_roles_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ReadFrom) GetSource() string {
@@ -2159,7 +2628,7 @@ type Promote struct {
 
 func (x *Promote) Reset() {
 	*x = Promote{}
-	mi := &file_roles_proto_msgTypes[24]
+	mi := &file_roles_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2171,7 +2640,7 @@ func (x *Promote) String() string {
 func (*Promote) ProtoMessage() {}
 
 func (x *Promote) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[24]
+	mi := &file_roles_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2184,7 +2653,7 @@ func (x *Promote) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Promote.ProtoReflect.Descriptor instead.
 func (*Promote) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{24}
+	return file_roles_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Promote) GetSource() string {
@@ -2234,7 +2703,7 @@ type Drop struct {
 
 func (x *Drop) Reset() {
 	*x = Drop{}
-	mi := &file_roles_proto_msgTypes[25]
+	mi := &file_roles_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2246,7 +2715,7 @@ func (x *Drop) String() string {
 func (*Drop) ProtoMessage() {}
 
 func (x *Drop) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[25]
+	mi := &file_roles_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2259,7 +2728,7 @@ func (x *Drop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drop.ProtoReflect.Descriptor instead.
 func (*Drop) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{25}
+	return file_roles_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Drop) GetSource() string {
@@ -2298,7 +2767,7 @@ type Reading struct {
 
 func (x *Reading) Reset() {
 	*x = Reading{}
-	mi := &file_roles_proto_msgTypes[26]
+	mi := &file_roles_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2310,7 +2779,7 @@ func (x *Reading) String() string {
 func (*Reading) ProtoMessage() {}
 
 func (x *Reading) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[26]
+	mi := &file_roles_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2323,7 +2792,7 @@ func (x *Reading) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reading.ProtoReflect.Descriptor instead.
 func (*Reading) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{26}
+	return file_roles_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Reading) GetSource() []string {
@@ -2364,7 +2833,7 @@ type Bye struct {
 
 func (x *Bye) Reset() {
 	*x = Bye{}
-	mi := &file_roles_proto_msgTypes[27]
+	mi := &file_roles_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2376,7 +2845,7 @@ func (x *Bye) String() string {
 func (*Bye) ProtoMessage() {}
 
 func (x *Bye) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[27]
+	mi := &file_roles_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2389,7 +2858,7 @@ func (x *Bye) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Bye.ProtoReflect.Descriptor instead.
 func (*Bye) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{27}
+	return file_roles_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Bye) GetReason() string {
@@ -2414,7 +2883,7 @@ type FetchRequest struct {
 
 func (x *FetchRequest) Reset() {
 	*x = FetchRequest{}
-	mi := &file_roles_proto_msgTypes[28]
+	mi := &file_roles_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2426,7 +2895,7 @@ func (x *FetchRequest) String() string {
 func (*FetchRequest) ProtoMessage() {}
 
 func (x *FetchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[28]
+	mi := &file_roles_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2439,7 +2908,7 @@ func (x *FetchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchRequest.ProtoReflect.Descriptor instead.
 func (*FetchRequest) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{28}
+	return file_roles_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *FetchRequest) GetFence() *Fence {
@@ -2508,7 +2977,7 @@ type FetchPart struct {
 
 func (x *FetchPart) Reset() {
 	*x = FetchPart{}
-	mi := &file_roles_proto_msgTypes[29]
+	mi := &file_roles_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2520,7 +2989,7 @@ func (x *FetchPart) String() string {
 func (*FetchPart) ProtoMessage() {}
 
 func (x *FetchPart) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[29]
+	mi := &file_roles_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2533,7 +3002,7 @@ func (x *FetchPart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchPart.ProtoReflect.Descriptor instead.
 func (*FetchPart) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{29}
+	return file_roles_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *FetchPart) GetSource() string {
@@ -2604,7 +3073,7 @@ type FetchReply struct {
 
 func (x *FetchReply) Reset() {
 	*x = FetchReply{}
-	mi := &file_roles_proto_msgTypes[30]
+	mi := &file_roles_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2616,7 +3085,7 @@ func (x *FetchReply) String() string {
 func (*FetchReply) ProtoMessage() {}
 
 func (x *FetchReply) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[30]
+	mi := &file_roles_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2629,7 +3098,7 @@ func (x *FetchReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchReply.ProtoReflect.Descriptor instead.
 func (*FetchReply) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{30}
+	return file_roles_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *FetchReply) GetRow() []uint32 {
@@ -2708,7 +3177,7 @@ type PlacedRows struct {
 
 func (x *PlacedRows) Reset() {
 	*x = PlacedRows{}
-	mi := &file_roles_proto_msgTypes[31]
+	mi := &file_roles_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2720,7 +3189,7 @@ func (x *PlacedRows) String() string {
 func (*PlacedRows) ProtoMessage() {}
 
 func (x *PlacedRows) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[31]
+	mi := &file_roles_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2733,7 +3202,7 @@ func (x *PlacedRows) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlacedRows.ProtoReflect.Descriptor instead.
 func (*PlacedRows) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{31}
+	return file_roles_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *PlacedRows) GetPath() string {
@@ -2819,7 +3288,7 @@ type PartFailed struct {
 
 func (x *PartFailed) Reset() {
 	*x = PartFailed{}
-	mi := &file_roles_proto_msgTypes[32]
+	mi := &file_roles_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2831,7 +3300,7 @@ func (x *PartFailed) String() string {
 func (*PartFailed) ProtoMessage() {}
 
 func (x *PartFailed) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[32]
+	mi := &file_roles_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2844,7 +3313,7 @@ func (x *PartFailed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartFailed.ProtoReflect.Descriptor instead.
 func (*PartFailed) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{32}
+	return file_roles_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *PartFailed) GetPart() uint32 {
@@ -2899,7 +3368,7 @@ type SidecarEvent struct {
 
 func (x *SidecarEvent) Reset() {
 	*x = SidecarEvent{}
-	mi := &file_roles_proto_msgTypes[33]
+	mi := &file_roles_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2911,7 +3380,7 @@ func (x *SidecarEvent) String() string {
 func (*SidecarEvent) ProtoMessage() {}
 
 func (x *SidecarEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[33]
+	mi := &file_roles_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2924,7 +3393,7 @@ func (x *SidecarEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SidecarEvent.ProtoReflect.Descriptor instead.
 func (*SidecarEvent) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{33}
+	return file_roles_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *SidecarEvent) GetFence() *Fence {
@@ -3135,7 +3604,7 @@ type GpuFigures struct {
 
 func (x *GpuFigures) Reset() {
 	*x = GpuFigures{}
-	mi := &file_roles_proto_msgTypes[34]
+	mi := &file_roles_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3147,7 +3616,7 @@ func (x *GpuFigures) String() string {
 func (*GpuFigures) ProtoMessage() {}
 
 func (x *GpuFigures) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[34]
+	mi := &file_roles_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3160,7 +3629,7 @@ func (x *GpuFigures) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GpuFigures.ProtoReflect.Descriptor instead.
 func (*GpuFigures) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{34}
+	return file_roles_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *GpuFigures) GetGpus() []*Gpu {
@@ -3196,7 +3665,7 @@ type Gpu struct {
 
 func (x *Gpu) Reset() {
 	*x = Gpu{}
-	mi := &file_roles_proto_msgTypes[35]
+	mi := &file_roles_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3208,7 +3677,7 @@ func (x *Gpu) String() string {
 func (*Gpu) ProtoMessage() {}
 
 func (x *Gpu) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[35]
+	mi := &file_roles_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3221,7 +3690,7 @@ func (x *Gpu) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gpu.ProtoReflect.Descriptor instead.
 func (*Gpu) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{35}
+	return file_roles_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Gpu) GetRank() uint32 {
@@ -3364,7 +3833,7 @@ type SidecarHello struct {
 
 func (x *SidecarHello) Reset() {
 	*x = SidecarHello{}
-	mi := &file_roles_proto_msgTypes[36]
+	mi := &file_roles_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3376,7 +3845,7 @@ func (x *SidecarHello) String() string {
 func (*SidecarHello) ProtoMessage() {}
 
 func (x *SidecarHello) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[36]
+	mi := &file_roles_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3389,7 +3858,7 @@ func (x *SidecarHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SidecarHello.ProtoReflect.Descriptor instead.
 func (*SidecarHello) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{36}
+	return file_roles_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *SidecarHello) GetName() string {
@@ -3467,7 +3936,7 @@ type RankPosition struct {
 
 func (x *RankPosition) Reset() {
 	*x = RankPosition{}
-	mi := &file_roles_proto_msgTypes[37]
+	mi := &file_roles_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3479,7 +3948,7 @@ func (x *RankPosition) String() string {
 func (*RankPosition) ProtoMessage() {}
 
 func (x *RankPosition) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[37]
+	mi := &file_roles_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3492,7 +3961,7 @@ func (x *RankPosition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankPosition.ProtoReflect.Descriptor instead.
 func (*RankPosition) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{37}
+	return file_roles_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *RankPosition) GetRank() uint32 {
@@ -3540,7 +4009,7 @@ type Join struct {
 
 func (x *Join) Reset() {
 	*x = Join{}
-	mi := &file_roles_proto_msgTypes[38]
+	mi := &file_roles_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3552,7 +4021,7 @@ func (x *Join) String() string {
 func (*Join) ProtoMessage() {}
 
 func (x *Join) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[38]
+	mi := &file_roles_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3565,7 +4034,7 @@ func (x *Join) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Join.ProtoReflect.Descriptor instead.
 func (*Join) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{38}
+	return file_roles_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Join) GetRank() uint32 {
@@ -3638,7 +4107,7 @@ type Switched struct {
 
 func (x *Switched) Reset() {
 	*x = Switched{}
-	mi := &file_roles_proto_msgTypes[39]
+	mi := &file_roles_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3650,7 +4119,7 @@ func (x *Switched) String() string {
 func (*Switched) ProtoMessage() {}
 
 func (x *Switched) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[39]
+	mi := &file_roles_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3663,7 +4132,7 @@ func (x *Switched) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Switched.ProtoReflect.Descriptor instead.
 func (*Switched) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{39}
+	return file_roles_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Switched) GetSource() string {
@@ -3716,7 +4185,7 @@ type Bad struct {
 
 func (x *Bad) Reset() {
 	*x = Bad{}
-	mi := &file_roles_proto_msgTypes[40]
+	mi := &file_roles_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3728,7 +4197,7 @@ func (x *Bad) String() string {
 func (*Bad) ProtoMessage() {}
 
 func (x *Bad) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[40]
+	mi := &file_roles_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3741,7 +4210,7 @@ func (x *Bad) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Bad.ProtoReflect.Descriptor instead.
 func (*Bad) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{40}
+	return file_roles_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Bad) GetStep() uint64 {
@@ -3798,7 +4267,7 @@ type Commit struct {
 
 func (x *Commit) Reset() {
 	*x = Commit{}
-	mi := &file_roles_proto_msgTypes[41]
+	mi := &file_roles_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3810,7 +4279,7 @@ func (x *Commit) String() string {
 func (*Commit) ProtoMessage() {}
 
 func (x *Commit) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[41]
+	mi := &file_roles_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3823,7 +4292,7 @@ func (x *Commit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Commit.ProtoReflect.Descriptor instead.
 func (*Commit) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{41}
+	return file_roles_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Commit) GetRank() uint32 {
@@ -3857,7 +4326,7 @@ type Left struct {
 
 func (x *Left) Reset() {
 	*x = Left{}
-	mi := &file_roles_proto_msgTypes[42]
+	mi := &file_roles_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3869,7 +4338,7 @@ func (x *Left) String() string {
 func (*Left) ProtoMessage() {}
 
 func (x *Left) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[42]
+	mi := &file_roles_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3882,7 +4351,7 @@ func (x *Left) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Left.ProtoReflect.Descriptor instead.
 func (*Left) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{42}
+	return file_roles_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Left) GetRank() uint32 {
@@ -3907,7 +4376,7 @@ type Reported struct {
 
 func (x *Reported) Reset() {
 	*x = Reported{}
-	mi := &file_roles_proto_msgTypes[43]
+	mi := &file_roles_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3919,7 +4388,7 @@ func (x *Reported) String() string {
 func (*Reported) ProtoMessage() {}
 
 func (x *Reported) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[43]
+	mi := &file_roles_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3932,7 +4401,7 @@ func (x *Reported) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reported.ProtoReflect.Descriptor instead.
 func (*Reported) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{43}
+	return file_roles_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Reported) GetRank() uint32 {
@@ -3988,7 +4457,7 @@ type SourceLoss struct {
 
 func (x *SourceLoss) Reset() {
 	*x = SourceLoss{}
-	mi := &file_roles_proto_msgTypes[44]
+	mi := &file_roles_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4000,7 +4469,7 @@ func (x *SourceLoss) String() string {
 func (*SourceLoss) ProtoMessage() {}
 
 func (x *SourceLoss) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[44]
+	mi := &file_roles_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4013,7 +4482,7 @@ func (x *SourceLoss) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceLoss.ProtoReflect.Descriptor instead.
 func (*SourceLoss) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{44}
+	return file_roles_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *SourceLoss) GetSource() string {
@@ -4048,7 +4517,7 @@ type Present struct {
 
 func (x *Present) Reset() {
 	*x = Present{}
-	mi := &file_roles_proto_msgTypes[45]
+	mi := &file_roles_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4060,7 +4529,7 @@ func (x *Present) String() string {
 func (*Present) ProtoMessage() {}
 
 func (x *Present) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[45]
+	mi := &file_roles_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4073,7 +4542,7 @@ func (x *Present) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Present.ProtoReflect.Descriptor instead.
 func (*Present) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{45}
+	return file_roles_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Present) GetCall() uint64 {
@@ -4116,7 +4585,7 @@ type SidecarOrder struct {
 
 func (x *SidecarOrder) Reset() {
 	*x = SidecarOrder{}
-	mi := &file_roles_proto_msgTypes[46]
+	mi := &file_roles_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4128,7 +4597,7 @@ func (x *SidecarOrder) String() string {
 func (*SidecarOrder) ProtoMessage() {}
 
 func (x *SidecarOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[46]
+	mi := &file_roles_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4141,7 +4610,7 @@ func (x *SidecarOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SidecarOrder.ProtoReflect.Descriptor instead.
 func (*SidecarOrder) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{46}
+	return file_roles_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *SidecarOrder) GetFence() *Fence {
@@ -4384,7 +4853,7 @@ type Committed struct {
 
 func (x *Committed) Reset() {
 	*x = Committed{}
-	mi := &file_roles_proto_msgTypes[47]
+	mi := &file_roles_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4396,7 +4865,7 @@ func (x *Committed) String() string {
 func (*Committed) ProtoMessage() {}
 
 func (x *Committed) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[47]
+	mi := &file_roles_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4409,7 +4878,7 @@ func (x *Committed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Committed.ProtoReflect.Descriptor instead.
 func (*Committed) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{47}
+	return file_roles_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Committed) GetRank() uint32 {
@@ -4444,7 +4913,7 @@ type Welcome struct {
 
 func (x *Welcome) Reset() {
 	*x = Welcome{}
-	mi := &file_roles_proto_msgTypes[48]
+	mi := &file_roles_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4456,7 +4925,7 @@ func (x *Welcome) String() string {
 func (*Welcome) ProtoMessage() {}
 
 func (x *Welcome) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[48]
+	mi := &file_roles_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4469,7 +4938,7 @@ func (x *Welcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Welcome.ProtoReflect.Descriptor instead.
 func (*Welcome) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{48}
+	return file_roles_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Welcome) GetManifests() []*Manifest {
@@ -4496,7 +4965,7 @@ type Alerts struct {
 
 func (x *Alerts) Reset() {
 	*x = Alerts{}
-	mi := &file_roles_proto_msgTypes[49]
+	mi := &file_roles_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4508,7 +4977,7 @@ func (x *Alerts) String() string {
 func (*Alerts) ProtoMessage() {}
 
 func (x *Alerts) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[49]
+	mi := &file_roles_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4521,7 +4990,7 @@ func (x *Alerts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Alerts.ProtoReflect.Descriptor instead.
 func (*Alerts) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{49}
+	return file_roles_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Alerts) GetAlerts() []*Alert {
@@ -4543,7 +5012,7 @@ type Alert struct {
 
 func (x *Alert) Reset() {
 	*x = Alert{}
-	mi := &file_roles_proto_msgTypes[50]
+	mi := &file_roles_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4555,7 +5024,7 @@ func (x *Alert) String() string {
 func (*Alert) ProtoMessage() {}
 
 func (x *Alert) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[50]
+	mi := &file_roles_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4568,7 +5037,7 @@ func (x *Alert) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Alert.ProtoReflect.Descriptor instead.
 func (*Alert) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{50}
+	return file_roles_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Alert) GetKind() string {
@@ -4607,7 +5076,7 @@ type Begin struct {
 
 func (x *Begin) Reset() {
 	*x = Begin{}
-	mi := &file_roles_proto_msgTypes[51]
+	mi := &file_roles_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4619,7 +5088,7 @@ func (x *Begin) String() string {
 func (*Begin) ProtoMessage() {}
 
 func (x *Begin) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[51]
+	mi := &file_roles_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4632,7 +5101,7 @@ func (x *Begin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Begin.ProtoReflect.Descriptor instead.
 func (*Begin) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{51}
+	return file_roles_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Begin) GetRank() uint32 {
@@ -4695,7 +5164,7 @@ type Refusal struct {
 
 func (x *Refusal) Reset() {
 	*x = Refusal{}
-	mi := &file_roles_proto_msgTypes[52]
+	mi := &file_roles_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4707,7 +5176,7 @@ func (x *Refusal) String() string {
 func (*Refusal) ProtoMessage() {}
 
 func (x *Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[52]
+	mi := &file_roles_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4720,7 +5189,7 @@ func (x *Refusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
 func (*Refusal) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{52}
+	return file_roles_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Refusal) GetRank() uint32 {
@@ -4757,7 +5226,7 @@ type Loaders struct {
 
 func (x *Loaders) Reset() {
 	*x = Loaders{}
-	mi := &file_roles_proto_msgTypes[53]
+	mi := &file_roles_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4769,7 +5238,7 @@ func (x *Loaders) String() string {
 func (*Loaders) ProtoMessage() {}
 
 func (x *Loaders) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[53]
+	mi := &file_roles_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4782,7 +5251,7 @@ func (x *Loaders) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Loaders.ProtoReflect.Descriptor instead.
 func (*Loaders) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{53}
+	return file_roles_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Loaders) GetStripes() []*LoaderStripe {
@@ -4820,7 +5289,7 @@ type LoaderStripe struct {
 
 func (x *LoaderStripe) Reset() {
 	*x = LoaderStripe{}
-	mi := &file_roles_proto_msgTypes[54]
+	mi := &file_roles_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4832,7 +5301,7 @@ func (x *LoaderStripe) String() string {
 func (*LoaderStripe) ProtoMessage() {}
 
 func (x *LoaderStripe) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[54]
+	mi := &file_roles_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4845,7 +5314,7 @@ func (x *LoaderStripe) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoaderStripe.ProtoReflect.Descriptor instead.
 func (*LoaderStripe) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{54}
+	return file_roles_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *LoaderStripe) GetSource() string {
@@ -4940,7 +5409,7 @@ type Standby struct {
 
 func (x *Standby) Reset() {
 	*x = Standby{}
-	mi := &file_roles_proto_msgTypes[55]
+	mi := &file_roles_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4952,7 +5421,7 @@ func (x *Standby) String() string {
 func (*Standby) ProtoMessage() {}
 
 func (x *Standby) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[55]
+	mi := &file_roles_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4965,7 +5434,7 @@ func (x *Standby) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Standby.ProtoReflect.Descriptor instead.
 func (*Standby) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{55}
+	return file_roles_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Standby) GetTerm() uint64 {
@@ -5027,7 +5496,7 @@ type RollCall struct {
 
 func (x *RollCall) Reset() {
 	*x = RollCall{}
-	mi := &file_roles_proto_msgTypes[56]
+	mi := &file_roles_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5039,7 +5508,7 @@ func (x *RollCall) String() string {
 func (*RollCall) ProtoMessage() {}
 
 func (x *RollCall) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[56]
+	mi := &file_roles_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5052,7 +5521,7 @@ func (x *RollCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RollCall.ProtoReflect.Descriptor instead.
 func (*RollCall) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{56}
+	return file_roles_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *RollCall) GetCall() uint64 {
@@ -5073,7 +5542,7 @@ type Waiting struct {
 
 func (x *Waiting) Reset() {
 	*x = Waiting{}
-	mi := &file_roles_proto_msgTypes[57]
+	mi := &file_roles_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5085,7 +5554,7 @@ func (x *Waiting) String() string {
 func (*Waiting) ProtoMessage() {}
 
 func (x *Waiting) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[57]
+	mi := &file_roles_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5098,7 +5567,7 @@ func (x *Waiting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiting.ProtoReflect.Descriptor instead.
 func (*Waiting) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{57}
+	return file_roles_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Waiting) GetText() string {
@@ -5138,7 +5607,7 @@ type MixRequest struct {
 
 func (x *MixRequest) Reset() {
 	*x = MixRequest{}
-	mi := &file_roles_proto_msgTypes[58]
+	mi := &file_roles_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5150,7 +5619,7 @@ func (x *MixRequest) String() string {
 func (*MixRequest) ProtoMessage() {}
 
 func (x *MixRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[58]
+	mi := &file_roles_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5163,7 +5632,7 @@ func (x *MixRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MixRequest.ProtoReflect.Descriptor instead.
 func (*MixRequest) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{58}
+	return file_roles_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *MixRequest) GetHasFrom() bool {
@@ -5315,7 +5784,7 @@ type SetWeights struct {
 
 func (x *SetWeights) Reset() {
 	*x = SetWeights{}
-	mi := &file_roles_proto_msgTypes[59]
+	mi := &file_roles_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5327,7 +5796,7 @@ func (x *SetWeights) String() string {
 func (*SetWeights) ProtoMessage() {}
 
 func (x *SetWeights) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[59]
+	mi := &file_roles_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5340,7 +5809,7 @@ func (x *SetWeights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetWeights.ProtoReflect.Descriptor instead.
 func (*SetWeights) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{59}
+	return file_roles_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *SetWeights) GetWeights() []*SourceWeight {
@@ -5374,7 +5843,7 @@ type SourceWeight struct {
 
 func (x *SourceWeight) Reset() {
 	*x = SourceWeight{}
-	mi := &file_roles_proto_msgTypes[60]
+	mi := &file_roles_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5386,7 +5855,7 @@ func (x *SourceWeight) String() string {
 func (*SourceWeight) ProtoMessage() {}
 
 func (x *SourceWeight) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[60]
+	mi := &file_roles_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5399,7 +5868,7 @@ func (x *SourceWeight) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceWeight.ProtoReflect.Descriptor instead.
 func (*SourceWeight) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{60}
+	return file_roles_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *SourceWeight) GetSource() string {
@@ -5425,7 +5894,7 @@ type SetSchedule struct {
 
 func (x *SetSchedule) Reset() {
 	*x = SetSchedule{}
-	mi := &file_roles_proto_msgTypes[61]
+	mi := &file_roles_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5437,7 +5906,7 @@ func (x *SetSchedule) String() string {
 func (*SetSchedule) ProtoMessage() {}
 
 func (x *SetSchedule) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[61]
+	mi := &file_roles_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5450,7 +5919,7 @@ func (x *SetSchedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetSchedule.ProtoReflect.Descriptor instead.
 func (*SetSchedule) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{61}
+	return file_roles_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *SetSchedule) GetMilestones() []*WeightsAt {
@@ -5473,7 +5942,7 @@ type WeightsAt struct {
 
 func (x *WeightsAt) Reset() {
 	*x = WeightsAt{}
-	mi := &file_roles_proto_msgTypes[62]
+	mi := &file_roles_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5485,7 +5954,7 @@ func (x *WeightsAt) String() string {
 func (*WeightsAt) ProtoMessage() {}
 
 func (x *WeightsAt) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[62]
+	mi := &file_roles_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5498,7 +5967,7 @@ func (x *WeightsAt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WeightsAt.ProtoReflect.Descriptor instead.
 func (*WeightsAt) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{62}
+	return file_roles_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *WeightsAt) GetFrom() uint64 {
@@ -5546,7 +6015,7 @@ type AddSource struct {
 
 func (x *AddSource) Reset() {
 	*x = AddSource{}
-	mi := &file_roles_proto_msgTypes[63]
+	mi := &file_roles_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5558,7 +6027,7 @@ func (x *AddSource) String() string {
 func (*AddSource) ProtoMessage() {}
 
 func (x *AddSource) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[63]
+	mi := &file_roles_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5571,7 +6040,7 @@ func (x *AddSource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddSource.ProtoReflect.Descriptor instead.
 func (*AddSource) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{63}
+	return file_roles_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *AddSource) GetSource() string {
@@ -5597,7 +6066,7 @@ type MixReply struct {
 
 func (x *MixReply) Reset() {
 	*x = MixReply{}
-	mi := &file_roles_proto_msgTypes[64]
+	mi := &file_roles_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5609,7 +6078,7 @@ func (x *MixReply) String() string {
 func (*MixReply) ProtoMessage() {}
 
 func (x *MixReply) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[64]
+	mi := &file_roles_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5622,7 +6091,7 @@ func (x *MixReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MixReply.ProtoReflect.Descriptor instead.
 func (*MixReply) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{64}
+	return file_roles_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *MixReply) GetChange() *MixChange {
@@ -5647,7 +6116,7 @@ type MixChange struct {
 
 func (x *MixChange) Reset() {
 	*x = MixChange{}
-	mi := &file_roles_proto_msgTypes[65]
+	mi := &file_roles_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5659,7 +6128,7 @@ func (x *MixChange) String() string {
 func (*MixChange) ProtoMessage() {}
 
 func (x *MixChange) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[65]
+	mi := &file_roles_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5672,7 +6141,7 @@ func (x *MixChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MixChange.ProtoReflect.Descriptor instead.
 func (*MixChange) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{65}
+	return file_roles_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *MixChange) GetAtStep() uint64 {
@@ -5732,7 +6201,7 @@ type MixtureStatus struct {
 
 func (x *MixtureStatus) Reset() {
 	*x = MixtureStatus{}
-	mi := &file_roles_proto_msgTypes[66]
+	mi := &file_roles_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5744,7 +6213,7 @@ func (x *MixtureStatus) String() string {
 func (*MixtureStatus) ProtoMessage() {}
 
 func (x *MixtureStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[66]
+	mi := &file_roles_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5757,7 +6226,7 @@ func (x *MixtureStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MixtureStatus.ProtoReflect.Descriptor instead.
 func (*MixtureStatus) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{66}
+	return file_roles_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *MixtureStatus) GetWeights() []*SourceWeight {
@@ -5816,7 +6285,7 @@ type Calibration struct {
 
 func (x *Calibration) Reset() {
 	*x = Calibration{}
-	mi := &file_roles_proto_msgTypes[67]
+	mi := &file_roles_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5828,7 +6297,7 @@ func (x *Calibration) String() string {
 func (*Calibration) ProtoMessage() {}
 
 func (x *Calibration) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[67]
+	mi := &file_roles_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5841,7 +6310,7 @@ func (x *Calibration) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Calibration.ProtoReflect.Descriptor instead.
 func (*Calibration) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{67}
+	return file_roles_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *Calibration) GetReports() uint64 {
@@ -5880,7 +6349,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_roles_proto_msgTypes[68]
+	mi := &file_roles_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5892,7 +6361,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[68]
+	mi := &file_roles_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5905,7 +6374,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{68}
+	return file_roles_proto_rawDescGZIP(), []int{75}
 }
 
 type StatusReply struct {
@@ -5936,7 +6405,7 @@ type StatusReply struct {
 
 func (x *StatusReply) Reset() {
 	*x = StatusReply{}
-	mi := &file_roles_proto_msgTypes[69]
+	mi := &file_roles_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5948,7 +6417,7 @@ func (x *StatusReply) String() string {
 func (*StatusReply) ProtoMessage() {}
 
 func (x *StatusReply) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[69]
+	mi := &file_roles_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5961,7 +6430,7 @@ func (x *StatusReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusReply.ProtoReflect.Descriptor instead.
 func (*StatusReply) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{69}
+	return file_roles_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *StatusReply) GetFence() *Fence {
@@ -6127,7 +6596,7 @@ type SourceStatus struct {
 
 func (x *SourceStatus) Reset() {
 	*x = SourceStatus{}
-	mi := &file_roles_proto_msgTypes[70]
+	mi := &file_roles_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6139,7 +6608,7 @@ func (x *SourceStatus) String() string {
 func (*SourceStatus) ProtoMessage() {}
 
 func (x *SourceStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[70]
+	mi := &file_roles_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6152,7 +6621,7 @@ func (x *SourceStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceStatus.ProtoReflect.Descriptor instead.
 func (*SourceStatus) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{70}
+	return file_roles_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *SourceStatus) GetTokens() uint64 {
@@ -6276,7 +6745,7 @@ type RoleStatus struct {
 
 func (x *RoleStatus) Reset() {
 	*x = RoleStatus{}
-	mi := &file_roles_proto_msgTypes[71]
+	mi := &file_roles_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6288,7 +6757,7 @@ func (x *RoleStatus) String() string {
 func (*RoleStatus) ProtoMessage() {}
 
 func (x *RoleStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[71]
+	mi := &file_roles_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6301,7 +6770,7 @@ func (x *RoleStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoleStatus.ProtoReflect.Descriptor instead.
 func (*RoleStatus) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{71}
+	return file_roles_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *RoleStatus) GetRole() string {
@@ -6366,7 +6835,7 @@ type LedgerRequest struct {
 
 func (x *LedgerRequest) Reset() {
 	*x = LedgerRequest{}
-	mi := &file_roles_proto_msgTypes[72]
+	mi := &file_roles_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6378,7 +6847,7 @@ func (x *LedgerRequest) String() string {
 func (*LedgerRequest) ProtoMessage() {}
 
 func (x *LedgerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[72]
+	mi := &file_roles_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6391,7 +6860,7 @@ func (x *LedgerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LedgerRequest.ProtoReflect.Descriptor instead.
 func (*LedgerRequest) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{72}
+	return file_roles_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *LedgerRequest) GetByStep() bool {
@@ -6443,7 +6912,7 @@ type LedgerReply struct {
 
 func (x *LedgerReply) Reset() {
 	*x = LedgerReply{}
-	mi := &file_roles_proto_msgTypes[73]
+	mi := &file_roles_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6455,7 +6924,7 @@ func (x *LedgerReply) String() string {
 func (*LedgerReply) ProtoMessage() {}
 
 func (x *LedgerReply) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[73]
+	mi := &file_roles_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6468,7 +6937,7 @@ func (x *LedgerReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LedgerReply.ProtoReflect.Descriptor instead.
 func (*LedgerReply) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{73}
+	return file_roles_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *LedgerReply) GetAttempt() uint32 {
@@ -6559,7 +7028,35 @@ var File_roles_proto protoreflect.FileDescriptor
 
 const file_roles_proto_rawDesc = "" +
 	"\n" +
-	"\vroles.proto\x12\vmillrace.v1\x1a\rrecords.proto\"\xb2\x04\n" +
+	"\vroles.proto\x12\vmillrace.v1\x1a\rrecords.proto\"y\n" +
+	"\rFollowerEvent\x122\n" +
+	"\x05hello\x18\x01 \x01(\v2\x1a.millrace.v1.FollowerHelloH\x00R\x05hello\x12+\n" +
+	"\x03ack\x18\x02 \x01(\v2\x17.millrace.v1.JournalAckH\x00R\x03ackB\a\n" +
+	"\x05event\"\x89\x01\n" +
+	"\rFollowerHello\x12.\n" +
+	"\aversion\x18\x01 \x01(\v2\x14.millrace.v1.VersionR\aversion\x12\x12\n" +
+	"\x04host\x18\x02 \x01(\tR\x04host\x12\x1a\n" +
+	"\bidentity\x18\x03 \x01(\tR\bidentity\x12\x18\n" +
+	"\ajournal\x18\x04 \x01(\tR\ajournal\">\n" +
+	"\n" +
+	"JournalAck\x12\x18\n" +
+	"\ajournal\x18\x01 \x01(\tR\ajournal\x12\x16\n" +
+	"\x06number\x18\x02 \x01(\x04R\x06number\"\xb4\x01\n" +
+	"\vJournalPart\x127\n" +
+	"\awaiting\x18\x01 \x01(\v2\x1b.millrace.v1.JournalWaitingH\x00R\awaiting\x121\n" +
+	"\x05image\x18\x02 \x01(\v2\x19.millrace.v1.JournalImageH\x00R\x05image\x121\n" +
+	"\x05bytes\x18\x03 \x01(\v2\x19.millrace.v1.JournalBytesH\x00R\x05bytesB\x06\n" +
+	"\x04part\"(\n" +
+	"\x0eJournalWaiting\x12\x16\n" +
+	"\x06reason\x18\x01 \x01(\tR\x06reason\"<\n" +
+	"\fJournalImage\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\x04R\x06number\x12\x14\n" +
+	"\x05parts\x18\x02 \x01(\x04R\x05parts\"b\n" +
+	"\fJournalBytes\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\x04R\x06number\x12\x14\n" +
+	"\x05bytes\x18\x02 \x01(\fR\x05bytes\x12\x12\n" +
+	"\x04more\x18\x03 \x01(\bR\x04more\x12\x10\n" +
+	"\x03crc\x18\x04 \x01(\aR\x03crc\"\xb2\x04\n" +
 	"\vLoaderEvent\x12(\n" +
 	"\x05fence\x18\x01 \x01(\v2\x12.millrace.v1.FenceR\x05fence\x120\n" +
 	"\x05hello\x18\x02 \x01(\v2\x18.millrace.v1.LoaderHelloH\x00R\x05hello\x120\n" +
@@ -7100,13 +7597,14 @@ const file_roles_proto_rawDesc = "" +
 	"\x06masked\x18\n" +
 	" \x03(\bR\x06masked\x121\n" +
 	"\x06ranges\x18\v \x03(\v2\x19.millrace.v1.OrdinalRangeR\x06ranges\x120\n" +
-	"\achanges\x18\f \x03(\v2\x16.millrace.v1.MixChangeR\achanges2\xca\x02\n" +
+	"\achanges\x18\f \x03(\v2\x16.millrace.v1.MixChangeR\achanges2\x8e\x03\n" +
 	"\fOrchestrator\x12>\n" +
 	"\x04Load\x12\x18.millrace.v1.LoaderEvent\x1a\x18.millrace.v1.LoaderOrder(\x010\x01\x12A\n" +
 	"\x05Serve\x12\x19.millrace.v1.SidecarEvent\x1a\x19.millrace.v1.SidecarOrder(\x010\x01\x12>\n" +
 	"\x06Status\x12\x1a.millrace.v1.StatusRequest\x1a\x18.millrace.v1.StatusReply\x12@\n" +
 	"\x06Ledger\x12\x1a.millrace.v1.LedgerRequest\x1a\x18.millrace.v1.LedgerReply0\x01\x125\n" +
-	"\x03Mix\x12\x17.millrace.v1.MixRequest\x1a\x15.millrace.v1.MixReply2\xc2\x01\n" +
+	"\x03Mix\x12\x17.millrace.v1.MixRequest\x1a\x15.millrace.v1.MixReply\x12B\n" +
+	"\x06Follow\x12\x1a.millrace.v1.FollowerEvent\x1a\x18.millrace.v1.JournalPart(\x010\x012\xc2\x01\n" +
 	"\x06Loader\x12=\n" +
 	"\x05Fetch\x12\x19.millrace.v1.FetchRequest\x1a\x17.millrace.v1.FetchReply0\x01\x12:\n" +
 	"\x04Beat\x12\x18.millrace.v1.BeatRequest\x1a\x16.millrace.v1.BeatReply0\x01\x12=\n" +
@@ -7124,223 +7622,238 @@ func file_roles_proto_rawDescGZIP() []byte {
 	return file_roles_proto_rawDescData
 }
 
-var file_roles_proto_msgTypes = make([]protoimpl.MessageInfo, 75)
+var file_roles_proto_msgTypes = make([]protoimpl.MessageInfo, 82)
 var file_roles_proto_goTypes = []any{
-	(*LoaderEvent)(nil),    // 0: millrace.v1.LoaderEvent
-	(*Offered)(nil),        // 1: millrace.v1.Offered
-	(*LoaderHello)(nil),    // 2: millrace.v1.LoaderHello
-	(*Version)(nil),        // 3: millrace.v1.Version
-	(*Opening)(nil),        // 4: millrace.v1.Opening
-	(*Offers)(nil),         // 5: millrace.v1.Offers
-	(*Leaving)(nil),        // 6: millrace.v1.Leaving
-	(*Trouble)(nil),        // 7: millrace.v1.Trouble
-	(*Ready)(nil),          // 8: millrace.v1.Ready
-	(*CacheFigures)(nil),   // 9: millrace.v1.CacheFigures
-	(*BeatRequest)(nil),    // 10: millrace.v1.BeatRequest
-	(*BeatReply)(nil),      // 11: millrace.v1.BeatReply
-	(*CurrentRequest)(nil), // 12: millrace.v1.CurrentRequest
-	(*Activity)(nil),       // 13: millrace.v1.Activity
-	(*Figures)(nil),        // 14: millrace.v1.Figures
-	(*SourceFigures)(nil),  // 15: millrace.v1.SourceFigures
-	(*Fetches)(nil),        // 16: millrace.v1.Fetches
-	(*RankFigures)(nil),    // 17: millrace.v1.RankFigures
-	(*RoleFigures)(nil),    // 18: millrace.v1.RoleFigures
-	(*Delivery)(nil),       // 19: millrace.v1.Delivery
-	(*Fatal)(nil),          // 20: millrace.v1.Fatal
-	(*LoaderOrder)(nil),    // 21: millrace.v1.LoaderOrder
-	(*OpenSource)(nil),     // 22: millrace.v1.OpenSource
-	(*ReadFrom)(nil),       // 23: millrace.v1.ReadFrom
-	(*Promote)(nil),        // 24: millrace.v1.Promote
-	(*Drop)(nil),           // 25: millrace.v1.Drop
-	(*Reading)(nil),        // 26: millrace.v1.Reading
-	(*Bye)(nil),            // 27: millrace.v1.Bye
-	(*FetchRequest)(nil),   // 28: millrace.v1.FetchRequest
-	(*FetchPart)(nil),      // 29: millrace.v1.FetchPart
-	(*FetchReply)(nil),     // 30: millrace.v1.FetchReply
-	(*PlacedRows)(nil),     // 31: millrace.v1.PlacedRows
-	(*PartFailed)(nil),     // 32: millrace.v1.PartFailed
-	(*SidecarEvent)(nil),   // 33: millrace.v1.SidecarEvent
-	(*GpuFigures)(nil),     // 34: millrace.v1.GpuFigures
-	(*Gpu)(nil),            // 35: millrace.v1.Gpu
-	(*SidecarHello)(nil),   // 36: millrace.v1.SidecarHello
-	(*RankPosition)(nil),   // 37: millrace.v1.RankPosition
-	(*Join)(nil),           // 38: millrace.v1.Join
-	(*Switched)(nil),       // 39: millrace.v1.Switched
-	(*Bad)(nil),            // 40: millrace.v1.Bad
-	(*Commit)(nil),         // 41: millrace.v1.Commit
-	(*Left)(nil),           // 42: millrace.v1.Left
-	(*Reported)(nil),       // 43: millrace.v1.Reported
-	(*SourceLoss)(nil),     // 44: millrace.v1.SourceLoss
-	(*Present)(nil),        // 45: millrace.v1.Present
-	(*SidecarOrder)(nil),   // 46: millrace.v1.SidecarOrder
-	(*Committed)(nil),      // 47: millrace.v1.Committed
-	(*Welcome)(nil),        // 48: millrace.v1.Welcome
-	(*Alerts)(nil),         // 49: millrace.v1.Alerts
-	(*Alert)(nil),          // 50: millrace.v1.Alert
-	(*Begin)(nil),          // 51: millrace.v1.Begin
-	(*Refusal)(nil),        // 52: millrace.v1.Refusal
-	(*Loaders)(nil),        // 53: millrace.v1.Loaders
-	(*LoaderStripe)(nil),   // 54: millrace.v1.LoaderStripe
-	(*Standby)(nil),        // 55: millrace.v1.Standby
-	(*RollCall)(nil),       // 56: millrace.v1.RollCall
-	(*Waiting)(nil),        // 57: millrace.v1.Waiting
-	(*MixRequest)(nil),     // 58: millrace.v1.MixRequest
-	(*SetWeights)(nil),     // 59: millrace.v1.SetWeights
-	(*SourceWeight)(nil),   // 60: millrace.v1.SourceWeight
-	(*SetSchedule)(nil),    // 61: millrace.v1.SetSchedule
-	(*WeightsAt)(nil),      // 62: millrace.v1.WeightsAt
-	(*AddSource)(nil),      // 63: millrace.v1.AddSource
-	(*MixReply)(nil),       // 64: millrace.v1.MixReply
-	(*MixChange)(nil),      // 65: millrace.v1.MixChange
-	(*MixtureStatus)(nil),  // 66: millrace.v1.MixtureStatus
-	(*Calibration)(nil),    // 67: millrace.v1.Calibration
-	(*StatusRequest)(nil),  // 68: millrace.v1.StatusRequest
-	(*StatusReply)(nil),    // 69: millrace.v1.StatusReply
-	(*SourceStatus)(nil),   // 70: millrace.v1.SourceStatus
-	(*RoleStatus)(nil),     // 71: millrace.v1.RoleStatus
-	(*LedgerRequest)(nil),  // 72: millrace.v1.LedgerRequest
-	(*LedgerReply)(nil),    // 73: millrace.v1.LedgerReply
-	nil,                    // 74: millrace.v1.StatusReply.SourcesEntry
-	(*Fence)(nil),          // 75: millrace.v1.Fence
-	(*Manifest)(nil),       // 76: millrace.v1.Manifest
-	(*Quarantine)(nil),     // 77: millrace.v1.Quarantine
-	(*SeekPoint)(nil),      // 78: millrace.v1.SeekPoint
-	(*Saved)(nil),          // 79: millrace.v1.Saved
-	(*Plan)(nil),           // 80: millrace.v1.Plan
-	(*Ended)(nil),          // 81: millrace.v1.Ended
-	(*Masked)(nil),         // 82: millrace.v1.Masked
-	(*Mask)(nil),           // 83: millrace.v1.Mask
-	(*Skipped)(nil),        // 84: millrace.v1.Skipped
-	(*Costed)(nil),         // 85: millrace.v1.Costed
-	(*Assignments)(nil),    // 86: millrace.v1.Assignments
-	(*OrdinalRange)(nil),   // 87: millrace.v1.OrdinalRange
+	(*FollowerEvent)(nil),  // 0: millrace.v1.FollowerEvent
+	(*FollowerHello)(nil),  // 1: millrace.v1.FollowerHello
+	(*JournalAck)(nil),     // 2: millrace.v1.JournalAck
+	(*JournalPart)(nil),    // 3: millrace.v1.JournalPart
+	(*JournalWaiting)(nil), // 4: millrace.v1.JournalWaiting
+	(*JournalImage)(nil),   // 5: millrace.v1.JournalImage
+	(*JournalBytes)(nil),   // 6: millrace.v1.JournalBytes
+	(*LoaderEvent)(nil),    // 7: millrace.v1.LoaderEvent
+	(*Offered)(nil),        // 8: millrace.v1.Offered
+	(*LoaderHello)(nil),    // 9: millrace.v1.LoaderHello
+	(*Version)(nil),        // 10: millrace.v1.Version
+	(*Opening)(nil),        // 11: millrace.v1.Opening
+	(*Offers)(nil),         // 12: millrace.v1.Offers
+	(*Leaving)(nil),        // 13: millrace.v1.Leaving
+	(*Trouble)(nil),        // 14: millrace.v1.Trouble
+	(*Ready)(nil),          // 15: millrace.v1.Ready
+	(*CacheFigures)(nil),   // 16: millrace.v1.CacheFigures
+	(*BeatRequest)(nil),    // 17: millrace.v1.BeatRequest
+	(*BeatReply)(nil),      // 18: millrace.v1.BeatReply
+	(*CurrentRequest)(nil), // 19: millrace.v1.CurrentRequest
+	(*Activity)(nil),       // 20: millrace.v1.Activity
+	(*Figures)(nil),        // 21: millrace.v1.Figures
+	(*SourceFigures)(nil),  // 22: millrace.v1.SourceFigures
+	(*Fetches)(nil),        // 23: millrace.v1.Fetches
+	(*RankFigures)(nil),    // 24: millrace.v1.RankFigures
+	(*RoleFigures)(nil),    // 25: millrace.v1.RoleFigures
+	(*Delivery)(nil),       // 26: millrace.v1.Delivery
+	(*Fatal)(nil),          // 27: millrace.v1.Fatal
+	(*LoaderOrder)(nil),    // 28: millrace.v1.LoaderOrder
+	(*OpenSource)(nil),     // 29: millrace.v1.OpenSource
+	(*ReadFrom)(nil),       // 30: millrace.v1.ReadFrom
+	(*Promote)(nil),        // 31: millrace.v1.Promote
+	(*Drop)(nil),           // 32: millrace.v1.Drop
+	(*Reading)(nil),        // 33: millrace.v1.Reading
+	(*Bye)(nil),            // 34: millrace.v1.Bye
+	(*FetchRequest)(nil),   // 35: millrace.v1.FetchRequest
+	(*FetchPart)(nil),      // 36: millrace.v1.FetchPart
+	(*FetchReply)(nil),     // 37: millrace.v1.FetchReply
+	(*PlacedRows)(nil),     // 38: millrace.v1.PlacedRows
+	(*PartFailed)(nil),     // 39: millrace.v1.PartFailed
+	(*SidecarEvent)(nil),   // 40: millrace.v1.SidecarEvent
+	(*GpuFigures)(nil),     // 41: millrace.v1.GpuFigures
+	(*Gpu)(nil),            // 42: millrace.v1.Gpu
+	(*SidecarHello)(nil),   // 43: millrace.v1.SidecarHello
+	(*RankPosition)(nil),   // 44: millrace.v1.RankPosition
+	(*Join)(nil),           // 45: millrace.v1.Join
+	(*Switched)(nil),       // 46: millrace.v1.Switched
+	(*Bad)(nil),            // 47: millrace.v1.Bad
+	(*Commit)(nil),         // 48: millrace.v1.Commit
+	(*Left)(nil),           // 49: millrace.v1.Left
+	(*Reported)(nil),       // 50: millrace.v1.Reported
+	(*SourceLoss)(nil),     // 51: millrace.v1.SourceLoss
+	(*Present)(nil),        // 52: millrace.v1.Present
+	(*SidecarOrder)(nil),   // 53: millrace.v1.SidecarOrder
+	(*Committed)(nil),      // 54: millrace.v1.Committed
+	(*Welcome)(nil),        // 55: millrace.v1.Welcome
+	(*Alerts)(nil),         // 56: millrace.v1.Alerts
+	(*Alert)(nil),          // 57: millrace.v1.Alert
+	(*Begin)(nil),          // 58: millrace.v1.Begin
+	(*Refusal)(nil),        // 59: millrace.v1.Refusal
+	(*Loaders)(nil),        // 60: millrace.v1.Loaders
+	(*LoaderStripe)(nil),   // 61: millrace.v1.LoaderStripe
+	(*Standby)(nil),        // 62: millrace.v1.Standby
+	(*RollCall)(nil),       // 63: millrace.v1.RollCall
+	(*Waiting)(nil),        // 64: millrace.v1.Waiting
+	(*MixRequest)(nil),     // 65: millrace.v1.MixRequest
+	(*SetWeights)(nil),     // 66: millrace.v1.SetWeights
+	(*SourceWeight)(nil),   // 67: millrace.v1.SourceWeight
+	(*SetSchedule)(nil),    // 68: millrace.v1.SetSchedule
+	(*WeightsAt)(nil),      // 69: millrace.v1.WeightsAt
+	(*AddSource)(nil),      // 70: millrace.v1.AddSource
+	(*MixReply)(nil),       // 71: millrace.v1.MixReply
+	(*MixChange)(nil),      // 72: millrace.v1.MixChange
+	(*MixtureStatus)(nil),  // 73: millrace.v1.MixtureStatus
+	(*Calibration)(nil),    // 74: millrace.v1.Calibration
+	(*StatusRequest)(nil),  // 75: millrace.v1.StatusRequest
+	(*StatusReply)(nil),    // 76: millrace.v1.StatusReply
+	(*SourceStatus)(nil),   // 77: millrace.v1.SourceStatus
+	(*RoleStatus)(nil),     // 78: millrace.v1.RoleStatus
+	(*LedgerRequest)(nil),  // 79: millrace.v1.LedgerRequest
+	(*LedgerReply)(nil),    // 80: millrace.v1.LedgerReply
+	nil,                    // 81: millrace.v1.StatusReply.SourcesEntry
+	(*Fence)(nil),          // 82: millrace.v1.Fence
+	(*Manifest)(nil),       // 83: millrace.v1.Manifest
+	(*Quarantine)(nil),     // 84: millrace.v1.Quarantine
+	(*SeekPoint)(nil),      // 85: millrace.v1.SeekPoint
+	(*Saved)(nil),          // 86: millrace.v1.Saved
+	(*Plan)(nil),           // 87: millrace.v1.Plan
+	(*Ended)(nil),          // 88: millrace.v1.Ended
+	(*Masked)(nil),         // 89: millrace.v1.Masked
+	(*Mask)(nil),           // 90: millrace.v1.Mask
+	(*Skipped)(nil),        // 91: millrace.v1.Skipped
+	(*Costed)(nil),         // 92: millrace.v1.Costed
+	(*Assignments)(nil),    // 93: millrace.v1.Assignments
+	(*OrdinalRange)(nil),   // 94: millrace.v1.OrdinalRange
 }
 var file_roles_proto_depIdxs = []int32{
-	75,  // 0: millrace.v1.LoaderEvent.fence:type_name -> millrace.v1.Fence
-	2,   // 1: millrace.v1.LoaderEvent.hello:type_name -> millrace.v1.LoaderHello
-	4,   // 2: millrace.v1.LoaderEvent.opening:type_name -> millrace.v1.Opening
-	76,  // 3: millrace.v1.LoaderEvent.manifest:type_name -> millrace.v1.Manifest
-	20,  // 4: millrace.v1.LoaderEvent.fatal:type_name -> millrace.v1.Fatal
-	6,   // 5: millrace.v1.LoaderEvent.leaving:type_name -> millrace.v1.Leaving
-	7,   // 6: millrace.v1.LoaderEvent.trouble:type_name -> millrace.v1.Trouble
-	8,   // 7: millrace.v1.LoaderEvent.ready:type_name -> millrace.v1.Ready
-	1,   // 8: millrace.v1.LoaderEvent.offered:type_name -> millrace.v1.Offered
-	9,   // 9: millrace.v1.LoaderEvent.cache:type_name -> millrace.v1.CacheFigures
-	14,  // 10: millrace.v1.LoaderEvent.figures:type_name -> millrace.v1.Figures
-	5,   // 11: millrace.v1.Offered.stripes:type_name -> millrace.v1.Offers
-	3,   // 12: millrace.v1.LoaderHello.version:type_name -> millrace.v1.Version
-	77,  // 13: millrace.v1.Offers.rejects:type_name -> millrace.v1.Quarantine
-	78,  // 14: millrace.v1.Offers.seek_points:type_name -> millrace.v1.SeekPoint
-	15,  // 15: millrace.v1.Figures.sources:type_name -> millrace.v1.SourceFigures
-	17,  // 16: millrace.v1.Figures.ranks:type_name -> millrace.v1.RankFigures
-	13,  // 17: millrace.v1.SourceFigures.current:type_name -> millrace.v1.Activity
-	16,  // 18: millrace.v1.SourceFigures.fetches:type_name -> millrace.v1.Fetches
-	13,  // 19: millrace.v1.RankFigures.waiting:type_name -> millrace.v1.Activity
-	15,  // 20: millrace.v1.RoleFigures.sources:type_name -> millrace.v1.SourceFigures
-	18,  // 21: millrace.v1.Delivery.roles:type_name -> millrace.v1.RoleFigures
-	17,  // 22: millrace.v1.Delivery.ranks:type_name -> millrace.v1.RankFigures
-	13,  // 23: millrace.v1.Delivery.slowest:type_name -> millrace.v1.Activity
-	75,  // 24: millrace.v1.LoaderOrder.fence:type_name -> millrace.v1.Fence
-	22,  // 25: millrace.v1.LoaderOrder.open:type_name -> millrace.v1.OpenSource
-	23,  // 26: millrace.v1.LoaderOrder.read:type_name -> millrace.v1.ReadFrom
-	27,  // 27: millrace.v1.LoaderOrder.bye:type_name -> millrace.v1.Bye
-	24,  // 28: millrace.v1.LoaderOrder.promote:type_name -> millrace.v1.Promote
-	25,  // 29: millrace.v1.LoaderOrder.drop:type_name -> millrace.v1.Drop
-	26,  // 30: millrace.v1.LoaderOrder.reading:type_name -> millrace.v1.Reading
-	78,  // 31: millrace.v1.ReadFrom.seek_point:type_name -> millrace.v1.SeekPoint
-	78,  // 32: millrace.v1.Reading.seek_point:type_name -> millrace.v1.SeekPoint
-	75,  // 33: millrace.v1.FetchRequest.fence:type_name -> millrace.v1.Fence
-	29,  // 34: millrace.v1.FetchRequest.part:type_name -> millrace.v1.FetchPart
-	32,  // 35: millrace.v1.FetchReply.failed:type_name -> millrace.v1.PartFailed
-	31,  // 36: millrace.v1.FetchReply.placed:type_name -> millrace.v1.PlacedRows
-	77,  // 37: millrace.v1.PartFailed.samples:type_name -> millrace.v1.Quarantine
-	75,  // 38: millrace.v1.SidecarEvent.fence:type_name -> millrace.v1.Fence
-	36,  // 39: millrace.v1.SidecarEvent.hello:type_name -> millrace.v1.SidecarHello
-	38,  // 40: millrace.v1.SidecarEvent.join:type_name -> millrace.v1.Join
-	41,  // 41: millrace.v1.SidecarEvent.commit:type_name -> millrace.v1.Commit
-	79,  // 42: millrace.v1.SidecarEvent.saved:type_name -> millrace.v1.Saved
-	42,  // 43: millrace.v1.SidecarEvent.left:type_name -> millrace.v1.Left
-	20,  // 44: millrace.v1.SidecarEvent.fatal:type_name -> millrace.v1.Fatal
-	39,  // 45: millrace.v1.SidecarEvent.switched:type_name -> millrace.v1.Switched
-	40,  // 46: millrace.v1.SidecarEvent.bad:type_name -> millrace.v1.Bad
-	45,  // 47: millrace.v1.SidecarEvent.present:type_name -> millrace.v1.Present
-	43,  // 48: millrace.v1.SidecarEvent.reported:type_name -> millrace.v1.Reported
-	34,  // 49: millrace.v1.SidecarEvent.gpus:type_name -> millrace.v1.GpuFigures
-	14,  // 50: millrace.v1.SidecarEvent.figures:type_name -> millrace.v1.Figures
-	35,  // 51: millrace.v1.GpuFigures.gpus:type_name -> millrace.v1.Gpu
-	37,  // 52: millrace.v1.SidecarHello.ranks:type_name -> millrace.v1.RankPosition
-	3,   // 53: millrace.v1.SidecarHello.version:type_name -> millrace.v1.Version
-	77,  // 54: millrace.v1.Bad.sample:type_name -> millrace.v1.Quarantine
-	44,  // 55: millrace.v1.Reported.losses:type_name -> millrace.v1.SourceLoss
-	75,  // 56: millrace.v1.SidecarOrder.fence:type_name -> millrace.v1.Fence
-	48,  // 57: millrace.v1.SidecarOrder.welcome:type_name -> millrace.v1.Welcome
-	51,  // 58: millrace.v1.SidecarOrder.begin:type_name -> millrace.v1.Begin
-	52,  // 59: millrace.v1.SidecarOrder.refusal:type_name -> millrace.v1.Refusal
-	80,  // 60: millrace.v1.SidecarOrder.plan:type_name -> millrace.v1.Plan
-	81,  // 61: millrace.v1.SidecarOrder.ended:type_name -> millrace.v1.Ended
-	20,  // 62: millrace.v1.SidecarOrder.failed:type_name -> millrace.v1.Fatal
-	53,  // 63: millrace.v1.SidecarOrder.loaders:type_name -> millrace.v1.Loaders
-	57,  // 64: millrace.v1.SidecarOrder.waiting:type_name -> millrace.v1.Waiting
-	27,  // 65: millrace.v1.SidecarOrder.bye:type_name -> millrace.v1.Bye
-	47,  // 66: millrace.v1.SidecarOrder.committed:type_name -> millrace.v1.Committed
-	82,  // 67: millrace.v1.SidecarOrder.masked:type_name -> millrace.v1.Masked
-	49,  // 68: millrace.v1.SidecarOrder.alerts:type_name -> millrace.v1.Alerts
-	56,  // 69: millrace.v1.SidecarOrder.roll_call:type_name -> millrace.v1.RollCall
-	76,  // 70: millrace.v1.Welcome.manifests:type_name -> millrace.v1.Manifest
-	83,  // 71: millrace.v1.Welcome.masks:type_name -> millrace.v1.Mask
-	50,  // 72: millrace.v1.Alerts.alerts:type_name -> millrace.v1.Alert
-	54,  // 73: millrace.v1.Loaders.stripes:type_name -> millrace.v1.LoaderStripe
-	55,  // 74: millrace.v1.LoaderStripe.standby:type_name -> millrace.v1.Standby
-	13,  // 75: millrace.v1.Waiting.cause:type_name -> millrace.v1.Activity
-	59,  // 76: millrace.v1.MixRequest.set:type_name -> millrace.v1.SetWeights
-	61,  // 77: millrace.v1.MixRequest.schedule:type_name -> millrace.v1.SetSchedule
-	84,  // 78: millrace.v1.MixRequest.skip:type_name -> millrace.v1.Skipped
-	63,  // 79: millrace.v1.MixRequest.add:type_name -> millrace.v1.AddSource
-	85,  // 80: millrace.v1.MixRequest.costs:type_name -> millrace.v1.Costed
-	60,  // 81: millrace.v1.SetWeights.weights:type_name -> millrace.v1.SourceWeight
-	62,  // 82: millrace.v1.SetSchedule.milestones:type_name -> millrace.v1.WeightsAt
-	60,  // 83: millrace.v1.WeightsAt.weights:type_name -> millrace.v1.SourceWeight
-	65,  // 84: millrace.v1.MixReply.change:type_name -> millrace.v1.MixChange
-	60,  // 85: millrace.v1.MixtureStatus.weights:type_name -> millrace.v1.SourceWeight
-	65,  // 86: millrace.v1.MixtureStatus.changes:type_name -> millrace.v1.MixChange
-	85,  // 87: millrace.v1.MixtureStatus.costs:type_name -> millrace.v1.Costed
-	67,  // 88: millrace.v1.MixtureStatus.calibration:type_name -> millrace.v1.Calibration
-	85,  // 89: millrace.v1.Calibration.best:type_name -> millrace.v1.Costed
-	75,  // 90: millrace.v1.StatusReply.fence:type_name -> millrace.v1.Fence
-	74,  // 91: millrace.v1.StatusReply.sources:type_name -> millrace.v1.StatusReply.SourcesEntry
-	77,  // 92: millrace.v1.StatusReply.recent:type_name -> millrace.v1.Quarantine
-	71,  // 93: millrace.v1.StatusReply.roles:type_name -> millrace.v1.RoleStatus
-	50,  // 94: millrace.v1.StatusReply.alerts:type_name -> millrace.v1.Alert
-	54,  // 95: millrace.v1.StatusReply.stripes:type_name -> millrace.v1.LoaderStripe
-	66,  // 96: millrace.v1.StatusReply.mixture:type_name -> millrace.v1.MixtureStatus
-	35,  // 97: millrace.v1.StatusReply.gpus:type_name -> millrace.v1.Gpu
-	19,  // 98: millrace.v1.StatusReply.delivery:type_name -> millrace.v1.Delivery
-	9,   // 99: millrace.v1.RoleStatus.cache:type_name -> millrace.v1.CacheFigures
-	86,  // 100: millrace.v1.LedgerReply.segments:type_name -> millrace.v1.Assignments
-	87,  // 101: millrace.v1.LedgerReply.ranges:type_name -> millrace.v1.OrdinalRange
-	65,  // 102: millrace.v1.LedgerReply.changes:type_name -> millrace.v1.MixChange
-	70,  // 103: millrace.v1.StatusReply.SourcesEntry.value:type_name -> millrace.v1.SourceStatus
-	0,   // 104: millrace.v1.Orchestrator.Load:input_type -> millrace.v1.LoaderEvent
-	33,  // 105: millrace.v1.Orchestrator.Serve:input_type -> millrace.v1.SidecarEvent
-	68,  // 106: millrace.v1.Orchestrator.Status:input_type -> millrace.v1.StatusRequest
-	72,  // 107: millrace.v1.Orchestrator.Ledger:input_type -> millrace.v1.LedgerRequest
-	58,  // 108: millrace.v1.Orchestrator.Mix:input_type -> millrace.v1.MixRequest
-	28,  // 109: millrace.v1.Loader.Fetch:input_type -> millrace.v1.FetchRequest
-	10,  // 110: millrace.v1.Loader.Beat:input_type -> millrace.v1.BeatRequest
-	12,  // 111: millrace.v1.Loader.Current:input_type -> millrace.v1.CurrentRequest
-	21,  // 112: millrace.v1.Orchestrator.Load:output_type -> millrace.v1.LoaderOrder
-	46,  // 113: millrace.v1.Orchestrator.Serve:output_type -> millrace.v1.SidecarOrder
-	69,  // 114: millrace.v1.Orchestrator.Status:output_type -> millrace.v1.StatusReply
-	73,  // 115: millrace.v1.Orchestrator.Ledger:output_type -> millrace.v1.LedgerReply
-	64,  // 116: millrace.v1.Orchestrator.Mix:output_type -> millrace.v1.MixReply
-	30,  // 117: millrace.v1.Loader.Fetch:output_type -> millrace.v1.FetchReply
-	11,  // 118: millrace.v1.Loader.Beat:output_type -> millrace.v1.BeatReply
-	13,  // 119: millrace.v1.Loader.Current:output_type -> millrace.v1.Activity
-	112, // [112:120] is the sub-list for method output_type
-	104, // [104:112] is the sub-list for method input_type
-	104, // [104:104] is the sub-list for extension type_name
-	104, // [104:104] is the sub-list for extension extendee
-	0,   // [0:104] is the sub-list for field type_name
+	1,   // 0: millrace.v1.FollowerEvent.hello:type_name -> millrace.v1.FollowerHello
+	2,   // 1: millrace.v1.FollowerEvent.ack:type_name -> millrace.v1.JournalAck
+	10,  // 2: millrace.v1.FollowerHello.version:type_name -> millrace.v1.Version
+	4,   // 3: millrace.v1.JournalPart.waiting:type_name -> millrace.v1.JournalWaiting
+	5,   // 4: millrace.v1.JournalPart.image:type_name -> millrace.v1.JournalImage
+	6,   // 5: millrace.v1.JournalPart.bytes:type_name -> millrace.v1.JournalBytes
+	82,  // 6: millrace.v1.LoaderEvent.fence:type_name -> millrace.v1.Fence
+	9,   // 7: millrace.v1.LoaderEvent.hello:type_name -> millrace.v1.LoaderHello
+	11,  // 8: millrace.v1.LoaderEvent.opening:type_name -> millrace.v1.Opening
+	83,  // 9: millrace.v1.LoaderEvent.manifest:type_name -> millrace.v1.Manifest
+	27,  // 10: millrace.v1.LoaderEvent.fatal:type_name -> millrace.v1.Fatal
+	13,  // 11: millrace.v1.LoaderEvent.leaving:type_name -> millrace.v1.Leaving
+	14,  // 12: millrace.v1.LoaderEvent.trouble:type_name -> millrace.v1.Trouble
+	15,  // 13: millrace.v1.LoaderEvent.ready:type_name -> millrace.v1.Ready
+	8,   // 14: millrace.v1.LoaderEvent.offered:type_name -> millrace.v1.Offered
+	16,  // 15: millrace.v1.LoaderEvent.cache:type_name -> millrace.v1.CacheFigures
+	21,  // 16: millrace.v1.LoaderEvent.figures:type_name -> millrace.v1.Figures
+	12,  // 17: millrace.v1.Offered.stripes:type_name -> millrace.v1.Offers
+	10,  // 18: millrace.v1.LoaderHello.version:type_name -> millrace.v1.Version
+	84,  // 19: millrace.v1.Offers.rejects:type_name -> millrace.v1.Quarantine
+	85,  // 20: millrace.v1.Offers.seek_points:type_name -> millrace.v1.SeekPoint
+	22,  // 21: millrace.v1.Figures.sources:type_name -> millrace.v1.SourceFigures
+	24,  // 22: millrace.v1.Figures.ranks:type_name -> millrace.v1.RankFigures
+	20,  // 23: millrace.v1.SourceFigures.current:type_name -> millrace.v1.Activity
+	23,  // 24: millrace.v1.SourceFigures.fetches:type_name -> millrace.v1.Fetches
+	20,  // 25: millrace.v1.RankFigures.waiting:type_name -> millrace.v1.Activity
+	22,  // 26: millrace.v1.RoleFigures.sources:type_name -> millrace.v1.SourceFigures
+	25,  // 27: millrace.v1.Delivery.roles:type_name -> millrace.v1.RoleFigures
+	24,  // 28: millrace.v1.Delivery.ranks:type_name -> millrace.v1.RankFigures
+	20,  // 29: millrace.v1.Delivery.slowest:type_name -> millrace.v1.Activity
+	82,  // 30: millrace.v1.LoaderOrder.fence:type_name -> millrace.v1.Fence
+	29,  // 31: millrace.v1.LoaderOrder.open:type_name -> millrace.v1.OpenSource
+	30,  // 32: millrace.v1.LoaderOrder.read:type_name -> millrace.v1.ReadFrom
+	34,  // 33: millrace.v1.LoaderOrder.bye:type_name -> millrace.v1.Bye
+	31,  // 34: millrace.v1.LoaderOrder.promote:type_name -> millrace.v1.Promote
+	32,  // 35: millrace.v1.LoaderOrder.drop:type_name -> millrace.v1.Drop
+	33,  // 36: millrace.v1.LoaderOrder.reading:type_name -> millrace.v1.Reading
+	85,  // 37: millrace.v1.ReadFrom.seek_point:type_name -> millrace.v1.SeekPoint
+	85,  // 38: millrace.v1.Reading.seek_point:type_name -> millrace.v1.SeekPoint
+	82,  // 39: millrace.v1.FetchRequest.fence:type_name -> millrace.v1.Fence
+	36,  // 40: millrace.v1.FetchRequest.part:type_name -> millrace.v1.FetchPart
+	39,  // 41: millrace.v1.FetchReply.failed:type_name -> millrace.v1.PartFailed
+	38,  // 42: millrace.v1.FetchReply.placed:type_name -> millrace.v1.PlacedRows
+	84,  // 43: millrace.v1.PartFailed.samples:type_name -> millrace.v1.Quarantine
+	82,  // 44: millrace.v1.SidecarEvent.fence:type_name -> millrace.v1.Fence
+	43,  // 45: millrace.v1.SidecarEvent.hello:type_name -> millrace.v1.SidecarHello
+	45,  // 46: millrace.v1.SidecarEvent.join:type_name -> millrace.v1.Join
+	48,  // 47: millrace.v1.SidecarEvent.commit:type_name -> millrace.v1.Commit
+	86,  // 48: millrace.v1.SidecarEvent.saved:type_name -> millrace.v1.Saved
+	49,  // 49: millrace.v1.SidecarEvent.left:type_name -> millrace.v1.Left
+	27,  // 50: millrace.v1.SidecarEvent.fatal:type_name -> millrace.v1.Fatal
+	46,  // 51: millrace.v1.SidecarEvent.switched:type_name -> millrace.v1.Switched
+	47,  // 52: millrace.v1.SidecarEvent.bad:type_name -> millrace.v1.Bad
+	52,  // 53: millrace.v1.SidecarEvent.present:type_name -> millrace.v1.Present
+	50,  // 54: millrace.v1.SidecarEvent.reported:type_name -> millrace.v1.Reported
+	41,  // 55: millrace.v1.SidecarEvent.gpus:type_name -> millrace.v1.GpuFigures
+	21,  // 56: millrace.v1.SidecarEvent.figures:type_name -> millrace.v1.Figures
+	42,  // 57: millrace.v1.GpuFigures.gpus:type_name -> millrace.v1.Gpu
+	44,  // 58: millrace.v1.SidecarHello.ranks:type_name -> millrace.v1.RankPosition
+	10,  // 59: millrace.v1.SidecarHello.version:type_name -> millrace.v1.Version
+	84,  // 60: millrace.v1.Bad.sample:type_name -> millrace.v1.Quarantine
+	51,  // 61: millrace.v1.Reported.losses:type_name -> millrace.v1.SourceLoss
+	82,  // 62: millrace.v1.SidecarOrder.fence:type_name -> millrace.v1.Fence
+	55,  // 63: millrace.v1.SidecarOrder.welcome:type_name -> millrace.v1.Welcome
+	58,  // 64: millrace.v1.SidecarOrder.begin:type_name -> millrace.v1.Begin
+	59,  // 65: millrace.v1.SidecarOrder.refusal:type_name -> millrace.v1.Refusal
+	87,  // 66: millrace.v1.SidecarOrder.plan:type_name -> millrace.v1.Plan
+	88,  // 67: millrace.v1.SidecarOrder.ended:type_name -> millrace.v1.Ended
+	27,  // 68: millrace.v1.SidecarOrder.failed:type_name -> millrace.v1.Fatal
+	60,  // 69: millrace.v1.SidecarOrder.loaders:type_name -> millrace.v1.Loaders
+	64,  // 70: millrace.v1.SidecarOrder.waiting:type_name -> millrace.v1.Waiting
+	34,  // 71: millrace.v1.SidecarOrder.bye:type_name -> millrace.v1.Bye
+	54,  // 72: millrace.v1.SidecarOrder.committed:type_name -> millrace.v1.Committed
+	89,  // 73: millrace.v1.SidecarOrder.masked:type_name -> millrace.v1.Masked
+	56,  // 74: millrace.v1.SidecarOrder.alerts:type_name -> millrace.v1.Alerts
+	63,  // 75: millrace.v1.SidecarOrder.roll_call:type_name -> millrace.v1.RollCall
+	83,  // 76: millrace.v1.Welcome.manifests:type_name -> millrace.v1.Manifest
+	90,  // 77: millrace.v1.Welcome.masks:type_name -> millrace.v1.Mask
+	57,  // 78: millrace.v1.Alerts.alerts:type_name -> millrace.v1.Alert
+	61,  // 79: millrace.v1.Loaders.stripes:type_name -> millrace.v1.LoaderStripe
+	62,  // 80: millrace.v1.LoaderStripe.standby:type_name -> millrace.v1.Standby
+	20,  // 81: millrace.v1.Waiting.cause:type_name -> millrace.v1.Activity
+	66,  // 82: millrace.v1.MixRequest.set:type_name -> millrace.v1.SetWeights
+	68,  // 83: millrace.v1.MixRequest.schedule:type_name -> millrace.v1.SetSchedule
+	91,  // 84: millrace.v1.MixRequest.skip:type_name -> millrace.v1.Skipped
+	70,  // 85: millrace.v1.MixRequest.add:type_name -> millrace.v1.AddSource
+	92,  // 86: millrace.v1.MixRequest.costs:type_name -> millrace.v1.Costed
+	67,  // 87: millrace.v1.SetWeights.weights:type_name -> millrace.v1.SourceWeight
+	69,  // 88: millrace.v1.SetSchedule.milestones:type_name -> millrace.v1.WeightsAt
+	67,  // 89: millrace.v1.WeightsAt.weights:type_name -> millrace.v1.SourceWeight
+	72,  // 90: millrace.v1.MixReply.change:type_name -> millrace.v1.MixChange
+	67,  // 91: millrace.v1.MixtureStatus.weights:type_name -> millrace.v1.SourceWeight
+	72,  // 92: millrace.v1.MixtureStatus.changes:type_name -> millrace.v1.MixChange
+	92,  // 93: millrace.v1.MixtureStatus.costs:type_name -> millrace.v1.Costed
+	74,  // 94: millrace.v1.MixtureStatus.calibration:type_name -> millrace.v1.Calibration
+	92,  // 95: millrace.v1.Calibration.best:type_name -> millrace.v1.Costed
+	82,  // 96: millrace.v1.StatusReply.fence:type_name -> millrace.v1.Fence
+	81,  // 97: millrace.v1.StatusReply.sources:type_name -> millrace.v1.StatusReply.SourcesEntry
+	84,  // 98: millrace.v1.StatusReply.recent:type_name -> millrace.v1.Quarantine
+	78,  // 99: millrace.v1.StatusReply.roles:type_name -> millrace.v1.RoleStatus
+	57,  // 100: millrace.v1.StatusReply.alerts:type_name -> millrace.v1.Alert
+	61,  // 101: millrace.v1.StatusReply.stripes:type_name -> millrace.v1.LoaderStripe
+	73,  // 102: millrace.v1.StatusReply.mixture:type_name -> millrace.v1.MixtureStatus
+	42,  // 103: millrace.v1.StatusReply.gpus:type_name -> millrace.v1.Gpu
+	26,  // 104: millrace.v1.StatusReply.delivery:type_name -> millrace.v1.Delivery
+	16,  // 105: millrace.v1.RoleStatus.cache:type_name -> millrace.v1.CacheFigures
+	93,  // 106: millrace.v1.LedgerReply.segments:type_name -> millrace.v1.Assignments
+	94,  // 107: millrace.v1.LedgerReply.ranges:type_name -> millrace.v1.OrdinalRange
+	72,  // 108: millrace.v1.LedgerReply.changes:type_name -> millrace.v1.MixChange
+	77,  // 109: millrace.v1.StatusReply.SourcesEntry.value:type_name -> millrace.v1.SourceStatus
+	7,   // 110: millrace.v1.Orchestrator.Load:input_type -> millrace.v1.LoaderEvent
+	40,  // 111: millrace.v1.Orchestrator.Serve:input_type -> millrace.v1.SidecarEvent
+	75,  // 112: millrace.v1.Orchestrator.Status:input_type -> millrace.v1.StatusRequest
+	79,  // 113: millrace.v1.Orchestrator.Ledger:input_type -> millrace.v1.LedgerRequest
+	65,  // 114: millrace.v1.Orchestrator.Mix:input_type -> millrace.v1.MixRequest
+	0,   // 115: millrace.v1.Orchestrator.Follow:input_type -> millrace.v1.FollowerEvent
+	35,  // 116: millrace.v1.Loader.Fetch:input_type -> millrace.v1.FetchRequest
+	17,  // 117: millrace.v1.Loader.Beat:input_type -> millrace.v1.BeatRequest
+	19,  // 118: millrace.v1.Loader.Current:input_type -> millrace.v1.CurrentRequest
+	28,  // 119: millrace.v1.Orchestrator.Load:output_type -> millrace.v1.LoaderOrder
+	53,  // 120: millrace.v1.Orchestrator.Serve:output_type -> millrace.v1.SidecarOrder
+	76,  // 121: millrace.v1.Orchestrator.Status:output_type -> millrace.v1.StatusReply
+	80,  // 122: millrace.v1.Orchestrator.Ledger:output_type -> millrace.v1.LedgerReply
+	71,  // 123: millrace.v1.Orchestrator.Mix:output_type -> millrace.v1.MixReply
+	3,   // 124: millrace.v1.Orchestrator.Follow:output_type -> millrace.v1.JournalPart
+	37,  // 125: millrace.v1.Loader.Fetch:output_type -> millrace.v1.FetchReply
+	18,  // 126: millrace.v1.Loader.Beat:output_type -> millrace.v1.BeatReply
+	20,  // 127: millrace.v1.Loader.Current:output_type -> millrace.v1.Activity
+	119, // [119:128] is the sub-list for method output_type
+	110, // [110:119] is the sub-list for method input_type
+	110, // [110:110] is the sub-list for extension type_name
+	110, // [110:110] is the sub-list for extension extendee
+	0,   // [0:110] is the sub-list for field type_name
 }
 
 func init() { file_roles_proto_init() }
@@ -7350,6 +7863,15 @@ func file_roles_proto_init() {
 	}
 	file_records_proto_init()
 	file_roles_proto_msgTypes[0].OneofWrappers = []any{
+		(*FollowerEvent_Hello)(nil),
+		(*FollowerEvent_Ack)(nil),
+	}
+	file_roles_proto_msgTypes[3].OneofWrappers = []any{
+		(*JournalPart_Waiting)(nil),
+		(*JournalPart_Image)(nil),
+		(*JournalPart_Bytes)(nil),
+	}
+	file_roles_proto_msgTypes[7].OneofWrappers = []any{
 		(*LoaderEvent_Hello)(nil),
 		(*LoaderEvent_Opening)(nil),
 		(*LoaderEvent_Manifest)(nil),
@@ -7361,7 +7883,7 @@ func file_roles_proto_init() {
 		(*LoaderEvent_Cache)(nil),
 		(*LoaderEvent_Figures)(nil),
 	}
-	file_roles_proto_msgTypes[21].OneofWrappers = []any{
+	file_roles_proto_msgTypes[28].OneofWrappers = []any{
 		(*LoaderOrder_Open)(nil),
 		(*LoaderOrder_Read)(nil),
 		(*LoaderOrder_Bye)(nil),
@@ -7369,7 +7891,7 @@ func file_roles_proto_init() {
 		(*LoaderOrder_Drop)(nil),
 		(*LoaderOrder_Reading)(nil),
 	}
-	file_roles_proto_msgTypes[33].OneofWrappers = []any{
+	file_roles_proto_msgTypes[40].OneofWrappers = []any{
 		(*SidecarEvent_Hello)(nil),
 		(*SidecarEvent_Join)(nil),
 		(*SidecarEvent_Commit)(nil),
@@ -7383,7 +7905,7 @@ func file_roles_proto_init() {
 		(*SidecarEvent_Gpus)(nil),
 		(*SidecarEvent_Figures)(nil),
 	}
-	file_roles_proto_msgTypes[46].OneofWrappers = []any{
+	file_roles_proto_msgTypes[53].OneofWrappers = []any{
 		(*SidecarOrder_Welcome)(nil),
 		(*SidecarOrder_Begin)(nil),
 		(*SidecarOrder_Refusal)(nil),
@@ -7399,7 +7921,7 @@ func file_roles_proto_init() {
 		(*SidecarOrder_RollCall)(nil),
 		(*SidecarOrder_Part)(nil),
 	}
-	file_roles_proto_msgTypes[58].OneofWrappers = []any{
+	file_roles_proto_msgTypes[65].OneofWrappers = []any{
 		(*MixRequest_Set)(nil),
 		(*MixRequest_Schedule)(nil),
 		(*MixRequest_Skip)(nil),
@@ -7414,7 +7936,7 @@ func file_roles_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_roles_proto_rawDesc), len(file_roles_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   75,
+			NumMessages:   82,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

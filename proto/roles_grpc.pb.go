@@ -26,6 +26,7 @@ const (
 	Orchestrator_Status_FullMethodName = "/millrace.v1.Orchestrator/Status"
 	Orchestrator_Ledger_FullMethodName = "/millrace.v1.Orchestrator/Ledger"
 	Orchestrator_Mix_FullMethodName    = "/millrace.v1.Orchestrator/Mix"
+	Orchestrator_Follow_FullMethodName = "/millrace.v1.Orchestrator/Follow"
 )
 
 // OrchestratorClient is the client API for Orchestrator service.
@@ -44,6 +45,9 @@ type OrchestratorClient interface {
 	Ledger(ctx context.Context, in *LedgerRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[LedgerReply], error)
 	// Mix changes the mixture of a running run. It answers when the change is durable.
 	Mix(ctx context.Context, in *MixRequest, opts ...grpc.CallOption) (*MixReply, error)
+	// Follow lasts as long as a candidate of another host has a place as a follower: it gets a copy of the journal, and
+	// then every batch that the leader commits.
+	Follow(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[FollowerEvent, JournalPart], error)
 }
 
 type orchestratorClient struct {
@@ -119,6 +123,19 @@ func (c *orchestratorClient) Mix(ctx context.Context, in *MixRequest, opts ...gr
 	return out, nil
 }
 
+func (c *orchestratorClient) Follow(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[FollowerEvent, JournalPart], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Orchestrator_ServiceDesc.Streams[3], Orchestrator_Follow_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[FollowerEvent, JournalPart]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Orchestrator_FollowClient = grpc.BidiStreamingClient[FollowerEvent, JournalPart]
+
 // OrchestratorServer is the server API for Orchestrator service.
 // All implementations must embed UnimplementedOrchestratorServer
 // for forward compatibility.
@@ -135,6 +152,9 @@ type OrchestratorServer interface {
 	Ledger(*LedgerRequest, grpc.ServerStreamingServer[LedgerReply]) error
 	// Mix changes the mixture of a running run. It answers when the change is durable.
 	Mix(context.Context, *MixRequest) (*MixReply, error)
+	// Follow lasts as long as a candidate of another host has a place as a follower: it gets a copy of the journal, and
+	// then every batch that the leader commits.
+	Follow(grpc.BidiStreamingServer[FollowerEvent, JournalPart]) error
 	mustEmbedUnimplementedOrchestratorServer()
 }
 
@@ -159,6 +179,9 @@ func (UnimplementedOrchestratorServer) Ledger(*LedgerRequest, grpc.ServerStreami
 }
 func (UnimplementedOrchestratorServer) Mix(context.Context, *MixRequest) (*MixReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Mix not implemented")
+}
+func (UnimplementedOrchestratorServer) Follow(grpc.BidiStreamingServer[FollowerEvent, JournalPart]) error {
+	return status.Error(codes.Unimplemented, "method Follow not implemented")
 }
 func (UnimplementedOrchestratorServer) mustEmbedUnimplementedOrchestratorServer() {}
 func (UnimplementedOrchestratorServer) testEmbeddedByValue()                      {}
@@ -242,6 +265,13 @@ func _Orchestrator_Mix_Handler(srv interface{}, ctx context.Context, dec func(in
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Orchestrator_Follow_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(OrchestratorServer).Follow(&grpc.GenericServerStream[FollowerEvent, JournalPart]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Orchestrator_FollowServer = grpc.BidiStreamingServer[FollowerEvent, JournalPart]
+
 // Orchestrator_ServiceDesc is the grpc.ServiceDesc for Orchestrator service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -275,6 +305,12 @@ var Orchestrator_ServiceDesc = grpc.ServiceDesc{
 			StreamName:    "Ledger",
 			Handler:       _Orchestrator_Ledger_Handler,
 			ServerStreams: true,
+		},
+		{
+			StreamName:    "Follow",
+			Handler:       _Orchestrator_Follow_Handler,
+			ServerStreams: true,
+			ClientStreams: true,
 		},
 	},
 	Metadata: "roles.proto",

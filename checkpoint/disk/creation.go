@@ -50,7 +50,7 @@ func (d *Disk) BeginCreation(dir string) (fresh bool, err error) {
 	fresh = true
 	for _, name := range names {
 		switch {
-		case name == "LOCK" || name == creatingName || name == reserveName:
+		case name == "LOCK" || name == creatingName || name == reserveName || name == copyingName:
 		case creating:
 			if err := d.fs.RemoveAll(d.fs.PathJoin(dir, name)); err != nil {
 				return false, err

@@ -1,9 +1,12 @@
-// Package disk is the file system beneath a checkpoint store. It does three things that Pebble leaves to its caller. It
-// creates a store's folder so that an interrupted creation is detected. It turns a full disk into an error before
-// Pebble ends the process. It injects faults for tests.
+// Package disk is the file system beneath a checkpoint store. It does the things that Pebble leaves to its caller. It
+// creates a store's folder so that an interrupted creation is detected, and replaces a store by a copy. It turns a full
+// disk into an error before Pebble ends the process. It injects faults for tests.
 //
 //	disk.go      Disk: a file system and the size of its reserve
 //	creation.go  creates the folder of a store, and marks it until the creation ends
+//	replace.go   puts a copy in the place of a store
+//	identity.go  the random name of one copy of a journal
+//	tail.go      Tail: the file that witnesses the journal's end
 //	reserve.go   Reserve: a file that is deleted when the disk is full
 //	ordered.go   writes directory entries in the order that Pebble needs
 //	faulty.go    failpoints of writes, syncs and creates

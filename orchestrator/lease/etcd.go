@@ -44,26 +44,40 @@ const (
 	farewell   = time.Second // the longest that Release waits for etcd
 )
 
-// Acquire implements Leaser. While etcd does not answer, it tries again. It fails if etcd refuses the user, or if
-// etcd's revisions do not exceed the journal's highest term. A waiting candidate has nothing in etcd.
+// Acquire implements Leaser, for a candidate that has its journal open. It fails if etcd's revisions do not exceed the
+// journal's highest term. Else it is Elect.
 func (e *Etcd) Acquire(ctx context.Context, above millrace.Term) (Lease, context.Context, error) {
-	client, err := e.dial(ctx)
+	g, err := e.Elect(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
+	return g.Acquire(ctx, above)
+}
+
+// Elect blocks until the lease is granted to this candidate. Its journal stands from then on. The lease ends with ctx.
+// While etcd does not answer, Elect tries again. It fails if etcd refuses the user. A waiting candidate has nothing in
+// etcd.
+func (e *Etcd) Elect(ctx context.Context) (*Grant, error) {
+	client, err := e.dial(ctx)
+	if err != nil {
+		return nil, err
+	}
 	told := ""
 	for {
-		l, err := e.campaign(ctx, client, above)
+		l, err := e.campaign(ctx, client)
 		if err == nil {
 			e.cfg.Frozen("")
-			return l, l.ctx, nil
+			return &Grant{lease: l, ctx: l.ctx, run: e.cfg.Run}, nil
+		}
+		if errors.Is(err, errAgain) {
+			continue
 		}
 		if ctx.Err() != nil {
 			err = ctx.Err()
 		}
 		if ctx.Err() != nil || isFinal(err) {
 			client.Close()
-			return nil, nil, fmt.Errorf("acquire the lease of run %s from etcd: %w", e.cfg.Run, err)
+			return nil, fmt.Errorf("acquire the lease of run %s from etcd: %w", e.cfg.Run, err)
 		}
 		if why := reason(err); why != told {
 			told = why
@@ -79,11 +93,26 @@ func (e *Etcd) Acquire(ctx context.Context, above millrace.Term) (Lease, context
 // errTaken: another candidate was faster.
 var errTaken = errors.New("another process has it")
 
-// campaign waits until the lease is free and tries to get it. After an error nothing of it stays in etcd, or it ends
-// with its time: a transaction without an answer may have succeeded.
-func (e *Etcd) campaign(ctx context.Context, client *clientv3.Client, above millrace.Term) (*etcdLease, error) {
+// campaign waits until the lease is free and this candidate may have it, and tries to get it. After an error nothing of
+// it stays in etcd, or it ends with its time: a transaction without an answer may have succeeded.
+func (e *Etcd) campaign(ctx context.Context, client *clientv3.Client) (_ *etcdLease, err error) {
 	if err := e.awaitFree(ctx, client); err != nil {
 		return nil, err
+	}
+	listed, err := e.awaitListed(ctx, client)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			e.cfg.Journal.Yield()
+		}
+	}()
+	switch id, err := e.cfg.Journal.Stand(); {
+	case err != nil:
+		return nil, err
+	case !listed.admits(id):
+		return nil, errAgain // it was replaced by a newer copy
 	}
 	l := &etcdLease{e: e, client: client}
 	l.extend(e.cfg.Clock.Boottime())
@@ -94,7 +123,7 @@ func (e *Etcd) campaign(ctx context.Context, client *clientv3.Client, above mill
 		return nil, err
 	}
 	l.id = granted.ID
-	if err := e.claim(ctx, l, above); err != nil {
+	if err := e.claim(ctx, l, listed.revision); err != nil {
 		l.revoke()
 		return nil, err
 	}
@@ -102,12 +131,13 @@ func (e *Etcd) campaign(ctx context.Context, client *clientv3.Client, above mill
 	return l, nil
 }
 
-// claim creates the election key.
-func (e *Etcd) claim(ctx context.Context, l *etcdLease, above millrace.Term) error {
+// claim creates the election key, if the list of journals has had no change since a revision.
+func (e *Etcd) claim(ctx context.Context, l *etcdLease, listed int64) error {
 	call, cancel := context.WithTimeout(ctx, e.cfg.call())
 	defer cancel()
 	made, err := l.client.Txn(call).
-		If(clientv3.Compare(clientv3.CreateRevision(e.keys.leader), "=", 0)).
+		If(clientv3.Compare(clientv3.CreateRevision(e.keys.leader), "=", 0),
+			clientv3.Compare(clientv3.ModRevision(e.keys.journals), "=", listed)).
 		Then(clientv3.OpPut(e.keys.leader, e.value, clientv3.WithLease(l.id))).
 		Commit()
 	if err != nil {
@@ -117,11 +147,6 @@ func (e *Etcd) claim(ctx context.Context, l *etcdLease, above millrace.Term) err
 		return errTaken
 	}
 	l.term = millrace.Term(made.Header.Revision)
-	if l.term <= above {
-		return millrace.Errorf(millrace.ErrMismatch, "etcd is at revision %d, and the run's journal has term %d: "+
-			"this is another etcd, or one from a backup: name the run's etcd, or start a new run directory from a "+
-			"saved state", l.term, above)
-	}
 	if l.left() <= 0 {
 		return errors.New("etcd answered too late")
 	}
@@ -162,13 +187,13 @@ func (e *Etcd) awaitFree(ctx context.Context, client *clientv3.Client) error {
 	}
 }
 
-// awaitChange blocks until the election key may have changed since a revision. The caller looks at the key again. This
-// covers a watch that etcd ended, for example because the revision is compacted.
+// awaitChange blocks until the election key or the list of journals may have changed since a revision. The caller looks
+// again. This covers a watch that etcd ended, for example because the revision is compacted.
 func (e *Etcd) awaitChange(ctx context.Context, client *clientv3.Client, since int64) error {
 	watch, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
 	again := e.cfg.Clock.After(relist)
-	changes := client.Watch(watch, e.keys.leader, clientv3.WithRev(since))
+	changes := client.Watch(watch, e.keys.journals, clientv3.WithRange(e.keys.leader+"\x00"), clientv3.WithRev(since))
 	for {
 		select {
 		case <-ctx.Done():

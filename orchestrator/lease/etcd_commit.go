@@ -40,6 +40,19 @@ func (l *etcdLease) Commit(ctx context.Context, plans []Plan) error {
 
 // record records the digests of some plans, all or none.
 func (l *etcdLease) record(ctx context.Context, plans []Plan) error {
+	return l.persist(ctx, "records no plans", func() (again bool, err error) {
+		answer, err := l.guarded(ctx, plans)
+		if err == nil && !answer.Succeeded {
+			plans, err = l.missing(plans, answer)
+			again = err == nil && len(plans) > 0
+		}
+		return again, err
+	})
+}
+
+// persist repeats a transaction until its answer is certain, the lease ends, or ctx does. If etcd has no room, people
+// hear that etcd refuses it.
+func (l *etcdLease) persist(ctx context.Context, refuses string, try func() (again bool, err error)) error {
 	told := false
 	defer func() {
 		if told {
@@ -50,11 +63,9 @@ func (l *etcdLease) record(ctx context.Context, plans []Plan) error {
 		if err := l.check(); err != nil {
 			return err
 		}
-		answer, err := l.guarded(ctx, plans)
-		if err == nil && !answer.Succeeded {
-			if plans, err = l.missing(plans, answer); err == nil && len(plans) > 0 {
-				continue
-			}
+		again, err := try()
+		if again {
+			continue
 		}
 		switch {
 		case err == nil, l.left() <= 0, l.ctx.Err() != nil:
@@ -69,7 +80,7 @@ func (l *etcdLease) record(ctx context.Context, plans []Plan) error {
 			return err
 		case code(err) == codes.ResourceExhausted && !told: // renewals go on: only a commit needs room
 			told = true
-			l.e.cfg.Frozen(fmt.Sprintf("etcd records no plans of run %s: %s", l.e.cfg.Run, reason(err)))
+			l.e.cfg.Frozen(fmt.Sprintf("etcd %s of run %s: %s", refuses, l.e.cfg.Run, reason(err)))
 		}
 		select {
 		case <-ctx.Done():

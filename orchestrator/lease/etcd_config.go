@@ -25,6 +25,8 @@ type EtcdConfig struct {
 	Line string
 	// Address is where other hosts reach this process, as host:port; empty: no other host does.
 	Address string
+	// Journal is the journal of this candidate; nil: it has none. Only a listed one is elected.
+	Journal Standing
 
 	// PEM files: the authority of the members, and the certificate and key of this client. All may be empty. They are
 	// read again for every connection.
@@ -55,6 +57,9 @@ func (c EtcdConfig) withDefaults() EtcdConfig {
 	}
 	if c.Clock == nil {
 		c.Clock = seam.System{}
+	}
+	if c.Journal == nil {
+		c.Journal = without{}
 	}
 	if c.Frozen == nil {
 		c.Frozen = func(string) {}
@@ -138,12 +143,13 @@ func describe(value []byte) string {
 // keys are the keys of a stream of a run.
 //
 //	millrace/RUN/STREAM/leader              the election key; its creation revision is the term
+//	millrace/RUN/STREAM/journals            the list of the journals in step
 //	millrace/RUN/STREAM/plans/ATTEMPT/STEP  the digests of a plan: content and placement
-type keys struct{ leader, plans string }
+type keys struct{ leader, journals, plans string }
 
 func keysOf(c EtcdConfig) keys {
 	prefix := fmt.Sprintf("millrace/%s/%s/", c.Run, c.Stream)
-	return keys{leader: prefix + "leader", plans: prefix + "plans/"}
+	return keys{leader: prefix + "leader", journals: prefix + "journals", plans: prefix + "plans/"}
 }
 
 // plan returns the key of a plan. Keys are in the order of attempts and steps.

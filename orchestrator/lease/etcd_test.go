@@ -93,6 +93,7 @@ func TestEtcd(t *testing.T) {
 		"etcd is full":                   (*bench).full,
 		"a renewal takes long":           (*bench).lateAnswer,
 		"a successor does not wait":      (*bench).successor,
+		"the list of journals changes":   (*bench).listChanges,
 	} {
 		t.Run(name, func(t *testing.T) { test(&bench{T: t, cluster: x.cluster, client: x.client}) })
 	}
@@ -160,7 +161,11 @@ func (x *bench) contract() {
 		x := &bench{T: t, cluster: x.cluster, client: x.client}
 		c := x.config()
 		return func() *leasetest.Process {
+			has := &named{}
+			c := c
+			c.Journal = has
 			return &leasetest.Process{
+				Has:     has.set,
 				Leaser:  x.candidate(c),
 				Journal: func(...lease.Plan) {},
 				Depose: func() {
@@ -173,6 +178,78 @@ func (x *bench) contract() {
 			}
 		}
 	})
+}
+
+// named is a journal that only has a name.
+type named struct {
+	mu      sync.Mutex
+	id      string
+	stands  func() // called when it is to stand; may be nil
+	yielded int
+}
+
+func (n *named) set(id string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.id = id
+}
+
+func (n *named) ID() (string, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.id, nil
+}
+
+func (n *named) Stand() (string, error) {
+	if n.stands != nil {
+		n.stands()
+	}
+	return n.ID()
+}
+
+func (n *named) Yield() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.yielded++
+}
+
+// listChanges: a list that changes after a candidate has read it ends the candidate's claim. A candidate that waits for
+// its journal to be listed says whose journal is.
+func (x *bench) listChanges() {
+	c := x.config()
+	c.Address = "127.0.0.1:7000"
+	l, _ := x.acquire(c)
+	keeper := l.(lease.Keeper)
+	both := []lease.Journal{{ID: "a", Host: "host-1"}, {ID: "b", Host: "host-2"}}
+	if err := keeper.List(x.Context(), both); err != nil {
+		x.Fatal(err)
+	}
+	key, _ := x.leader(c)
+	got, err := x.client.Get(x.Context(), key)
+	if err != nil || !strings.Contains(string(got.Kvs[0].Value), `"address":"127.0.0.1:7000"`) {
+		x.Errorf("the election key is %v (%v)", got, err)
+	}
+	l.Release()
+	journals := "millrace/" + c.Run + "/train/journals"
+	var lines reasons
+	n := &named{id: "b"}
+	n.stands = func() {
+		if _, err := x.client.Put(x.Context(), journals, `[{"journal":"a","host":"host-1"}]`); err != nil {
+			x.Error(err)
+		}
+	}
+	c.Journal, c.Frozen = n, lines.add
+	ctx, cancel := context.WithTimeout(x.Context(), 1500*time.Millisecond)
+	defer cancel()
+	if _, err := x.candidate(c).Elect(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		x.Errorf("a candidate that was removed from the list before its claim: %v", err)
+	}
+	if n.yielded == 0 {
+		x.Error("the candidate's journal still stands")
+	}
+	if text := lines.text(); !strings.Contains(text, "this host's journal lacks steps that host-1 has") {
+		x.Errorf("the reasons are %q", text)
+	}
 }
 
 // leaderKilled: the holder goes on committing, and nobody else gets the lease.

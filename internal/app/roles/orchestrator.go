@@ -22,6 +22,7 @@ import (
 	"millrace/internal/app/supervisor"
 	"millrace/internal/seam"
 	"millrace/orchestrator"
+	"millrace/orchestrator/follow"
 	"millrace/orchestrator/lease"
 	"millrace/proto"
 )
@@ -134,6 +135,7 @@ func (r *role) orchestrate(ctx context.Context, o Planning) error {
 type planning struct {
 	*orchestrator.Orchestrator
 	stream    *stream
+	grant     *lease.Grant // nil: the run has no cluster
 	store     *checkpoint.Store
 	address   string
 	listeners []net.Listener // for this host, and for others
@@ -154,24 +156,26 @@ func (r *role) openPlanning(ctx context.Context, s *stream, o Planning) (_ *plan
 			p.close()
 		}
 	}()
-	p.store, err = checkpoint.Open(checkpoint.Config{
-		Dir: rundir.Journal(s.dir), CreatedBy: r.Version, LockWait: rundir.LockWait, Logger: r.log, Fail: r.fail,
-		Fatal: die,
-	})
-	if err != nil {
-		return nil, err
-	}
 	options := orchestrator.Options{
-		Store: p.store, Lines: s.lines(os.Stderr), Events: s.events, Fail: r.fail, Fenced: r.fenced,
-	}
-	if o.Cluster != "" {
-		if options.Leaser, err = r.leaser(s, o); err != nil {
-			return nil, err
-		}
+		Lines: s.lines(os.Stderr), Events: s.events, Fail: r.fail, Fenced: r.fenced,
 	}
 	// The lease outlives ctx, for the last snapshot. A signal ends the wait for it.
 	alive, end := context.WithCancelCause(context.WithoutCancel(ctx))
 	granted := context.AfterFunc(ctx, func() { end(context.Cause(ctx)) })
+	journal := checkpoint.Config{
+		Dir: rundir.Journal(s.dir), CreatedBy: r.Version, LockWait: rundir.LockWait, Logger: r.log, Fail: r.fail,
+		Fatal: die,
+	}
+	if o.Cluster != "" { // until this process is elected, its journal may be a copy that is written
+		if p.grant, err = r.elect(alive, s, o, journal); err != nil {
+			return nil, err
+		}
+		options.Leaser = p.grant
+	}
+	if p.store, err = checkpoint.Open(journal); err != nil {
+		return nil, err
+	}
+	options.Store = p.store
 	p.Orchestrator, err = orchestrator.New(alive, cfg, options)
 	if !granted() && err == nil {
 		err = context.Cause(ctx)
@@ -206,13 +210,15 @@ func (p *planning) listen(at *surroundings, i int) error {
 	return nil
 }
 
-// leaser returns the lease of a stream in the run's cluster. While the lease keeps the stream from being planned,
-// the reason is a line of `up` and of `millrace status`.
-func (r *role) leaser(s *stream, o Planning) (lease.Leaser, error) {
+// elect waits for the lease of a stream in the run's cluster. While the lease keeps the stream from being planned, the
+// reason is a line of `up` and of `millrace status`.
+func (r *role) elect(ctx context.Context, s *stream, o Planning, journal checkpoint.Config) (*lease.Grant, error) {
 	c, err := r.etcd(o, s.name, slices.Index(r.streams, s))
 	if err != nil {
 		return nil, err
 	}
+	candidate := follow.New(follow.Config{Journal: journal, Host: c.Host, Log: r.log})
+	c.Journal = candidate
 	lines, last := s.lines(os.Stderr), ""
 	var mu sync.Mutex
 	c.Frozen = func(why string) {
@@ -228,7 +234,11 @@ func (r *role) leaser(s *stream, o Planning) (lease.Leaser, error) {
 		last = why
 		r.lacks(why)
 	}
-	return lease.NewEtcd(c)
+	e, err := lease.NewEtcd(c)
+	if err != nil {
+		return nil, err
+	}
+	return candidate.Elect(ctx, e, nil) // nobody follows yet
 }
 
 // close removes the socket and closes the journal.
@@ -238,6 +248,9 @@ func (p *planning) close() {
 	}
 	if p.store != nil {
 		p.store.Close()
+	}
+	if p.grant != nil {
+		p.grant.Release() // Run has released it, if there was one
 	}
 }
 

@@ -52,6 +52,9 @@ var rooms = []room{
 	{"orchestrator/lease/leasetest", list(".", "orchestrator/lease"), none},
 	{"orchestrator/lease/etcdtest", none, list("go.etcd.io/etcd", "go.uber.org/zap")},
 	{"orchestrator/parts", list(".", "proto", "internal/seal"), list("google.golang.org/protobuf")},
+	// copies of the journal on other hosts: no machine inside
+	{"orchestrator/follow", list(".", "checkpoint/...", "proto", "internal/seam", "internal/wire",
+		"orchestrator/lease"), list("google.golang.org/grpc")},
 	// the loader of each stripe: no store, no clock
 	{"orchestrator/roster", list(".", "proto", "orchestrator/offers", "orchestrator/parts",
 		"orchestrator/planner/progress", "internal/wire"), all},

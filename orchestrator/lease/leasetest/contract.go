@@ -21,6 +21,8 @@ type Process struct {
 	Depose func()
 	// Exit ends the process after its lease has ended.
 	Exit func()
+	// Has names the journal of the process; nil: the lease keeps no list of journals.
+	Has func(journal string)
 }
 
 // Run starts a process of one run each time that it is called.
@@ -42,6 +44,7 @@ func Contract(t *testing.T, newRun func(t *testing.T) Run) {
 		"a released lease is over":   (*contract).released,
 		"a lost lease is over":       (*contract).deposed,
 		"a lease ends with its user": (*contract).ends,
+		"a journal must be listed":   (*contract).listed,
 	} {
 		t.Run(name, func(t *testing.T) { test(&contract{T: t, start: newRun(t)}) })
 	}
@@ -282,4 +285,60 @@ func (c *contract) ends() {
 		c.Errorf("a candidate whose context has ended: %v", err)
 	}
 	p.Exit()
+}
+
+// listed: a lease that is a lease.Keeper elects only processes with a listed journal, once there is a list.
+func (c *contract) listed() {
+	first, second, third := c.start(), c.start(), c.start()
+	g := c.acquire(first)
+	keeper, isKeeper := g.Lease.(lease.Keeper)
+	if first.Has == nil {
+		if isKeeper {
+			c.Fatal("the lease keeps a list, and no process has a journal")
+		}
+		g.leave(first)
+		return
+	}
+	list := func(keeper lease.Keeper, mark error, names ...string) {
+		c.Helper()
+		var all []lease.Journal
+		for _, name := range names {
+			all = append(all, lease.Journal{ID: name, Host: "host-" + name})
+		}
+		if err := keeper.List(c.Context(), all); !errors.Is(err, mark) {
+			c.Fatalf("list %v: %v, want %v", names, err, mark)
+		}
+	}
+	first.Has("a")
+	second.Has("b")
+	third.Has("c")
+	list(keeper, nil, "a", "b")
+	g.leave(first)
+	list(keeper, millrace.ErrFenced, "a", "b", "c")
+	if g, err := c.try(third, shortly); err == nil {
+		c.Fatalf("a process whose journal is not listed got term %d", g.Term())
+	}
+	g = c.acquire(second)
+	list(g.Lease.(lease.Keeper), nil, "b", "c")
+	g.leave(second)
+	if g, err := c.try(first, shortly); err == nil {
+		c.Fatalf("a process whose journal is no longer listed got term %d", g.Term())
+	}
+	g = c.acquire(third)
+	list(g.Lease.(lease.Keeper), nil, "c")
+	waits := make(chan error, 1)
+	var late *grant
+	go func() { // read below
+		var err error
+		late, err = c.try(first, patience)
+		waits <- err
+	}()
+	time.Sleep(shortly) // until it waits
+	list(g.Lease.(lease.Keeper), nil, "c", "a")
+	third.Has("d") // its copy is replaced by another
+	g.leave(third)
+	if err := <-waits; err != nil {
+		c.Fatalf("a process whose journal was listed while it waited: %v", err)
+	}
+	late.leave(first)
 }

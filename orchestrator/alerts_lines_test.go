@@ -44,3 +44,29 @@ func TestAlertsAreToldTwice(t *testing.T) {
 		t.Errorf("%q", over)
 	}
 }
+
+// TestOneCopyAloneIsAnAlert: people are told if the journal has had no other copy for a moment, and when it has one.
+func TestOneCopyAloneIsAnAlert(t *testing.T) {
+	w := newWorld(t, 1)
+	at := time.Unix(1000, 0)
+	told := func(after time.Duration, isAlone bool) (out []string) {
+		at, w.lines = at.Add(after), nil
+		w.m.alerts.copies = copies{host: "host-0", isAlone: isAlone}
+		w.m.Tick(at)
+		w.turn()
+		for _, line := range w.lines {
+			if strings.Contains(line, "journal: ") {
+				out = append(out, line)
+			}
+		}
+		return out
+	}
+	if lines := slices.Concat(told(0, true), told(time.Second, false), told(time.Second, true)); len(lines) > 0 {
+		t.Errorf("told at once: %q", lines)
+	}
+	begins, ends := told(3*time.Second, true), told(time.Second, false)
+	if len(begins) != 1 || !strings.HasPrefix(begins[0], "warning: journal: one copy alone, on host-0: ") ||
+		len(ends) != 1 || ends[0] != "over: "+strings.TrimPrefix(begins[0], "warning: ") {
+		t.Errorf("told %q, then %q", begins, ends)
+	}
+}

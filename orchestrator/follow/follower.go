@@ -134,7 +134,7 @@ func (f *Follower) Yield() {
 
 // Elect follows the leader until this process is elected by e, whose journal is f. Then nothing follows any more, and
 // the caller opens the journal and acquires the grant. The lease ends with ctx. Without dial it only waits.
-func (f *Follower) Elect(ctx context.Context, e *lease.Etcd, dial Dial) (*lease.Grant, error) {
+func (f *Follower) Elect(ctx context.Context, e lease.Elector, dial Dial) (*lease.Grant, error) {
 	following, end := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	if dial != nil {

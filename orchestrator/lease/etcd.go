@@ -67,7 +67,7 @@ func (e *Etcd) Elect(ctx context.Context) (*Grant, error) {
 		l, err := e.campaign(ctx, client)
 		if err == nil {
 			e.cfg.Frozen("")
-			return &Grant{lease: l, ctx: l.ctx, run: e.cfg.Run}, nil
+			return NewGrant(l, l.ctx, e.cfg.Run), nil
 		}
 		if errors.Is(err, errAgain) {
 			continue

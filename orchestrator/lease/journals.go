@@ -68,6 +68,18 @@ type Grant struct {
 	run   string
 }
 
+// Elector elects one candidate at a time.
+type Elector interface {
+	// Elect blocks until the lease is granted to this candidate, or ctx ends. The candidate's journal stands from then
+	// on. The lease ends with ctx.
+	Elect(ctx context.Context) (*Grant, error)
+}
+
+// NewGrant returns the grant of an elector's lease. ctx ends with the lease, and run names the run for people.
+func NewGrant(l Lease, ctx context.Context, run string) *Grant {
+	return &Grant{lease: l, ctx: ctx, run: run}
+}
+
 // Acquire implements Leaser. It does not wait. The lease ends with the context of Elect. If the term is not higher than
 // all of the journal, it is released.
 func (g *Grant) Acquire(_ context.Context, above millrace.Term) (Lease, context.Context, error) {
@@ -83,4 +95,7 @@ func (g *Grant) Acquire(_ context.Context, above millrace.Term) (Lease, context.
 // Release ends the lease. It may be called again.
 func (g *Grant) Release() { g.lease.Release() }
 
-var _ Leaser = (*Grant)(nil)
+var (
+	_ Leaser  = (*Grant)(nil)
+	_ Elector = (*Etcd)(nil)
+)

@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .PHONY: help build wheel image test test-race test-adapters test-pythons sim lint generate demo clean
-.PHONY: chaos endurance observe mutants fuzz flips
+.PHONY: chaos chaos-net endurance observe mutants fuzz flips
 .PHONY: bench bench-tokenizer bench-stream bench-plan bench-failover bench-delivery bench-scale bench-peers \
 	bench-read bench-storage
 
@@ -120,6 +120,13 @@ bench-delivery: ## hand-over of batches to trainers beside other loaders, in tur
 chaos: ## inject FAULTS (200) faults into real processes, from SEED (1) on; RECORD=1 appends the totals
 	@tools/venv.sh .venv-e2e e2e/requirements.txt
 	.venv-e2e/bin/python e2e/chaos.py --faults $(or $(FAULTS),200) --seed $(or $(SEED),1) $(if $(RECORD),--record)
+
+# ONLY="host lost" injects one kind. KEEP=1 keeps the files of failed runs.
+chaos-net: build ## inject FAULTS (30) faults of hosts, networks and etcd into runs on three hosts, from SEED (1) on
+	@tools/venv.sh .venv-e2e e2e/requirements.txt
+	MILLRACE_ETCD=$$(tools/etcd.sh) .venv-e2e/bin/python e2e/chaos_net.py --binary ./millrace \
+		--faults $(or $(FAULTS),30) --seed $(or $(SEED),1) $(if $(ONLY),--only "$(ONLY)") $(if $(KEEP),--keep) \
+		$(if $(RECORD),--record)
 
 endurance: build ## train MINUTES (60) from SOURCES (1000) beside LOAD (0) busy processes; nothing may grow
 	@tools/venv.sh .venv-e2e e2e/requirements.txt

@@ -12,7 +12,7 @@ import signal
 import subprocess
 import time
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence
 
 import pytest
 
@@ -30,9 +30,8 @@ class Lab:
                 pytest.skip(f"there is no {tool}: install util-linux, iproute2 and nftables")
         self.names = list(names)
         self._holder = subprocess.Popen(
-            ["unshare", "-Urnm", "--kill-child", "sleep", "infinity"], stdin=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-        )
+            ["unshare", "-Urnm", "cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+        )  # it ends with its input, also if this process is killed
         try:
             self._await_namespaces()
             self._sh("mount -t tmpfs tmpfs /run && mkdir -p /run/netns && ip link add br0 type bridge && "
@@ -55,7 +54,7 @@ class Lab:
                 pytest.skip("no network namespaces: " + self._holder.stderr.read().decode().strip())
             with contextlib.suppress(OSError):
                 command = Path(f"/proc/{self._holder.pid}/comm").read_text().strip()
-                if os.readlink(f"/proc/{self._holder.pid}/ns/net") != own and command == "sleep":
+                if os.readlink(f"/proc/{self._holder.pid}/ns/net") != own and command == "cat":
                     return
             assert time.monotonic() < over, "unshare makes no namespaces"
             time.sleep(0.01)
@@ -111,20 +110,27 @@ class Lab:
         """Limits the packets that a host sends, such as to 2mbit."""
         self._sh(f"ip netns exec {name} tc qdisc replace dev eth0 root tbf rate {rate} burst 16kb latency 200ms")
 
+    def quick(self, name: str) -> None:
+        """Ends the limit of `slow`."""
+        self._sh(f"ip netns exec {name} tc qdisc del dev eth0 root")
+
 
 class Etcd:
     """A cluster of etcd members, one on each of some hosts."""
 
-    def __init__(self, lab: Lab, names: Sequence[str], directory: Path, program: str) -> None:
+    def __init__(self, lab: Lab, names: Sequence[str], directory: Path, program: str, certificates: Path) -> None:
         self.lab, self.names, self.directory, self.program = lab, list(names), directory, program
+        self._certificates = certificates
         self.processes: Dict[str, subprocess.Popen[bytes]] = {}
         for name in self.names:
             self.start(name)
 
     def url(self, name: str, port: int = 2379) -> str:
-        return f"http://{self.lab.address(name)}:{port}"
+        return f"https://{self.lab.address(name)}:{port}"
 
     def start(self, name: str) -> None:
+        own = [str(self._certificates / f"{self.lab.address(name)}{end}.pem") for end in ("", "-key")]
+        authority = str(self._certificates / "ca.pem")
         with open(self.directory / f"etcd-{name}.log", "ab") as log:
             self.processes[name] = subprocess.Popen(
                 [*self.lab.enter(name), self.program, "--name", name,
@@ -132,7 +138,9 @@ class Etcd:
                  "--listen-client-urls", self.url(name), "--advertise-client-urls", self.url(name),
                  "--listen-peer-urls", self.url(name, 2380), "--initial-advertise-peer-urls", self.url(name, 2380),
                  "--initial-cluster", ",".join(f"{n}={self.url(n, 2380)}" for n in self.names),
-                 "--log-level", "warn", "--unsafe-no-fsync"],
+                 "--cert-file", own[0], "--key-file", own[1], "--trusted-ca-file", authority, "--client-cert-auth",
+                 "--peer-cert-file", own[0], "--peer-key-file", own[1], "--peer-trusted-ca-file", authority,
+                 "--peer-client-cert-auth", "--log-level", "warn", "--unsafe-no-fsync"],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log,
             )
 
@@ -147,12 +155,3 @@ class Etcd:
         for name in self.names:
             if self.processes[name].poll() is None:
                 self.kill(name)
-
-
-@contextlib.contextmanager
-def cluster(lab: Lab, names: Sequence[str], directory: Path, program: str) -> Iterator[Etcd]:
-    etcd = Etcd(lab, names, directory, program)
-    try:
-        yield etcd
-    finally:
-        etcd.close()

@@ -51,7 +51,9 @@ type Config struct {
 	By      string // program version
 	Host    string // name of this host; empty: the run has one
 	Up      string // names this `up`; all orchestrators that it starts have the same
-	Log     *slog.Logger
+	// Incarnation names the run from the start of its first `up` to the end of its last one; empty: as Up.
+	Incarnation string
+	Log         *slog.Logger
 	// Lasts makes Run go on after every rank has consumed the stream: ranks may begin it anew.
 	Lasts bool
 	// Copied marks a run of several hosts: followers on other hosts keep copies of its journal, and the lease has the

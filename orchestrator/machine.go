@@ -1,6 +1,7 @@
 package orchestrator
 
 import (
+	"cmp"
 	"millrace"
 	"millrace/internal/activity"
 	"millrace/internal/wire"
@@ -48,7 +49,8 @@ func NewMachine(cfg Config, s *facts.State) (*Machine, error) {
 	}
 	m.roster, m.sidecars = roster.New(loaders, m.out), roster.NewSidecars(m.out, m.fence)
 	m.queues = m.roster.Queues()
-	ranks := attempts.Config{Ranks: cfg.Ranks, Up: cfg.Up, Placing: cfg.Placing, Rules: cfg.Rules,
+	ranks := attempts.Config{Ranks: cfg.Ranks, Up: cmp.Or(cfg.Incarnation, cfg.Up), Placing: cfg.Placing,
+		Rules: cfg.Rules,
 		Run: func() *facts.Run { return commonRun(&m.cfg, s) }}
 	m.ranks = attempts.New(ranks, s, m.sidecars)
 	m.reports = &reports{cfg: cfg, names: names, s: s}

@@ -176,7 +176,7 @@ func (e *Etcd) awaitFree(ctx context.Context, client *clientv3.Client) error {
 			}
 			continue
 		}
-		if who := describe(got.Kvs[0].Value); who != told {
+		if who := describe(got.Kvs[0].Value); who != told && !e.cfg.StandsBy {
 			told = who
 			e.cfg.Frozen(fmt.Sprintf("waiting for the lease of run %s: %s has it, since term %d", e.cfg.Run, who,
 				got.Kvs[0].CreateRevision))

@@ -23,6 +23,9 @@ type EtcdConfig struct {
 	// Line names a line of processes of which one lives at a time, such as the orchestrators of one `up`. A candidate
 	// ends the lease of its predecessor, which is dead. Empty: the candidate waits for it.
 	Line string
+	// StandsBy is for a candidate on one of several hosts. That another process has the lease is then the rule, and
+	// Frozen is not told.
+	StandsBy bool
 	// Address is where other hosts reach this process, as host:port; empty: no other host does.
 	Address string
 	// Journal is the journal of this candidate; nil: it has none. Only a listed one is elected.

@@ -1,7 +1,9 @@
 package roles
 
 import (
+	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net"
@@ -21,6 +23,7 @@ import (
 	"millrace/internal/app/setup"
 	"millrace/internal/app/supervisor"
 	"millrace/internal/seam"
+	"millrace/internal/secure"
 	"millrace/orchestrator"
 	"millrace/orchestrator/follow"
 	"millrace/orchestrator/lease"
@@ -148,8 +151,8 @@ func (r *role) openPlanning(ctx context.Context, s *stream, o Planning) (_ *plan
 	if err != nil {
 		return nil, err
 	}
-	cfg.Log, cfg.Up, cfg.Host = r.log, o.Up, r.site.Name
-	cfg.Lasts, cfg.Further = len(r.streams) > 1, s.isFurther()
+	cfg.Log, cfg.Up, cfg.Incarnation, cfg.Host = r.log, cmp.Or(r.site.Up, o.Up), o.Up, r.site.Name
+	cfg.Lasts, cfg.Further, cfg.Copied = len(r.streams) > 1, s.isFurther(), r.isSpread()
 	p := &planning{stream: s, address: rundir.Socket(s.dir, "orchestrator")}
 	defer func() {
 		if err != nil {
@@ -183,7 +186,7 @@ func (r *role) openPlanning(ctx context.Context, s *stream, o Planning) (_ *plan
 	if err != nil {
 		return nil, err
 	}
-	if err := p.listen(r.surroundings, slices.Index(r.streams, s)); err != nil {
+	if err := p.listen(r.surroundings); err != nil {
 		return nil, err
 	}
 	p.server = grpc.NewServer(r.credentials.Server()...)
@@ -191,9 +194,8 @@ func (r *role) openPlanning(ctx context.Context, s *stream, o Planning) (_ *plan
 	return p, nil
 }
 
-// listen listens for the roles of this host, and of other hosts if there are any. The i-th stream has the i-th port
-// from the port of the cluster file on.
-func (p *planning) listen(at *surroundings, i int) error {
+// listen listens for the roles of this host, and of other hosts if there are any.
+func (p *planning) listen(at *surroundings) error {
 	own, err := (seam.SystemNet{}).Listen(p.address)
 	if err != nil {
 		return fmt.Errorf("listen for the other roles: %w", err)
@@ -202,7 +204,7 @@ func (p *planning) listen(at *surroundings, i int) error {
 	if !at.isSpread() {
 		return nil
 	}
-	others, _, err := at.credentials.Listen(seam.SystemNet{}, at.address(i))
+	others, _, err := at.credentials.Listen(seam.SystemNet{}, at.network.File.Listen)
 	if err != nil {
 		return fmt.Errorf("listen for other hosts: %w", err)
 	}
@@ -213,11 +215,12 @@ func (p *planning) listen(at *surroundings, i int) error {
 // elect waits for the lease of a stream in the run's cluster. While the lease keeps the stream from being planned, the
 // reason is a line of `up` and of `millrace status`.
 func (r *role) elect(ctx context.Context, s *stream, o Planning, journal checkpoint.Config) (*lease.Grant, error) {
-	c, err := r.etcd(o, s.name, slices.Index(r.streams, s))
+	c, err := r.etcd(o, s.name)
 	if err != nil {
 		return nil, err
 	}
-	candidate := follow.New(follow.Config{Journal: journal, Host: c.Host, Log: r.log})
+	candidate := follow.New(follow.Config{Journal: journal, Version: speaks(r.Version), Host: c.Host,
+		Identity: rand.Text(), Log: r.log})
 	c.Journal = candidate
 	lines, last := s.lines(os.Stderr), ""
 	var mu sync.Mutex
@@ -238,7 +241,12 @@ func (r *role) elect(ctx context.Context, s *stream, o Planning, journal checkpo
 	if err != nil {
 		return nil, err
 	}
-	return candidate.Elect(ctx, e, nil) // nobody follows yet
+	if !r.isSpread() {
+		return candidate.Elect(ctx, e, nil)
+	}
+	return candidate.Elect(ctx, e, func(context.Context) (*grpc.ClientConn, error) {
+		return grpc.NewClient(secure.Target, r.credentials.Client(r.net(), r.orchestrator(s), secure.Orchestrator)...)
+	})
 }
 
 // close removes the socket and closes the journal.

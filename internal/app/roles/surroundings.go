@@ -3,7 +3,6 @@ package roles
 import (
 	"log/slog"
 	"net"
-	"strconv"
 
 	"millrace"
 	"millrace/internal/app/cluster"
@@ -63,22 +62,11 @@ func (p *surroundings) remote() string {
 	return net.JoinHostPort(p.site.Name, "0")
 }
 
-// address returns the address at which the leader of the i-th stream serves other hosts: the streams have consecutive
-// ports. It is empty if there are no other hosts.
-func (p *surroundings) address(i int) string {
-	if !p.isSpread() {
-		return ""
-	}
-	host, port, _ := net.SplitHostPort(p.network.File.Listen) // cluster.Load has checked it
-	first, _ := strconv.Atoi(port)
-	return net.JoinHostPort(host, strconv.Itoa(first+i))
-}
-
-// etcd returns the settings of the lease of the i-th stream. o has the cluster file of a run with one host.
-func (p *surroundings) etcd(o Planning, stream millrace.Stream, i int) (lease.EtcdConfig, error) {
+// etcd returns the settings of a stream's lease. o has the cluster file of a run with one host.
+func (p *surroundings) etcd(o Planning, stream millrace.Stream) (lease.EtcdConfig, error) {
 	if p.isSpread() {
 		c := p.network.File.Etcd(stream)
-		c.Line, c.Address = p.site.Up, p.address(i)
+		c.Line, c.Address, c.StandsBy = p.site.Up, p.network.File.Listen, true
 		return c, nil
 	}
 	f, err := cluster.Load(o.Cluster)

@@ -1,0 +1,284 @@
+"""A run on the hosts of a lab: certificates, an etcd cluster on hosts of its own, and an `up` with its trainers on each
+other host. Faults of hosts and of the network strike it."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import random
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional
+
+from harness import DEADLINE, Run, Trainers, processes_of
+from lab import Etcd, Lab
+from trainer import Orders
+
+TRAINING = ("h1", "h2", "h3")
+MEMBERS = ("e1", "e2", "e3")
+PATIENCE = 120.0  # seconds for which a trainer waits for its host to come back
+
+
+class Net:
+    """A run on three hosts, with a cluster of three members on three other hosts."""
+
+    def __init__(self, lab: Lab, stage: Any, directory: Path, program: str, ranks: int = 1) -> None:
+        self.lab, self.stage, self.directory, self.ranks = lab, stage, directory, ranks
+        self.certificates()
+        self.etcd = Etcd(lab, MEMBERS, directory, program, directory / "certs")
+        self.files = {}
+        for name in TRAINING:
+            self.files[name] = directory / f"{name}.yaml"
+            address = lab.address(name)
+            self.files[name].write_text(json.dumps({
+                "name": "run-1", "etcd": [self.etcd.url(m) for m in MEMBERS], "listen": f"{address}:9400",
+                "tls": {"ca": "certs/ca.pem", "cert": f"certs/{address}.pem", "key": f"certs/{address}-key.pem"},
+            }))
+        self.runs: Dict[str, Run] = {}
+        self.trainers: Optional[Trainers] = None
+
+    @property
+    def world(self) -> int:
+        return self.ranks * len(TRAINING)
+
+    def certificates(self) -> None:
+        """Makes the certificates of all hosts, or renews them."""
+        hosts = ",".join(self.lab.address(name) for name in (*TRAINING, *MEMBERS))
+        subprocess.run(
+            [str(self.stage.binary), "certs", "init", "--dir", str(self.directory / "certs"), "--hosts", hosts],
+            check=True, stdin=subprocess.DEVNULL, capture_output=True, timeout=DEADLINE,
+        )
+
+    def start(self, name: str, mixture: Mapping[str, Any], args: Any = ()) -> None:
+        """Starts the `up` of a host, in the run directory that the host had before."""
+        index = TRAINING.index(name)
+        before = self.runs.get(name)
+        self.runs[name] = self.stage.up(
+            mixture, self.ranks, before.directory if before else None, first=index * self.ranks,
+            launcher=self.lab.enter(name), args=[
+                "--world-size", str(self.world), "--first-rank", str(index * self.ranks), "--cluster",
+                str(self.files[name]), *args,
+            ],
+        )
+
+    def train(self, orders: Orders) -> Trainers:
+        sockets = [s for name in TRAINING for s in self.runs[name].sockets()]
+        self.trainers = Trainers(sockets, [orders] * self.world)
+        return self.trainers
+
+    def status(self, name: str) -> Dict[str, Any]:
+        done = subprocess.run(
+            [*self.lab.enter(name), str(self.stage.binary), "status", str(self.runs[name].directory), "--json"],
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=DEADLINE,
+        )
+        assert done.returncode == 0, done.stderr
+        return dict(json.loads(done.stdout))
+
+    def leader(self) -> str:
+        """The host whose orchestrator plans the run."""
+        over = time.monotonic() + DEADLINE
+        while True:
+            for name in TRAINING:
+                with contextlib.suppress(AssertionError, subprocess.TimeoutExpired):
+                    leads = [h["name"] for h in self.status(name).get("hosts", []) if h["leads"]]
+                    if leads:
+                        return next(n for n in TRAINING if self.lab.address(n) == leads[0])
+            assert time.monotonic() < over, "no host plans the run"
+            time.sleep(0.2)
+
+    def processes(self, name: str, role: str = "") -> List[int]:
+        """The processes of a host, or those of one role."""
+        out = []
+        for pid in processes_of(self.runs[name].directory):
+            with contextlib.suppress(OSError):
+                words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+                if not role or role.encode() in words[:2]:
+                    out.append(pid)
+        return out
+
+    def strike(self, pids: List[int], which: signal.Signals) -> None:
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, which)
+
+    def depose(self) -> None:
+        """Deletes the election key, as an operator would who takes the lease by force."""
+        key = base64.b64encode(b"millrace/run-1/train/leader").decode()
+        certs = self.directory / "certs"
+        address = self.lab.address("e1")
+        script = (
+            "import ssl,sys,urllib.request;"
+            f"c=ssl.create_default_context(cafile={str(certs / 'ca.pem')!r});"
+            f"c.load_cert_chain({str(certs / (address + '.pem'))!r},{str(certs / (address + '-key.pem'))!r});"
+            f"r=urllib.request.Request({self.etcd.url('e1') + '/v3/kv/deleterange'!r},"
+            f"data={json.dumps({'key': key}).encode()!r});"
+            "print(urllib.request.urlopen(r,context=c,timeout=10).read())"
+        )
+        done = subprocess.run([*self.lab.enter("e1"), "python3", "-c", script], capture_output=True, text=True,
+                              timeout=DEADLINE)
+        assert done.returncode == 0, done.stderr
+
+    def close(self) -> None:
+        if self.trainers is not None:
+            self.trainers.end()
+        for name, run in self.runs.items():
+            if getattr(run, "process", None) is not None and run.process.poll() is None:
+                run.kill()
+        self.etcd.close()
+
+    def said(self) -> str:
+        """What every `up` printed, for a failure."""
+        out = []
+        for name, run in self.runs.items():
+            path = Path(f"{run.directory}.stderr")
+            out.append(f"--- {name}\n{path.read_text(errors='replace')[-3000:] if path.exists() else ''}")
+        return "\n".join(out)
+
+
+@contextlib.contextmanager
+def running(stage: Any, directory: Path, program: str, mixture: Mapping[str, Any], ranks: int = 1) -> Iterator[Net]:
+    """A run on three hosts whose `up`s are ready."""
+    with Lab([*TRAINING, *MEMBERS]) as lab:
+        net = Net(lab, stage, directory, program, ranks)
+        try:
+            for name in TRAINING:
+                net.start(name, mixture)
+                net.runs[name].__enter__()
+            yield net
+        finally:
+            net.close()
+
+
+# A fault strikes a run and returns when it is over, and says what it did. The run must go on afterwards.
+Fault = Callable[[Net, random.Random], str]
+
+
+def lose_host(net: Net, mixture: Mapping[str, Any], name: str, away: float) -> None:
+    """Kills all processes of a host at once, and starts its `up` again later."""
+    net.runs[name].kill()
+    time.sleep(away)
+    net.start(name, mixture)
+    net.runs[name].__enter__()
+
+
+def faults(mixture: Mapping[str, Any]) -> Dict[str, Fault]:
+    """All faults by name."""
+
+    def other(net: Net, rng: random.Random) -> str:
+        leader = net.leader()
+        return rng.choice([n for n in TRAINING if n != leader])
+
+    def host_lost(net: Net, rng: random.Random) -> str:
+        name = other(net, rng)
+        lose_host(net, mixture, name, rng.uniform(0.5, 3))
+        return name
+
+    def leader_host_lost(net: Net, rng: random.Random) -> str:
+        name = net.leader()
+        lose_host(net, mixture, name, rng.uniform(0.5, 3))
+        return name
+
+    def unplugged(net: Net, rng: random.Random) -> str:
+        name = rng.choice(TRAINING)
+        net.lab.unplug(name)
+        time.sleep(rng.uniform(2, 9))
+        net.lab.plug(name)
+        return name
+
+    def leader_unplugged(net: Net, rng: random.Random) -> str:
+        name = net.leader()
+        net.lab.unplug(name)
+        time.sleep(rng.uniform(7, 10))
+        net.lab.plug(name)
+        return name
+
+    def one_way(net: Net, rng: random.Random) -> str:
+        name = rng.choice(TRAINING)
+        sources = rng.choice([None, [n for n in TRAINING if n != name], list(MEMBERS)])
+        net.lab.cut(name, sources)
+        time.sleep(rng.uniform(2, 9))
+        net.lab.heal(name)
+        return f"{name} hears nothing of {'all' if sources is None else ', '.join(sources)}"
+
+    def flapping(net: Net, rng: random.Random) -> str:
+        name = rng.choice(TRAINING)
+        for _ in range(6):
+            net.lab.unplug(name)
+            time.sleep(rng.uniform(0.1, 0.8))
+            net.lab.plug(name)
+            time.sleep(rng.uniform(0.1, 0.8))
+        return name
+
+    def slow_link(net: Net, rng: random.Random) -> str:
+        name, rate = rng.choice(TRAINING), rng.choice(["2mbit", "8mbit"])
+        net.lab.slow(name, rate)
+        time.sleep(rng.uniform(2, 6))
+        net.lab.quick(name)
+        return f"{name} sends {rate}"
+
+    def orchestrator_killed(net: Net, rng: random.Random) -> str:
+        name = net.leader()
+        net.strike(net.processes(name, "orchestrator"), signal.SIGKILL)
+        return name
+
+    def orchestrator_stopped(net: Net, rng: random.Random) -> str:
+        name = net.leader()
+        pids = net.processes(name, "orchestrator")
+        net.strike(pids, signal.SIGSTOP)
+        time.sleep(rng.uniform(6, 9))
+        net.strike(pids, signal.SIGCONT)
+        return name
+
+    def role_killed(net: Net, rng: random.Random) -> str:
+        name, role = rng.choice(TRAINING), rng.choice(["loader", "shadow", "sidecar"])
+        net.strike(net.processes(name, role), signal.SIGKILL)
+        return f"{role} of {name}"
+
+    def loader_stopped(net: Net, rng: random.Random) -> str:
+        name = rng.choice(TRAINING)
+        pids = net.processes(name, "loader")
+        net.strike(pids, signal.SIGSTOP)
+        time.sleep(rng.uniform(0.5, 3))
+        net.strike(pids, signal.SIGCONT)
+        return name
+
+    def deposed(net: Net, rng: random.Random) -> str:
+        name = net.leader()
+        net.depose()
+        return f"{name}, by deleting its key"
+
+    def member_killed(net: Net, rng: random.Random) -> str:
+        name = rng.choice(MEMBERS)
+        net.etcd.kill(name)
+        time.sleep(rng.uniform(1, 4))
+        net.etcd.start(name)
+        return name
+
+    def member_stopped(net: Net, rng: random.Random) -> str:
+        name = rng.choice(MEMBERS)
+        net.etcd.signal(name, signal.SIGSTOP)
+        time.sleep(rng.uniform(1, 5))
+        net.etcd.signal(name, signal.SIGCONT)
+        return name
+
+    def quorum_lost(net: Net, rng: random.Random) -> str:
+        lost = rng.sample(MEMBERS, 2)
+        for name in lost:
+            net.etcd.kill(name)
+        time.sleep(rng.uniform(3, 9))
+        for name in lost:
+            net.etcd.start(name)
+        return ", ".join(lost)
+
+    def certificates_renewed(net: Net, rng: random.Random) -> str:
+        net.certificates()
+        name = rng.choice(TRAINING)
+        net.strike(net.processes(name, "sidecar"), signal.SIGKILL)  # it connects with the new ones
+        return f"and the sidecar of {name} restarted"
+
+    own = {k: v for k, v in locals().items() if callable(v) and k != "other"}
+    return {name.replace("_", " "): fault for name, fault in own.items()}

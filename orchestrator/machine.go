@@ -51,7 +51,7 @@ func NewMachine(cfg Config, s *facts.State) (*Machine, error) {
 	m.queues = m.roster.Queues()
 	ranks := attempts.Config{Ranks: cfg.Ranks, Up: cmp.Or(cfg.Incarnation, cfg.Up), Placing: cfg.Placing,
 		Rules: cfg.Rules,
-		Run: func() *facts.Run { return commonRun(&m.cfg, s) }}
+		Run:   func() *facts.Run { return commonRun(&m.cfg, s) }}
 	m.ranks = attempts.New(ranks, s, m.sidecars)
 	m.reports = &reports{cfg: cfg, names: names, s: s}
 	mixture := mix.Config{

@@ -182,6 +182,23 @@ def faults(mixture: Mapping[str, Any]) -> Dict[str, Fault]:
         lose_host(net, mixture, name, rng.uniform(0.5, 3))
         return name
 
+    def host_stopped(net: Net, rng: random.Random) -> str:
+        name = rng.choice(TRAINING)
+        assert net.runs[name].stop() == 0
+        time.sleep(rng.uniform(0, 2))
+        net.start(name, mixture)
+        net.runs[name].__enter__()
+        return name
+
+    def rolling_restart(net: Net, rng: random.Random) -> str:
+        for name in TRAINING:
+            done = subprocess.run(
+                [*net.lab.enter(name), str(net.stage.binary), "restart", str(net.runs[name].directory)],
+                stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=4 * DEADLINE,
+            )
+            assert done.returncode == 0, done.stderr
+        return "all hosts"
+
     def unplugged(net: Net, rng: random.Random) -> str:
         name = rng.choice(TRAINING)
         net.lab.unplug(name)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import os
 import socket
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Sequence
 
 from conftest import variant
-from harness import DEADLINE, Delivered, Orders, Trainers
+from harness import DEADLINE, Delivered, Trainers, command
 from test_cluster import running, status
+from trainer import CLIENT, Orders
 
 MIXTURE = variant({"global_batch_size": 8, "stop": {"steps": 40}})
 HOSTS, RANKS = 2, 2  # ranks of each host
@@ -103,3 +107,87 @@ def test_a_host_with_another_mixture_is_refused(stage: Any, tmp_path: Path) -> N
                     stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=DEADLINE,
                 )
                 assert done.returncode == code and said in done.stderr, (done.returncode, done.stderr)
+
+
+def test_a_failure_ends_every_host(stage: Any, tmp_path: Path) -> None:
+    """A source file changes under the run. Every rank and every `up` gets the reason, wherever the run is planned."""
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "a.jsonl").write_text("".join(json.dumps({"text": f"{i} " * 50}) + "\n" for i in range(4000)))
+    mixture = {
+        "version": 1, "tokenizer": {"name": "gpt2"}, "sequence_length": 64, "global_batch_size": 8,
+        "micro_batch_size": 1, "mixture": {"weights": {"a": 1}}, "sources": {"a": {"path": str(data / "a.jsonl")}},
+        "limits": {"loader_memory": "64MiB", "sample_bytes": "1MiB", "runway_seconds": 1},
+    }
+    with running(stage, tmp_path) as member:
+        with spread(stage, mixture, on_loopback(f"http://{member.address}", tmp_path)) as both:
+            trainers = both.start(Orders(pause=0.02, patience=DEADLINE))
+            trainers.collect(until=5)
+            with open(data / "a.jsonl", "r+") as f:
+                f.truncate(1000)
+            delivered = trainers.collect()
+            assert [end[1] for end in delivered.ends] == ["RunError"] * WORLD, delivered.ends
+            assert all("a.jsonl" in reason for reason in delivered.reasons()), delivered.reasons()
+            for run in both.runs:
+                assert run.wait(DEADLINE) == 1, run.stderr()
+                assert "a.jsonl" in run.stderr().splitlines()[-1], run.stderr()
+
+
+def test_another_number_of_hosts_resumes(stage: Any, tmp_path: Path) -> None:
+    """A state of two hosts goes on on one host with another number of ranks, and the other way round. Commands that
+    ask the orchestrator work on the host that does not plan."""
+    golden = stage.delivered(MIXTURE, WORLD)
+    with running(stage, tmp_path) as member:
+        files = on_loopback(f"http://{member.address}", tmp_path)
+        with spread(stage, MIXTURE, files) as both:
+            first = both.start(Orders(states=True, leave_after=(9, 0))).collect()
+            assert first.ends == ["left"] * WORLD, first.ends
+            for run in both.runs:
+                told = command(stage.binary, "ledger", str(run.directory), "--step", "3", "--json")
+                assert json.loads(told.splitlines()[0])["step"] == 3, told
+        state = json.loads(next(b.state for b in first.ranks[0] if b.step == 9))
+        with stage.up(MIXTURE, 2) as alone:
+            second = alone.train(state=state)
+            assert second.ends == ["end"] * 2, second.ends
+        content = {**first.content(), **second.content()}
+        assert content == golden.content()
+        for file in files:
+            file.write_text(file.read_text().replace("run-1", "run-2"))
+        with spread(stage, MIXTURE, files) as again:
+            third = again.start(Orders(state=state)).collect()
+            finished(again, third)
+        assert third.bytes() == {slot: d for slot, d in golden.bytes().items() if slot[0] > 9}
+
+
+TRAINER = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import millrace
+print(sum(1 for _ in millrace.connect(tensors="numpy", patience=60)), flush=True)
+"""
+
+
+def test_the_script_of_a_host(stage: Any, tmp_path: Path) -> None:
+    """examples/cluster/node.sh, as Slurm and systemd run it, with a trainer that finds its socket by RANK."""
+    script = Path(__file__).resolve().parent.parent / "examples" / "cluster" / "node.sh"
+    file = tmp_path / "cluster.yaml"
+    (tmp_path / "train.py").write_text(TRAINER)
+    with running(stage, tmp_path) as member:
+        file.write_text(f"name: run-1\netcd: ['http://{member.address}']\nlisten: 'replaced:1'\n")
+        env = {
+            **os.environ, "MIXTURE": str(stage.mixture(MIXTURE)), "CLUSTER": str(file), "RANKS": "1", "HOSTS": "2",
+            "MILLRACE": str(stage.binary), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "1", "LOCAL_RANK": "0",
+        }
+        nodes = [
+            subprocess.Popen(
+                [str(script), sys.executable, str(tmp_path / "train.py"), str(CLIENT)], stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                env={**env, "HOST": str(host), "RANK": str(host), "RUN_DIR": str(stage.new_dir()),
+                     "LISTEN": f"127.0.0.1:{free_port()}"},
+            )
+            for host in range(2)
+        ]
+        for node in nodes:
+            out, err = node.communicate(timeout=DEADLINE)
+            assert node.returncode == 0, err
+            assert out.splitlines()[0].startswith("ready: 1 ranks") and int(out.splitlines()[-1]) == 40 * 2, (out, err)

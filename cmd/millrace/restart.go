@@ -205,11 +205,15 @@ func (r *restart) settled(ctx context.Context) error {
 	}
 }
 
-// unsettled names the first role or stripe that is not ready, or nothing.
+// unsettled names the first role or stripe that is not ready, or nothing. Of several hosts, the orchestrator of one
+// answers; those of the others stand by.
 func unsettled(roles []supervisor.Role, reply *proto.StatusReply) string {
 	shadows := false
 	for _, role := range roles {
 		shadows = shadows || role.Role == "shadow"
+		if role.Role == "orchestrator" && isSpread(reply) {
+			continue
+		}
 		if !slices.ContainsFunc(
 			reply.Roles,
 			func(known *proto.RoleStatus) bool { return known.Name == role.Name && known.Pid == int64(role.Pid) },
@@ -223,6 +227,13 @@ func unsettled(roles []supervisor.Role, reply *proto.StatusReply) string {
 		}
 	}
 	return ""
+}
+
+// isSpread reports whether the run has several hosts.
+func isSpread(reply *proto.StatusReply) bool {
+	return slices.ContainsFunc(reply.Roles, func(r *proto.RoleStatus) bool {
+		return r.Role == "orchestrator" && r.Host != ""
+	})
 }
 
 func pause(ctx context.Context) error {

@@ -61,26 +61,26 @@ func (h Host) Validate() error {
 	return nil
 }
 
-// errTaken says that another `up` has registered these ranks. It may be gone soon.
-type errTaken struct{ by Host }
+// conflict says that a host cannot register beside another one, which may be dead: etcd keeps its registration for some
+// seconds.
+type conflict struct{ error }
 
-// Error implements error.
-func (e *errTaken) Error() string {
-	return fmt.Sprintf("etcd has %s already (up %s)", e.by, e.by.Up)
-}
+// Unwrap returns the reason.
+func (c *conflict) Unwrap() error { return c.error }
 
-// agree returns the host as it may register beside others, in any order. The error is an *errTaken if another `up` has
-// its ranks, and ErrMismatch if the hosts do not belong to one run.
+// agree returns the host as it may register beside others, in any order. The error is a *conflict with ErrMismatch if
+// another `up` has its ranks, or if the hosts do not belong to one run.
 func (h Host) agree(others []Host) (Host, error) {
 	others = slices.DeleteFunc(slices.Clone(others), func(o Host) bool { return o.Up == h.Up })
 	for _, o := range others {
 		if err := h.differs(o); err != nil {
-			return h, err
+			return h, &conflict{err}
 		}
 	}
 	for _, o := range others {
 		if o.First == h.First {
-			return h, &errTaken{o}
+			return h, &conflict{millrace.Errorf(millrace.ErrMismatch, "etcd has %s already (up %s): give each host its "+
+				"own --first-rank", o, o.Up)}
 		}
 	}
 	switch {

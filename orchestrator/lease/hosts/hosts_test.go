@@ -37,7 +37,7 @@ func TestHostsOfOneRunAgree(t *testing.T) {
 		"copy one mixture":     func(h *Host) { h.Mixture = "fedcba9876543210" },
 		"millrace 2":           func(h *Host) { h.Program = "2" },
 		"the other hosts beg":  func(h *Host) { h.Incarnation = "another" },
-		"etcd has ranks 0 to ": func(h *Host) { h.First = 0 },
+		"give each host its o": func(h *Host) { h.First = 0 },
 	} {
 		other := sample(4)
 		change(&other)
@@ -76,10 +76,13 @@ func TestRegistration(t *testing.T) {
 	if a.Host().Incarnation != b.Host().Incarnation {
 		t.Error("two hosts of a run have two incarnations")
 	}
-	if _, err := Join(t.Context(), cfg, Host{Name: "c", Up: "z", First: 4, Ranks: 2, World: 8, Program: "1"}); !errors.
-		Is(err, millrace.ErrMismatch) {
-		t.Errorf("a host of another world: %v", err)
-	}
+	t.Run("waits for another world to be gone", func(t *testing.T) {
+		began := time.Now()
+		_, err := Join(t.Context(), cfg, Host{Name: "c", Up: "z", First: 4, Ranks: 2, World: 8, Program: "1"})
+		if !errors.Is(err, millrace.ErrMismatch) || time.Since(began) < deadFor {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+	})
 	listed, err := b.List(t.Context())
 	if err != nil || len(listed) != 2 || listed[0] != a.Host() || listed[1] != b.Host() {
 		t.Fatalf("%v: %+v", err, listed)

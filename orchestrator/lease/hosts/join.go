@@ -10,7 +10,6 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"millrace"
 	"millrace/orchestrator/lease"
 )
 
@@ -19,7 +18,7 @@ const (
 	ttl        = 10 * time.Second // of a registration after a host died
 	renewEvery = ttl / 4
 	retryDelay = 200 * time.Millisecond
-	takenFor   = ttl + 5*time.Second // ranks that stay registered for longer are another host's
+	deadFor    = ttl + 5*time.Second // a host that stays registered for longer is not dead
 )
 
 // Membership is the registration of a host. Run keeps it.
@@ -30,8 +29,8 @@ type Membership struct {
 }
 
 // Join registers a host, after it has agreed with the hosts that are there. While etcd does not answer, it waits, and
-// tells cfg.Frozen why. So it does for some seconds if another `up` has the host's ranks, which may have died. The
-// error is ErrMismatch if the host does not belong to the run. The caller calls Leave.
+// tells cfg.Frozen why. If the host does not agree with another one, or that one has its ranks, Join waits for some
+// seconds: the other one may be dead. Then the error is ErrMismatch. The caller calls Leave.
 func Join(ctx context.Context, cfg lease.EtcdConfig, host Host) (*Membership, error) {
 	if err := host.Validate(); err != nil {
 		return nil, err
@@ -60,25 +59,24 @@ func (m *Membership) join(ctx context.Context) error {
 		}
 		told = why
 	}
-	var since time.Time // when its ranks were found taken
+	var since time.Time // of the conflict
 	for {
 		err := m.try(ctx)
-		var taken *errTaken
+		var with *conflict
 		switch {
 		case err == nil:
 			tell("")
 			return nil
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case errors.As(err, &taken):
+		case errors.As(err, &with):
 			if since.IsZero() {
 				since = time.Now()
 			}
-			if time.Since(since) > takenFor {
-				return millrace.Errorf(millrace.ErrMismatch, "register %s: %w: give each host its own --first-rank",
-					m.host, err)
+			if time.Since(since) > deadFor {
+				return fmt.Errorf("register %s: %w", m.host, err)
 			}
-			tell(fmt.Sprintf("%v: waiting for its end", err))
+			tell(fmt.Sprintf("waiting to register %s, in case the other host is dead: %v", m.host, err))
 		case lease.IsFinal(err):
 			return err
 		case !errors.Is(err, errRaced):

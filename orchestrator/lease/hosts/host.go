@@ -79,8 +79,8 @@ func (h Host) agree(others []Host) (Host, error) {
 	}
 	for _, o := range others {
 		if o.First == h.First {
-			return h, &conflict{millrace.Errorf(millrace.ErrMismatch, "etcd has %s already (up %s): give each host its "+
-				"own --first-rank", o, o.Up)}
+			return h, &conflict{millrace.Errorf(millrace.ErrMismatch,
+				"etcd has %s already (up %s): give each host its own --first-rank", o, o.Up)}
 		}
 	}
 	switch {

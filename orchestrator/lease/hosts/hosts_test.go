@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -77,11 +78,18 @@ func TestRegistration(t *testing.T) {
 		t.Error("two hosts of a run have two incarnations")
 	}
 	t.Run("waits for another world to be gone", func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		var kept sync.WaitGroup
+		for _, m := range []*Membership{a, b} {
+			kept.Go(func() { _ = m.Run(ctx) })
+		}
 		began := time.Now()
 		_, err := Join(t.Context(), cfg, Host{Name: "c", Up: "z", First: 4, Ranks: 2, World: 8, Program: "1"})
 		if !errors.Is(err, millrace.ErrMismatch) || time.Since(began) < deadFor {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
+		cancel()
+		kept.Wait()
 	})
 	listed, err := b.List(t.Context())
 	if err != nil || len(listed) != 2 || listed[0] != a.Host() || listed[1] != b.Host() {

@@ -47,6 +47,7 @@ var callers = map[string][]Role{
 	proto.Orchestrator_Status_FullMethodName: {Operator, Orchestrator, Loader, Sidecar},
 	proto.Orchestrator_Ledger_FullMethodName: {Operator},
 	proto.Orchestrator_Mix_FullMethodName:    {Operator},
+	proto.Orchestrator_Follow_FullMethodName: {Orchestrator},
 	proto.Loader_Fetch_FullMethodName:        {Sidecar},
 	proto.Loader_Beat_FullMethodName:         {Sidecar},
 	proto.Loader_Current_FullMethodName:      {Sidecar},

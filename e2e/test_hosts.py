@@ -13,7 +13,7 @@ from typing import Any, Dict, Iterator, List, Sequence
 
 from conftest import variant
 from harness import DEADLINE, Delivered, Trainers, command
-from test_cluster import running, status
+from test_cluster import frozen, running, status, until
 from trainer import CLIENT, Orders
 
 MIXTURE = variant({"global_batch_size": 8, "stop": {"steps": 40}})
@@ -191,3 +191,24 @@ def test_the_script_of_a_host(stage: Any, tmp_path: Path) -> None:
             out, err = node.communicate(timeout=DEADLINE)
             assert node.returncode == 0, err
             assert out.splitlines()[0].startswith("ready: 1 ranks") and int(out.splitlines()[-1]) == 40 * 2, (out, err)
+
+
+def test_hosts_train_while_etcd_is_away(stage: Any, tmp_path: Path) -> None:
+    """etcd dies in the middle. Every rank uses the planned steps, `status` on the host that plans says frozen, and the
+    run goes on when etcd is back."""
+    golden = stage.delivered(MIXTURE, WORLD)
+    hold = tmp_path / "hold"
+    hold.touch()
+    with running(stage, tmp_path) as member:
+        with spread(stage, MIXTURE, on_loopback(f"http://{member.address}", tmp_path)) as both:
+            trainers = both.start(Orders(pause=0.2, hold=str(hold), patience=DEADLINE))
+            trainers.collect(until=3)
+            member.kill()
+            until("frozen", lambda: any(frozen(stage, run) for run in both.runs), both.runs[0])
+            seen = max(b.step for b in trainers.delivered.ranks[0])
+            trainers.collect(until=seen + 2)  # planned before
+            member.start()
+            hold.unlink()
+            delivered = trainers.collect()
+            finished(both, delivered)
+    assert delivered.bytes() == golden.bytes()

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"slices"
@@ -154,6 +155,9 @@ func (r *role) openPlanning(ctx context.Context, s *stream, o Planning) (_ *plan
 	cfg.Log, cfg.Up, cfg.Incarnation, cfg.Host = r.log, cmp.Or(r.site.Up, o.Up), o.Up, r.site.Name
 	cfg.Lasts, cfg.Further, cfg.Copied = len(r.streams) > 1, s.isFurther(), r.isSpread()
 	p := &planning{stream: s, address: rundir.Socket(s.dir, "orchestrator")}
+	if err := os.Remove(p.address); err != nil && !errors.Is(err, fs.ErrNotExist) { // of a killed process
+		return nil, fmt.Errorf("remove a socket: %w", err)
+	}
 	defer func() {
 		if err != nil {
 			p.close()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -65,9 +66,10 @@ func way(dir string) (options []grpc.DialOption, done func(), err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if site == nil {
+	address := Socket(dir, "orchestrator")
+	if _, absent := os.Stat(address); site == nil || absent == nil { // it is on this host, and needs no etcd
 		var here *secure.Credentials
-		return here.Client(seam.SystemNet{}, Socket(dir, "orchestrator"), secure.Orchestrator), func() {}, nil
+		return here.Client(seam.SystemNet{}, address, secure.Orchestrator), func() {}, nil
 	}
 	network, credentials, err := site.Network(slog.New(slog.DiscardHandler))
 	if err != nil {

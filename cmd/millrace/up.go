@@ -263,7 +263,7 @@ func (u *up) supervise(ctx context.Context, c *cobra.Command, cfg *config.Config
 			events.Write(event.Weigh("ready"))
 			of := ""
 			if u.isSpread() {
-				of = fmt.Sprintf(" (%d to %d of %d)", u.first, u.first+u.ranks-1, u.world)
+				of = fmt.Sprintf(" from rank %d on, of %d,", u.first, u.world)
 			}
 			fmt.Fprintf(c.OutOrStdout(), "ready: %d ranks%s on %s\n", u.ranks, of,
 				filepath.Join(u.runDir, "rank-<r>.sock"))

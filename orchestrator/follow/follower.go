@@ -98,7 +98,11 @@ func (f *Follower) follow(ctx context.Context, dial Dial) error {
 		f.session = nil
 		f.idle.Broadcast()
 	}()
-	return f.followOnce(ctx, dial)
+	err := f.followOnce(ctx, dial)
+	if ctx.Err() != nil {
+		return nil // Stand ended the session
+	}
+	return err
 }
 
 // ID implements lease.Standing.

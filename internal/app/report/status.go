@@ -93,7 +93,10 @@ func (v *Status) addElsewhere(r *proto.StatusReply) {
 // printHosts prints a line for each host.
 func (v *Status) printHosts(w io.Writer) {
 	for _, h := range v.Hosts {
-		text := fmt.Sprintf("ranks %d to %d", h.First, h.First+h.Ranks-1)
+		text := fmt.Sprintf("rank %d", h.First)
+		if h.Ranks > 1 {
+			text = fmt.Sprintf("ranks %d to %d", h.First, h.First+h.Ranks-1)
+		}
 		switch {
 		case h.State != "running":
 			text += ": no host serves them now"

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"hash/crc32"
 	"os"
 	"path/filepath"
 	"strings"
@@ -36,6 +37,8 @@ func TestLimits(t *testing.T) {
 	deep := `{"text": "x", "n": ` + strings.Repeat("[", 300) + strings.Repeat("]", 300) + "}\n"
 	xz := l.read("jsonl/testdata/few.jsonl.xz")
 	xz[16] = 40 // the dictionary of the first block: 4 GiB
+	head := xz[12 : 12+(int(xz[12])+1)*4]
+	binary.LittleEndian.PutUint32(head[len(head)-4:], crc32.ChecksumIEEE(head[:len(head)-4]))
 	window := append([]byte("\x28\xb5\x2f\xfd\x00\xa8"), make([]byte, 40)...)
 	page := l.read("parquet/testdata/few.parquet")
 	for _, c := range []claim{

@@ -51,9 +51,10 @@ test-adapters: ## run the client and the examples of trainers with the current r
 	$(PYTEST_ADAPTERS) examples/demo/check_torch.py
 
 # TOTALS=docs/campaigns-sim.md appends the totals. Failed seeds are kept, and `make test` replays them.
-sim: ## play SEEDS (10000) seeds of the simulation, from FROM (500) on; TOTALS=file appends a row of totals
+sim: ## play SEEDS (10000) seeds of the simulation, from FROM (500) on; TOTALS=file appends a row of totals; HOSTS=1: those with several hosts
 	cd internal/verify/sim && go test -count=1 -vet=off -timeout 0 -run '^TestSeeds$$' -args \
-		-seeds $(or $(SEEDS),10000) -from $(or $(FROM),500) $(if $(TOTALS),-totals $(abspath $(TOTALS)))
+		-seeds $(or $(SEEDS),10000) -from $(or $(FROM),500) $(if $(TOTALS),-totals $(abspath $(TOTALS))) \
+		$(if $(HOSTS),-hosts)
 
 lint: ## vet, gofmt and the architecture test
 	go vet ./...

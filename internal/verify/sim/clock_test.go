@@ -14,6 +14,7 @@ type clock struct {
 	mu     sync.Mutex
 	rng    *rand.Rand
 	skew   time.Duration
+	boot   time.Duration // of the host's boot clock
 	late   time.Duration // the longest delay of a timer
 	frozen int
 	held   []func() // timers that became due while it was frozen
@@ -33,8 +34,8 @@ func (c *clock) Now() time.Time {
 	return time.Now().Add(c.skew)
 }
 
-// Boottime implements seam.Clock. All processes are on one host.
-func (c *clock) Boottime() int64 { return time.Now().UnixNano() }
+// Boottime implements seam.Clock. All processes of a host have the same.
+func (c *clock) Boottime() int64 { return time.Now().Add(c.boot).UnixNano() }
 
 // After implements seam.Clock.
 func (c *clock) After(d time.Duration) <-chan time.Time {

@@ -78,7 +78,8 @@ func (w *world) slot(name string) *slot {
 
 // inject injects one fault and returns a function that repairs it.
 func (w *world) inject(f *fault) (repair func()) {
-	p := w.slot(f.At).process()
+	at, to := w.resolve(f.At), w.resolve(f.To)
+	p := w.slot(at).process()
 	if p == nil {
 		return nil
 	}
@@ -116,35 +117,37 @@ func (w *world) inject(f *fault) (repair func()) {
 	case second:
 		return w.startBeside(p)
 	case partition:
-		there, back := w.net.Hold(f.At, f.To), w.net.Hold(f.To, f.At)
+		there, back := w.net.Hold(at, to), w.net.Hold(to, at)
 		return func() { there(); back() }
 	case oneWay:
-		return w.net.Hold(f.At, f.To)
+		return w.net.Hold(at, to)
 	case reset:
 		w.net.Reset(w.address(p))
 	case cut:
 		_ = w.net.Cut(w.address(p)) // Cut never fails
 	default:
-		return w.injectHost(p, f)
+		return w.injectSurroundings(p, f)
 	}
 	return nil
 }
 
-// injectHost injects a fault of a process's clock or disk.
-func (w *world) injectHost(p *process, f *fault) (repair func()) {
+// injectSurroundings injects a fault of a process's clock or disk, of its host, or of etcd.
+func (w *world) injectSurroundings(p *process, f *fault) (repair func()) {
 	switch f.Kind {
 	case jump:
 		p.clock.jump(time.Duration(f.Size) * time.Second)
 	case late:
 		p.clock.lag(f.For)
 	case syncDeath:
-		w.disk.set(func(d *runDisk) { d.doomed = f.Size })
+		p.disk.set(func(d *runDisk) { d.doomed = f.Size })
 	case diskFull:
-		w.disk.set(func(d *runDisk) { d.full = true })
-		return func() { w.disk.set(func(d *runDisk) { d.full, d.spent = false, false }) }
+		p.disk.set(func(d *runDisk) { d.full = true })
+		return func() { p.disk.set(func(d *runDisk) { d.full, d.spent = false, false }) }
 	case slowDisk:
-		w.disk.set(func(d *runDisk) { d.slow = f.For })
-		return func() { w.disk.set(func(d *runDisk) { d.slow = 0 }) }
+		p.disk.set(func(d *runDisk) { d.slow = f.For })
+		return func() { p.disk.set(func(d *runDisk) { d.slow = 0 }) }
+	default:
+		return w.injectSite(p, f)
 	}
 	return nil
 }
@@ -156,8 +159,8 @@ func (d *runDisk) set(change func(*runDisk)) {
 }
 
 func (w *world) address(p *process) string {
-	if p.slot == orchestratorName {
-		return p.slot
+	if isOrchestrator(p.slot) {
+		return w.listensAt(p)
 	}
 	return fmt.Sprintf("%s.%d", p.slot, p.life)
 }
@@ -165,11 +168,11 @@ func (w *world) address(p *process) string {
 // startBeside freezes an orchestrator and starts another on the same disk. The lock must refuse the second.
 func (w *world) startBeside(p *process) (repair func()) {
 	thaw := p.freeze()
-	if p.isOver() {
+	if p.isOver() || p.orchestrator.Load() == nil {
 		return thaw
 	}
 	w.locked.Add(1)
-	store, err := checkpoint.Open(checkpoint.Config{Dir: journalDir, CreatedBy: "sim", Disk: w.disk.take()})
+	store, err := checkpoint.Open(checkpoint.Config{Dir: journalDir, CreatedBy: "sim", Disk: p.disk.take()})
 	if err == nil {
 		if store.Close(); !p.isOver() {
 			w.fail("one orchestrator has the journal", "a second one opened it beside life %d", p.life)

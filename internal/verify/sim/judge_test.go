@@ -25,14 +25,14 @@ import (
 // Before, the journal has the newest snapshot and later records; after, only the last snapshot.
 func (w *world) judgeJournal(stop func()) {
 	synctest.Wait()
-	before := w.disk.take()
+	before := w.newestDisk().take()
 	before = disktest.Crash(before, 0, 0) // only synced data
 	stop()
 	if w.verdict.Violated != "" {
 		return
 	}
 	was, _ := w.restore(before)
-	is, store := w.restore(w.disk.take())
+	is, store := w.restore(w.newestDisk().take())
 	w.same(was, is)
 	if store == nil || w.verdict.Violated != "" {
 		return
@@ -58,7 +58,7 @@ func (w *world) same(was, is []string) {
 
 // reopened starts and stops another orchestrator, which only takes a snapshot, and returns the disk.
 func (w *world) reopened() *disktest.Disk {
-	disk := w.disk.take()
+	disk := w.newestDisk().take()
 	store, err := checkpoint.Open(checkpoint.Config{Dir: journalDir, CreatedBy: "sim", Disk: disk})
 	if err != nil {
 		w.fail("the journal opens", "%v", err)

@@ -21,7 +21,10 @@ type process struct {
 	clock        *clock
 	ctx          context.Context
 	cancel       context.CancelFunc
-	struck       func() // called by a kill: takes the disk away
+	site         *site    // nil: the run has one host
+	up           string   // of the site; "" with one host
+	disk         *runDisk // of an orchestrator
+	struck       func()   // called by a kill: takes the disk away
 	// gone is closed when the slot may be filled again: after a kill, after an end, or to start another beside it.
 	gone  chan struct{}
 	ended chan struct{} // closed when its goroutines have returned
@@ -125,7 +128,7 @@ const again = 100 * time.Millisecond
 
 // keep fills the slot until ctx ends, or the run is complete.
 func (w *world) keep(ctx context.Context, s *slot) {
-	for ctx.Err() == nil && !s.over() {
+	for ctx.Err() == nil && !s.over() && w.siteOf(s.name).isUp(ctx) {
 		p := w.begin(s)
 		select {
 		case <-p.gone:
@@ -165,6 +168,9 @@ func (w *world) begin(s *slot) *process {
 		ended: make(chan struct{}),
 		leave: make(chan struct{}),
 		again: again,
+	}
+	if h := w.siteOf(s.name); h != nil {
+		p.site, p.up, p.clock.boot = h, h.up(), h.boot
 	}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	w.mu.Lock()
@@ -214,10 +220,8 @@ func (w *world) exited(s *slot, p *process, err error) {
 		}
 		return
 	}
-	if err == nil && s.name == orchestratorName {
-		s.mu.Lock()
-		s.stopped = true
-		s.mu.Unlock()
+	if err == nil && isOrchestrator(s.name) {
+		w.dismiss()
 		w.finished()
 		return
 	}

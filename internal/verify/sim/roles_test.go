@@ -95,53 +95,66 @@ func (d *runDisk) fault(p *process, act disktest.Act, path string) error {
 	return nil
 }
 
-// orchestrate starts an orchestrator.
-func (w *world) orchestrate(p *process) (func(context.Context) error, func(), error) {
+// journal returns the journal of an orchestrator, on a disk that a kill takes away.
+func (w *world) journal(p *process, on *runDisk) checkpoint.Config {
 	percent, seed := 100, p.rng.Uint64()
+	p.disk = on
 	p.struck = func() {
 		w.mu.Lock()
 		percent = w.unsynced
 		w.mu.Unlock()
-		w.disk.crash(percent, seed)
+		on.crash(percent, seed)
 	}
-	disk := disktest.NewFaulty(w.disk.take(), reserveBytes,
-		func(act disktest.Act, path string) error { return w.disk.fault(p, act, path) })
-	store, err := checkpoint.Open(
-		checkpoint.Config{Dir: journalDir, CreatedBy: "sim", Disk: disk, Fatal: func(err error) { panic(err) }})
+	disk := disktest.NewFaulty(on.take(), reserveBytes,
+		func(act disktest.Act, path string) error { return on.fault(p, act, path) })
+	return checkpoint.Config{Dir: journalDir, CreatedBy: "sim", Disk: disk, Fatal: func(err error) { panic(err) }}
+}
+
+// orchestrate starts the orchestrator of a run on one host.
+func (w *world) orchestrate(p *process) (func(context.Context) error, func(), error) {
+	store, err := checkpoint.Open(w.journal(p, w.newestDisk()))
 	if err != nil {
 		return nil, nil, err
 	}
-	o, err := orchestrator.New(context.Background(), w.load.config,
+	run, err := w.lead(context.Background(), p, w.load.config,
 		orchestrator.Options{Store: store, Lines: io.Discard, Snapshots: snapshots})
 	if err != nil {
 		return nil, nil, errors.Join(err, store.Close())
 	}
-	listener, err := p.host.Listen(orchestratorName)
+	return run, func() { w.closeJournal(p, store) }, nil
+}
+
+func (w *world) closeJournal(p *process, store *checkpoint.Store) {
+	if err := store.Close(); err != nil && !p.dead() {
+		w.fail("processes stop in order", "%s: %v", p.slot, err)
+	}
+}
+
+// lead starts an orchestrator that has its journal open. Its lease ends with ctx.
+func (w *world) lead(ctx context.Context, p *process, config orchestrator.Config,
+	options orchestrator.Options) (func(context.Context) error, error) {
+	o, err := orchestrator.New(ctx, config, options)
+	if err != nil {
+		return nil, err
+	}
+	listener, err := p.host.Listen(w.listensAt(p))
 	if err != nil && !p.dead() {
-		return nil, nil, errors.Join(err, store.Close())
+		return nil, err
 	}
 	w.noteTerm(p, o.Term())
 	server := grpc.NewServer(grpc.ReadBufferSize(4<<10), grpc.WriteBufferSize(4<<10))
 	proto.RegisterOrchestratorServer(server, orchestrator.NewServer(o))
 	p.orchestrator.Store(o)
-	run := func(ctx context.Context) error {
+	return func(ctx context.Context) error {
 		group, gctx := errgroup.WithContext(ctx)
 		if listener != nil {
 			group.Go(func() error { _ = server.Serve(listener); return nil })
 		}
 		group.Go(func() error {
 			defer stopServing(server)
-			if err := o.Run(gctx); err != nil {
-				return err
-			}
-			return nil
+			return o.Run(gctx)
 		})
 		return group.Wait()
-	}
-	return run, func() {
-		if err := store.Close(); err != nil && !p.dead() {
-			w.fail("processes stop in order", "%s: %v", p.slot, err)
-		}
 	}, nil
 }
 
@@ -177,7 +190,10 @@ func (w *world) serve(p *process) (func(context.Context) error, func(), error) {
 			Standby:      strings.HasPrefix(p.slot, shadowName),
 			Memory:       w.load.memory,
 			Parallel:     1,
-			Net:          p.host,
+			Net:          w.network(p),
+			Remote:       w.remote(p),
+			Host:         p.site.String(),
+			Up:           p.up,
 			Arenas:       w.arenas,
 			Clock:        p.clock,
 			Events:       event.To(&witness{w: w, p: p, holds: map[string]event.Record{}}, p.slot, p.clock),
@@ -197,13 +213,13 @@ func (w *world) serve(p *process) (func(context.Context) error, func(), error) {
 // deliver starts a sidecar.
 func (w *world) deliver(p *process) (func(context.Context) error, func(), error) {
 	host, ranks := 0, []millrace.Rank{}
-	for i := range w.load.hosts {
+	for i := range w.hosts {
 		if sidecarName(i) == p.slot {
 			host = i
 		}
 	}
 	for r := range w.load.ranks {
-		if r%w.load.hosts == host {
+		if r%len(w.hosts) == host {
 			ranks = append(ranks, millrace.Rank(r))
 		}
 	}
@@ -219,7 +235,9 @@ func (w *world) deliver(p *process) (func(context.Context) error, func(), error)
 			Shapes:       shapesOf(w.load.config.Spec, w.load.options),
 			PadMultiple:  w.load.config.Spec.PadMultiple,
 			Ranks:        ranks,
-			Net:          p.host,
+			Net:          w.network(p),
+			Host:         p.site.String(),
+			Up:           p.up,
 			Arenas:       w.arenas,
 			ArenaMemory:  8 << 20,
 			Clock:        p.clock,
@@ -253,6 +271,7 @@ func (w *world) noteTerm(p *process, t millrace.Term) {
 	w.mu.Lock()
 	was := w.term
 	w.term = max(w.term, t)
+	w.disk = p.disk
 	w.mu.Unlock()
 	if t <= was {
 		w.fail("terms never go down", "orchestrator, life %d: term %d after term %d", p.life, t, was)
@@ -295,7 +314,8 @@ func (s *endpoint) after(ctx context.Context, old *link.Link) (*link.Link, conte
 // isExcused reports whether a fault explains the end, or the failed start, of a process.
 func (w *world) isExcused(p *process, err error) bool {
 	return p.dead() || errors.Is(err, checkpoint.ErrDiskFull) ||
+		w.etcd != nil && len(w.script.Faults) > 0 && errors.Is(err, millrace.ErrFenced) ||
 		errors.Is(err, checkpoint.ErrLocked) && w.locked.Load() > 0 ||
 		// A replaced loader leaves.
-		err == nil && len(w.script.Faults) > 0 && p.slot != orchestratorName && !strings.HasPrefix(p.slot, "sidecar")
+		err == nil && len(w.script.Faults) > 0 && !isOrchestrator(p.slot) && !strings.HasPrefix(p.slot, "sidecar")
 }

@@ -12,6 +12,7 @@ import (
 type script struct {
 	Seed     uint64         `json:"seed"`
 	Workload int            `json:"workload"`
+	Hosts    int            `json:"hosts,omitempty"` // with an election in etcd; 0: one host without
 	Weather  memnet.Weather `json:"weather"`
 	Phases   []phase        `json:"phases"`
 	Faults   []fault        `json:"faults"`
@@ -83,6 +84,7 @@ func newScript(seed uint64, all []*workload) *script {
 		s.Faults = append(s.Faults, newFault(rng, w, after))
 	}
 	s.remix(rng)
+	s.spread(w)
 	return s
 }
 
@@ -152,7 +154,7 @@ func phases(rng *rand.Rand, w *workload) []phase {
 }
 
 func newFault(rng *rand.Rand, w *workload, after int) fault {
-	slots := w.slots()
+	slots := w.slots(0, w.hosts)
 	any := func() string { return slots[rng.IntN(len(slots))] }
 	loader := func() string { return loaderName(rng.IntN(w.loaders)) }
 	reader := func() string { return slots[1+rng.IntN(w.loaders+w.shadows)] }

@@ -14,6 +14,7 @@ import (
 var (
 	seeds  = flag.Uint64("seeds", 500, "number of seeds")
 	from   = flag.Uint64("from", 0, "first seed")
+	hosted = flag.Bool("hosts", false, "play only the seeds with several hosts")
 	totals = flag.String("totals", "", "append the totals as a row to this file")
 	judge  = flag.Bool("judge", false, "judge a mutant: stop at the first seed that fails, and keep no file")
 )
@@ -108,6 +109,9 @@ func TestSeeds(t *testing.T) {
 					return
 				}
 				s := newScript(seed, b.loads)
+				if *hosted && s.Hosts == 0 {
+					return
+				}
 				o := b.play(t, s)
 				n := c.count(o)
 				if o.Violated == "" {

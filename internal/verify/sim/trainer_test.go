@@ -37,7 +37,7 @@ func (x *trainer) run(ctx context.Context, ph phase, start sidecar.Start) error 
 	for {
 		var life context.Context
 		var err error
-		if l, life, err = x.w.hosts[int(x.rank)%x.w.load.hosts].after(ctx, l); err != nil {
+		if l, life, err = x.w.hosts[int(x.rank)%len(x.w.hosts)].after(ctx, l); err != nil {
 			return nil // killed
 		}
 		both, cancel := context.WithCancel(ctx)
@@ -193,6 +193,9 @@ func (w *world) train(ctx context.Context, ph phase) {
 		})
 	}
 	group.Wait()
+	w.mu.Lock()
+	w.kill = nil
+	w.mu.Unlock()
 	for _, x := range w.trainers {
 		if x.joined != nil {
 			x.joined.Left(x.rank)

@@ -303,16 +303,22 @@ func (w *workload) schedule(t *testing.T, rng *rand.Rand) *mixing.Schedule {
 func loaderName(i int) string  { return fmt.Sprintf("loader-%d", i) }
 func sidecarName(i int) string { return fmt.Sprintf("sidecar-%d", i) }
 
-// slots returns the names of all processes of the run.
-func (w *workload) slots() []string {
+// slots returns the names of all processes of the run. hosts is 0 for a run on one host.
+func (w *workload) slots(hosts, sidecars int) []string {
 	out := []string{orchestratorName}
+	if hosts > 0 {
+		out = nil
+		for i := range min(hosts, candidates) {
+			out = append(out, fmt.Sprintf("%s-%d", orchestratorName, i))
+		}
+	}
 	for i := range w.loaders {
 		out = append(out, loaderName(i))
 	}
 	for i := range w.shadows {
 		out = append(out, fmt.Sprintf("%s-%d", shadowName, i))
 	}
-	for i := range w.hosts {
+	for i := range sidecars {
 		out = append(out, sidecarName(i))
 	}
 	return out

@@ -18,12 +18,16 @@ import (
 	"millrace/internal/arena/arenatest"
 	"millrace/internal/heartbeat/heartbeattest"
 	"millrace/internal/seam"
+	"millrace/internal/verify/sim/election"
 	"millrace/internal/verify/sim/memnet"
 )
 
 // patience is the virtual time after which a run counts as stuck. The longest script has about a minute of faults and a
 // minute of slow trainers.
 const patience = 2 * time.Minute
+
+// electing is the virtual time beside patience for the elections of a run with several hosts.
+const electing = 2 * time.Minute
 
 // world is one run under one script.
 type world struct {
@@ -40,6 +44,9 @@ type world struct {
 	arenas    arena.Space // nil in a part of the runs: their replies carry the tokens
 	slots     []*slot
 	hosts     []*endpoint
+	sites     []*site           // none: the run has one host
+	etcd      *election.Cluster // nil: the run has one host
+	disks     map[string]*runDisk
 
 	trainers []*trainer
 	group    sync.WaitGroup     // every goroutine of the world
@@ -50,11 +57,12 @@ type world struct {
 	locked atomic.Int64 // faults during which an orchestrator may fail to start
 
 	mu       sync.Mutex
-	alive    []*process    // every process so far
-	changed  chan struct{} // closed and replaced with every pass
-	passed   int           // passes of the trainers
-	killAt   int           // the pass at which the trainers are killed; 0: none
-	kill     context.CancelFunc
+	alive    []*process                        // every process so far
+	changed  chan struct{}                     // closed and replaced with every pass
+	passed   int                               // passes of the trainers
+	killAt   int                               // the pass at which the trainers are killed; 0: none
+	kill     context.CancelFunc                // of the trainers; nil while there are none
+	bereft   bool                              // the trainers were killed with their host
 	term     millrace.Term                     // newest term of an orchestrator
 	unsynced int                               // percent of the unsynced data that the next crash keeps
 	furthest millrace.Step                     // first step that no trainer has reached in any attempt
@@ -102,10 +110,15 @@ func newWorld(load *workload, s *script, calm *world) *world {
 		}
 	}
 	w.net.Blow(s.Weather, s.Seed)
-	for _, name := range load.slots() {
+	sidecars := load.hosts
+	if s.Hosts > 0 {
+		sidecars = max(sidecars, min(s.Hosts, load.ranks))
+		w.spread()
+	}
+	for _, name := range load.slots(s.Hosts, sidecars) {
 		w.slots = append(w.slots, &slot{name: name, start: w.role(name)})
 	}
-	for range load.hosts {
+	for range sidecars {
 		w.hosts = append(w.hosts, &endpoint{changed: make(chan struct{})})
 	}
 	for r := range load.ranks {
@@ -127,6 +140,8 @@ func (w *world) role(name string) role {
 	switch {
 	case name == orchestratorName:
 		return w.orchestrate
+	case isOrchestrator(name):
+		return w.stand
 	case strings.HasPrefix(name, "sidecar"):
 		return w.deliver
 	}
@@ -136,7 +151,11 @@ func (w *world) role(name string) role {
 // live plays the script to its end and judges it.
 func (w *world) live() verdict {
 	began := time.Now()
-	ctx, stop := context.WithTimeout(context.Background(), patience)
+	longest := patience
+	if w.etcd != nil {
+		longest += electing
+	}
+	ctx, stop := context.WithTimeout(context.Background(), longest)
 	w.stop = stop
 	w.over, w.complete = context.WithCancel(ctx)
 	defer w.complete()
@@ -151,8 +170,9 @@ func (w *world) live() verdict {
 		w.mu.Lock()
 		w.last = i == len(w.script.Phases)-1
 		w.mu.Unlock()
-		if ctx.Err() == nil {
+		for again := true; again && ctx.Err() == nil; ph = ph.again() {
 			w.train(ctx, ph)
+			again = w.isBereft()
 		}
 	}
 	calm()
@@ -170,7 +190,7 @@ func (w *world) live() verdict {
 // end stops every process in order and judges the leftovers. The orchestrator is last, so its journal is complete.
 func (w *world) end() {
 	for _, p := range w.alive {
-		if p.slot != orchestratorName {
+		if !isOrchestrator(p.slot) {
 			p.cancel()
 		}
 	}

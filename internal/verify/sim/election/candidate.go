@@ -19,8 +19,9 @@ type Config struct {
 	TTL     time.Duration
 	Clock   seam.Clock
 	Journal lease.Standing
-	// Reach blocks while no message passes between the process and the cluster. It fails when ctx ends.
-	Reach func(ctx context.Context) error
+	// Ask blocks while no message passes from the process to the cluster, and Answer while none passes back. They fail
+	// when ctx ends.
+	Ask, Answer func(ctx context.Context) error
 }
 
 // Times of the lease, as lease.Etcd has them.
@@ -52,8 +53,8 @@ var (
 func (x *Candidate) call(ctx context.Context, within time.Duration, transact func()) error {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	pass := func() error {
-		if err := x.cfg.Reach(ctx); err != nil {
+	pass := func(way func(context.Context) error) error {
+		if err := way(ctx); err != nil {
 			return err
 		}
 		select {
@@ -63,13 +64,13 @@ func (x *Candidate) call(ctx context.Context, within time.Duration, transact fun
 			return ctx.Err()
 		}
 	}
-	if err := pass(); err != nil {
+	if err := pass(x.cfg.Ask); err != nil {
 		return err
 	}
 	if err := x.c.act(ctx, transact); err != nil {
 		return err
 	}
-	return pass()
+	return pass(x.cfg.Answer)
 }
 
 // Leader returns the address of the leader as this process reads it, "" if there is none.

@@ -48,11 +48,16 @@ func TestContract(t *testing.T) {
 		c := New()
 		return func() *leasetest.Process {
 			has := &named{}
-			x := c.Candidate(Config{TTL: 2 * time.Second, Clock: seam.System{}, Journal: has, Reach: near})
+			x := c.Candidate(Config{TTL: 2 * time.Second, Clock: seam.System{}, Journal: has, Ask: near, Answer: near})
 			return &leasetest.Process{Leaser: x, Has: has.set, Journal: func(...lease.Plan) {}, Depose: c.Depose,
 				Exit: func() {}}
 		}
 	})
+}
+
+// virtual is a candidate in virtual time.
+func virtual(paused *atomic.Bool, way func(context.Context) error) Config {
+	return Config{TTL: 5 * time.Second, Clock: &pausing{paused}, Journal: &named{}, Ask: way, Answer: way}
 }
 
 // TestAHolderThatIsPausedGoesOn: it believes in its lease while another process has the next one. What it sent before
@@ -71,13 +76,13 @@ func TestAHolderThatIsPausedGoesOn(t *testing.T) {
 			}
 			return nil
 		}
-		first := c.Candidate(Config{TTL: 5 * time.Second, Clock: &pausing{&paused}, Journal: &named{}, Reach: reach})
+		first := c.Candidate(virtual(&paused, reach))
 		a, _, err := first.Acquire(t.Context(), 0)
 		if err != nil {
 			t.Fatal(err)
 		}
 		paused.Store(true)
-		second := c.Candidate(Config{TTL: 5 * time.Second, Clock: &pausing{new(atomic.Bool)}, Journal: &named{}, Reach: near})
+		second := c.Candidate(virtual(new(atomic.Bool), near))
 		began := time.Now()
 		b, _, err := second.Acquire(t.Context(), a.Term())
 		if err != nil {
@@ -141,7 +146,7 @@ func TestOutages(t *testing.T) {
 			<-ctx.Done()
 			return ctx.Err()
 		}
-		x := c.Candidate(Config{TTL: 5 * time.Second, Clock: &pausing{new(atomic.Bool)}, Journal: &named{}, Reach: reach})
+		x := c.Candidate(virtual(new(atomic.Bool), reach))
 		l, held, err := x.Acquire(t.Context(), 0)
 		if err != nil {
 			t.Fatal(err)
@@ -162,7 +167,7 @@ func TestOutages(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
-		y := c.Candidate(Config{TTL: 5 * time.Second, Clock: &pausing{new(atomic.Bool)}, Journal: &named{}, Reach: near})
+		y := c.Candidate(virtual(new(atomic.Bool), near))
 		if _, _, err := y.Acquire(ctx, 0); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("granted without a quorum: %v", err)
 		}

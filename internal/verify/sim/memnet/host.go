@@ -67,6 +67,29 @@ func (h *Host) Dial(ctx context.Context, address string) (net.Conn, error) {
 	return near, nil
 }
 
+// Ask blocks while bytes to a name are held. A dead host waits until ctx ends.
+func (h *Host) Ask(ctx context.Context, to string) error {
+	return h.pass(ctx, h, &Host{name: to})
+}
+
+// Answer blocks while bytes from a name are held. A dead host waits until ctx ends.
+func (h *Host) Answer(ctx context.Context, from string) error {
+	return h.pass(ctx, &Host{name: from}, h)
+}
+
+func (h *Host) pass(ctx context.Context, from, to *Host) error {
+	if err := h.net.clear(ctx, from, to); err != nil {
+		return err
+	}
+	h.mu.Lock()
+	dead := h.dead
+	h.mu.Unlock()
+	if dead {
+		<-ctx.Done()
+	}
+	return ctx.Err()
+}
+
 // join adds a connection to the host, and reports false if the host is dead.
 func (h *Host) join(c *conn) bool {
 	h.mu.Lock()

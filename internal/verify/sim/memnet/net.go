@@ -30,9 +30,10 @@ type Net struct {
 	listeners map[string]*listener
 	weather   Weather
 	rng       *rand.Rand
-	held      map[way]int   // number of holds of a way
-	frozen    map[*Host]int // number of freezes of a host
-	changed   chan struct{} // closed and replaced when a hold ends
+	near      func(a, b string) bool // no weather between hosts of these names
+	held      map[way]int            // number of holds of a way
+	frozen    map[*Host]int          // number of freezes of a host
+	changed   chan struct{}          // closed and replaced when a hold ends
 	home      *Host
 }
 
@@ -46,6 +47,7 @@ func New() *Net {
 	n := &Net{
 		listeners: map[string]*listener{},
 		rng:       rand.New(rand.NewPCG(0, 0)),
+		near:      func(string, string) bool { return false },
 		held:      map[way]int{},
 		frozen:    map[*Host]int{},
 		changed:   make(chan struct{}),
@@ -59,6 +61,13 @@ func (n *Net) Blow(w Weather, seed uint64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.weather, n.rng = w, rand.New(rand.NewPCG(seed, 7))
+}
+
+// Near names the pairs of hosts whose connections have no weather, such as processes of one machine.
+func (n *Net) Near(near func(a, b string) bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.near = near
 }
 
 // Listen implements seam.Net. A new listener replaces the old one of its address, like a restarted process.
@@ -145,6 +154,9 @@ func (n *Net) clear(ctx context.Context, from, to *Host) error {
 func (n *Net) connect(from, to *Host, address string) (near, far *conn) {
 	n.mu.Lock()
 	w := n.weather
+	if n.near(from.name, to.name) {
+		w = Weather{}
+	}
 	draw := func(most time.Duration) time.Duration {
 		if most <= 0 {
 			return 0

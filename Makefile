@@ -50,8 +50,8 @@ test-adapters: ## run the client and the examples of trainers with the current r
 	$(PYTEST_ADAPTERS) examples/trainers
 	$(PYTEST_ADAPTERS) examples/demo/check_torch.py
 
-# TOTALS=docs/campaigns-sim.md appends the totals. Failed seeds are kept, and `make test` replays them.
-sim: ## play SEEDS (10000) seeds of the simulation, from FROM (500) on; TOTALS=file appends a row of totals; HOSTS=1: those with several hosts
+# TOTALS=docs/campaigns-sim.md appends the totals. HOSTS=1 plays only seeds with hosts and etcd. Failed seeds are kept, and `make test` replays them.
+sim: ## play SEEDS (10000) seeds of the simulation, from FROM (500) on; TOTALS=file appends a row of totals
 	cd internal/verify/sim && go test -count=1 -vet=off -timeout 0 -run '^TestSeeds$$' -args \
 		-seeds $(or $(SEEDS),10000) -from $(or $(FROM),500) $(if $(TOTALS),-totals $(abspath $(TOTALS))) \
 		$(if $(HOSTS),-hosts)

@@ -152,13 +152,15 @@ func (w *world) network(p *process) seam.Net {
 	if w.etcd == nil {
 		return p.host
 	}
-	return &roads{Host: p.host, etcd: w.candidate(p, nil)}
+	return &roads{Host: p.host, w: w, p: p, etcd: w.candidate(p, nil)}
 }
 
 // roads is a host's network that knows the way to the leader. While etcd does not answer, it is the way to the last
-// leader.
+// leader. Paths, which are addresses without a port, lead nowhere on other hosts.
 type roads struct {
 	*memnet.Host
+	w    *world
+	p    *process
 	etcd *election.Candidate
 	mu   sync.Mutex
 	last string
@@ -179,6 +181,9 @@ func (r *roads) Dial(ctx context.Context, address string) (net.Conn, error) {
 		if address == "" {
 			return nil, errNoLeader
 		}
+	}
+	if slot, _, _ := strings.Cut(address, "."); !strings.Contains(address, ":") && r.w.siteOf(slot) != r.p.site {
+		r.w.fail("paths stay on their host", "%s of %s dials %s", r.p.slot, r.p.site, address)
 	}
 	return r.Host.Dial(ctx, address)
 }

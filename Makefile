@@ -4,7 +4,7 @@
 .PHONY: help build wheel image test test-race test-adapters test-pythons sim lint generate demo clean
 .PHONY: chaos chaos-net endurance observe mutants fuzz flips
 .PHONY: bench bench-tokenizer bench-stream bench-plan bench-failover bench-delivery bench-scale bench-peers \
-	bench-read bench-storage
+	bench-read bench-storage bench-cluster
 
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -112,6 +112,10 @@ endif
 # LONG=1 takes hours for thousands of deaths. SECTIONS=takeover,cost measures some sections.
 bench-failover: ## takeovers and restarts: their time, the trainers' waits, the cost of shadows, beside peers
 	bench/failover.sh $(if $(LONG),--long) $(if $(SECTIONS),--sections $(SECTIONS))
+
+# QUICK=1 makes few trials, LONG=1 has 4,096 clients. SECTIONS=takeover,election,tls,fanout,memory measures some.
+bench-cluster: ## runs on several hosts: lost loaders and leaders, TLS, many clients, memory; needs namespaces
+	bench/cluster.sh $(if $(QUICK),--quick) $(if $(LONG),--long) $(if $(SECTIONS),--sections $(SECTIONS))
 
 # QUICK=1 makes one round of short measurements. SECTIONS=throughput,step measures some sections.
 bench-delivery: ## hand-over of batches to trainers beside other loaders, in turns; downloads PyTorch once

@@ -19,9 +19,10 @@ def main() -> None:
     p.add_argument("--pause", type=float, default=0, help="seconds a step")
     p.add_argument("--log", required=True)
     p.add_argument("--start")
+    p.add_argument("--patience", type=float, default=1.0, help="seconds to wait for a host that is away")
     p.add_argument("--steps", type=int, default=1 << 60)
     a = p.parse_args()
-    loader = millrace.connect(a.socket, tensors="numpy", start=a.start)
+    loader = millrace.connect(a.socket, tensors="numpy", start=a.start, patience=a.patience)
     batches = iter(loader)
     with open(a.log, "a") as log:
         for _ in range(a.steps):

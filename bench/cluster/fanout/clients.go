@@ -1,0 +1,257 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+
+	"millrace"
+	"millrace/internal/seam"
+	"millrace/internal/secure"
+	"millrace/internal/wire"
+	"millrace/proto"
+)
+
+const (
+	rows      = 4    // of a call
+	rowTokens = 1024 // of a row, and one more
+	stepBytes = loaders * rows * (rowTokens + 1) * 4
+)
+
+// client is a sidecar without trainers: a connection to each loader.
+type client [loaders]*grpc.ClientConn
+
+// dial opens the connections with the options of sidecar/link, except for the buffer of 512 KiB: thousands of clients
+// share this process.
+func dial(addresses []string) (c client, err error) {
+	var none *secure.Credentials
+	for k, address := range addresses {
+		c[k], err = grpc.NewClient(secure.Target, append(none.Client(seam.SystemNet{}, address, secure.Loader),
+			grpc.WithDefaultCallOptions(grpc.ForceCodecV2(wire.NewPayload())), grpc.WithIdleTimeout(0),
+			grpc.WithInitialWindowSize(16<<20), grpc.WithInitialConnWindowSize(32<<20))...)
+		if err != nil {
+			return c, err
+		}
+	}
+	return c, nil
+}
+
+// tally is the count of all clients.
+type tally struct {
+	replies atomic.Int64
+	mu      sync.Mutex
+	fetches []time.Duration // from the call to its last reply
+	steps   []time.Duration // from the time at which the step was due to its last row
+}
+
+// fetch asks one loader for random rows.
+func (t *tally) fetch(ctx context.Context, conn *grpc.ClientConn) error {
+	part := &proto.FetchPart{Source: source, Term: term}
+	for range rows {
+		part.Ordinal = append(part.Ordinal, rand.Uint64N(documents))
+		part.Offset, part.Length = append(part.Offset, 0), append(part.Length, rowTokens)
+	}
+	began := time.Now()
+	stream, err := proto.NewLoaderClient(conn).Fetch(ctx, &proto.FetchRequest{
+		Fence: &proto.Fence{Stream: string(millrace.Train)}, Part: []*proto.FetchPart{part}}, grpc.WaitForReady(true))
+	if err != nil {
+		return err
+	}
+	for bytes := 0; ; {
+		r, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			if bytes != stepBytes/loaders {
+				return fmt.Errorf("%d bytes came for a call, want %d", bytes, stepBytes/loaders)
+			}
+			break
+		}
+		if err != nil {
+			return err
+		}
+		if len(r.Failed) > 0 {
+			return fmt.Errorf("a part failed: %v", r.Failed)
+		}
+		bytes += len(r.Tokens)
+		t.replies.Add(1)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.fetches = append(t.fetches, time.Since(began))
+	return nil
+}
+
+// step asks all loaders at once.
+func (t *tally) step(ctx context.Context, c client, due time.Time) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, conn := range c {
+		group.Go(func() error { return t.fetch(ctx, conn) })
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.steps = append(t.steps, time.Since(due))
+	return nil
+}
+
+// listen counts the beats of a loader, as a sidecar does that has requests in flight to it.
+func listen(ctx context.Context, conn *grpc.ClientConn) error {
+	stream, err := proto.NewLoaderClient(conn).Beat(ctx, &proto.BeatRequest{}, grpc.WaitForReady(true))
+	for err == nil {
+		_, err = stream.Recv()
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// measure prints a row of the table for a number of clients.
+func measure(n int, beats bool, rate float64, span time.Duration) error {
+	dir, err := os.MkdirTemp("", "fanout-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	served, addresses, err := start(dir)
+	if err != nil {
+		return err
+	}
+	defer served.stop()
+	before := resident(served.cmd.Process.Pid)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	all, group := make([]client, n), errgroup.Group{}
+	warm := tally{}
+	group.SetLimit(32)
+	for k := range all {
+		if all[k], err = dial(addresses); err != nil {
+			return err
+		}
+		group.Go(func() error { return warm.step(ctx, all[k], time.Now()) })
+	}
+	defer func() {
+		for _, c := range all {
+			for _, conn := range c {
+				conn.Close()
+			}
+		}
+	}()
+	if err := group.Wait(); err != nil {
+		return fmt.Errorf("the first step of a client: %w", err)
+	}
+	listeners, lctx := errgroup.WithContext(ctx)
+	for _, c := range all {
+		for _, conn := range c {
+			if beats {
+				listeners.Go(func() error { return listen(lctx, conn) })
+			}
+		}
+	}
+	time.Sleep(time.Second)
+	perConnection := (resident(served.cmd.Process.Pid) - before) / float64(n*loaders)
+	own, theirs := cpu(os.Getpid()), cpu(served.cmd.Process.Pid)
+	t, err := arrivals(ctx, all, rate, span)
+	if err != nil {
+		return err
+	}
+	steps := float64(len(t.steps))
+	own, theirs = cpu(os.Getpid())-own, cpu(served.cmd.Process.Pid)-theirs
+	fmt.Printf("| %d | %t | %d | %d | %.1f | %.0f | %.0f | %.0f | %s | %s | %s | %s | %.0f |\n", n, beats, n, loaders,
+		float64(t.replies.Load())/steps, steps, own/steps*1e6, theirs/steps*1e6, at(t.fetches, 0.5),
+		at(t.fetches, 0.99), at(t.steps, 0.5), at(t.steps, 0.99), perConnection)
+	cancel()
+	return listeners.Wait()
+}
+
+// arrivals starts steps of random clients at random times, for a span.
+func arrivals(ctx context.Context, all []client, rate float64, span time.Duration) (*tally, error) {
+	t, group := &tally{}, errgroup.Group{}
+	mean := float64(stepBytes) / (rate * 1e6)
+	next := func(due time.Time) time.Time {
+		return due.Add(time.Duration(rand.ExpFloat64() * mean * float64(time.Second)))
+	}
+	for due, end := time.Now(), time.Now().Add(span); due.Before(end); due = next(due) {
+		time.Sleep(time.Until(due))
+		group.Go(func() error { return t.step(ctx, all[rand.IntN(len(all))], due) })
+	}
+	return t, group.Wait()
+}
+
+// child is the process of the loaders.
+type child struct {
+	cmd *exec.Cmd
+	in  io.Closer
+}
+
+func (c child) stop() {
+	c.in.Close()
+	_ = c.cmd.Wait() // its end has no result
+}
+
+// start starts the loaders and returns their addresses.
+func start(dir string) (child, []string, error) {
+	cmd := exec.Command(os.Args[0], "-serve", dir)
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return child{}, nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return child{}, nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return child{}, nil, err
+	}
+	served, lines, addresses := child{cmd, in}, bufio.NewScanner(out), []string(nil)
+	for len(addresses) < loaders && lines.Scan() {
+		addresses = append(addresses, lines.Text())
+	}
+	if len(addresses) < loaders {
+		served.stop()
+		return child{}, nil, errors.New("the loaders did not start")
+	}
+	return served, addresses, nil
+}
+
+func at(of []time.Duration, p float64) string {
+	if len(of) == 0 {
+		return "-"
+	}
+	slices.Sort(of)
+	return fmt.Sprintf("%.1f", float64(of[min(len(of)-1, int(p*float64(len(of))))].Microseconds())/1e3)
+}
+
+// cpu returns the processor seconds of a process.
+func cpu(pid int) float64 {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)) // both processes live
+	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
+	user, _ := strconv.ParseFloat(fields[11], 64)
+	system, _ := strconv.ParseFloat(fields[12], 64)
+	return (user + system) / 100
+}
+
+// resident returns the resident memory of a process in KiB.
+func resident(pid int) float64 {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid)) // it lives
+	_, after, _ := strings.Cut(string(text), "VmRSS:")
+	fields := strings.Fields(after)
+	kib, _ := strconv.ParseFloat(fields[0], 64)
+	return kib
+}

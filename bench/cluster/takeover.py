@@ -1,0 +1,148 @@
+"""The time from the loss of a loader on another host to the first rows of its standby."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import random
+import signal
+import time
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Optional, Set, Tuple
+
+import net
+from bed import Bed, Records, attempts, clock, figures, first_rank, laid, mixture, table, until
+
+PAUSE = 0.03  # seconds of training for each batch
+AFTER = 1.0  # seconds after the first rows in which waits of trainers belong to the fault
+Key = Tuple[str, str]  # source, stripe
+
+
+class Route:
+    """The loaders that a sidecar asks, by its events."""
+
+    def __init__(self, records: Records) -> None:
+        self._records = records
+        self.using: Dict[Key, str] = {}
+        self.spare: Dict[Key, str] = {}
+        self.turned: List[Tuple[float, Key]] = []  # a stripe got another loader
+        self.heard: List[Tuple[float, Key]] = []  # first rows of a loader
+
+    def read(self) -> "Route":
+        for r in self._records.new():
+            at, what = r["boottime_ns"] / 1e9, r["event"]
+            if what in ("directed", "switched", "heard"):
+                source, stripe, who, *more = r["key"].split()
+                key = (source, stripe)
+                if what == "heard":
+                    self.heard.append((at, key))
+                    continue
+                if self.using.get(key) != who:
+                    self.turned.append((at, key))
+                self.using[key], self.spare[key] = who, more[0] if more else "-"
+        return self
+
+
+@dataclasses.dataclass
+class Takeover:
+    """Milliseconds since the fault, the worst of all sidecars of other hosts. Rows come for the first step that needs
+    the lost loader, which may be asked for some time after the fault."""
+
+    noticed: float  # the sidecar asks the standby
+    rows: float  # the sidecar has the standby's first rows
+    stall: float  # longest wait of a trainer of another host
+
+
+def protected(routes: Dict[str, Route]) -> bool:
+    return all(r.read().using and all(s != "-" for s in r.spare.values()) for r in routes.values())
+
+
+def strike(bed: Bed, routes: Dict[str, Route], rng: random.Random, fault: str) -> Optional[Takeover]:
+    if fault != "no shadow":
+        until(lambda: protected(routes), "protection", pause=0.01)
+    leader = bed.net.leader() if fault == "unplug" else ""
+    time.sleep(rng.uniform(0.3, 0.5))
+    names = {n for name, r in routes.items() for n in r.read().using.values()
+             if n != "-" and net.TRAINING[first_rank(n)] not in (name, leader)}
+    if not names:
+        return None
+    found = bed.pid(victim := rng.choice(sorted(names)))
+    if found is None:
+        return None
+    host, pid = found
+    others = {name: r for name, r in routes.items() if name != host}
+    lost = {name: {k for k, n in r.read().using.items() if n == victim} for name, r in others.items()}
+    marks = {name: (len(r.turned), len(r.heard)) for name, r in others.items()}
+    began = clock()
+    mend = inject(bed, fault, host, pid)
+    try:
+        measured = [until(lambda r=r, name=name: after(r, lost[name], marks[name]), "the standby's rows")
+                    for name, r in others.items() if lost[name]]
+        time.sleep(AFTER)
+    finally:
+        mend()
+    rows = max(m[1] for m in measured)
+    stall = max(bed.wait(name, began, rows + AFTER) for name in others)
+    return Takeover(1e3 * (max(m[0] for m in measured) - began), 1e3 * (rows - began), stall)
+
+
+def inject(bed: Bed, fault: str, host: str, pid: int) -> Callable[[], None]:
+    """Does the fault, and returns its end. A process that was judged silent never comes back: sidecars would take its
+    next beat for the proof of a wrong verdict, and wait longer in the next trial."""
+    if fault == "unplug":
+        bed.net.lab.unplug(host)
+
+        def again() -> None:
+            bed.net.runs[host].kill()
+            bed.net.lab.plug(host)
+            bed.start(host)
+
+        return again
+    if fault == "SIGSTOP":
+        os.kill(pid, signal.SIGSTOP)
+        return lambda: bed.net.strike([pid], signal.SIGKILL)
+    os.kill(pid, signal.SIGKILL)
+    return lambda: None
+
+
+def after(r: Route, lost: Set[Key], marks: Tuple[int, int]) -> Optional[Tuple[float, float]]:
+    """The times at which a lost loader's first stripe turned, and at which rows of another loader came."""
+    r.read()
+    turned: Dict[Key, float] = {}
+    for at, key in r.turned[marks[0]:]:
+        if key in lost:
+            turned.setdefault(key, at)
+    heard = [(turned[key], at) for at, key in r.heard[marks[1]:] if key in turned and at >= turned[key]]
+    return heard[0] if heard else None
+
+
+def quiet(bed: Bed, seconds: float) -> List[float]:
+    """The longest wait of any trainer in each second without faults."""
+    out, over = [], time.monotonic() + seconds
+    while time.monotonic() < over:
+        begin = clock()
+        time.sleep(AFTER)
+        out.append(max(bed.wait(name, begin, begin + AFTER) for name in net.TRAINING))
+    return out
+
+
+def takeover(a: Any, work: Path) -> None:
+    rows = []
+    for fault, shadows, count in (("SIGKILL", 1, a.trials), ("SIGSTOP", 1, a.trials), ("unplug", 1, a.trials),
+                                  ("no shadow", 0, max(5, a.trials // 3))):
+        rng = random.Random(1)
+        mix = mixture(work, reliability={"shadows": shadows})
+        with laid(a, work, f"takeover-{fault.replace(' ', '-')}", mix, PAUSE) as bed:
+            routes = {name: Route(Records(bed.events(name), "sidecar")) for name in net.TRAINING}
+            without = quiet(bed, a.seconds / 6)
+            seen = attempts(count, a.seconds, lambda: strike(bed, routes, rng, fault))
+        name = {"unplug": "host unplugged", "no shadow": "SIGKILL, no shadow"}.get(fault, f"{fault} of the process")
+        rows.append([name, len(seen)] + [f for key in ("noticed", "rows", "stall")
+                                         for f in figures([getattr(t, key) for t in seen])])
+        rows.append([f"nothing, before {name}", len(without), *["-"] * 6, *figures(without)])
+    table(
+        f"From the loss of a loader that serves ranks of other hosts, in milliseconds; steps of {1e3 * PAUSE:.0f} ms",
+        ["fault", "trials", *(f"{k} {p}" for k in ("noticed", "**first rows**", "longest wait")
+                              for p in ("p50", "p99", "worst"))],
+        rows,
+    )

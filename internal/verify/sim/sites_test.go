@@ -291,6 +291,9 @@ func (w *world) dismiss() {
 // lose plays the loss of a host: all its processes vanish at once, its trainers too. It comes back later with another
 // `up`. All ranks begin again, as a launcher of several hosts makes them.
 func (w *world) lose(h *site, f *fault) {
+	if w.rots() {
+		return
+	}
 	h.mu.Lock()
 	h.lives++
 	h.downTo = time.Now().Add(f.For)
@@ -314,6 +317,12 @@ func (w *world) lose(h *site, f *fault) {
 		w.bereft = true
 		w.kill()
 	}
+}
+
+// rots reports whether records go bad in this run. Then no trainer goes back in the last phase: masks are judged by
+// records that no later plan has.
+func (w *world) rots() bool {
+	return slices.ContainsFunc(w.script.Faults, func(f fault) bool { return f.Kind == rotten })
 }
 
 // isBereft reports whether the trainers were killed with their host since the last call.

@@ -170,3 +170,36 @@ def test_a_killed_process_takes_its_run_with_it(place: Path) -> None:
         until_gone(Path(run_dir))
     finally:
         os.kill(int(child), signal.SIGKILL)
+
+
+def test_trainers_wait_for_the_next_launch_after_a_killed_one(place: Path) -> None:
+    """The trainer of another process than the killed one goes on with the next batch. It learns of no end."""
+    directory = place / "kept"
+    text = f"run = millrace.launch(json.loads({json.dumps(MIXTURE)!r}), run_dir={str(directory)!r})\n"
+    text = f"run.close()\n{text}print(1, flush=True)\ntime.sleep(600)"
+    first = script(place, text)
+    assert first.stdout.readline()
+    with millrace.connect(str(directory / "rank-0.sock"), tensors="numpy", patience=DEADLINE) as loader:
+        batches: List[Any] = []
+
+        def train() -> None:
+            for b in loader:
+                batches.append((b.step, b.microbatch))
+                time.sleep(0.05)
+
+        trainer = threading.Thread(target=train)
+        trainer.start()
+        while len(batches) < 3:
+            time.sleep(0.01)
+        first.kill()
+        first.wait()
+        until_gone(directory)
+        before = len(batches)
+        second = script(place, text)
+        try:
+            trainer.join(DEADLINE)
+        finally:
+            second.kill()
+            second.wait()
+    assert batches == [(i // 2, i % 2) for i in range(len(batches))] and len(batches) > max(20, before)
+    until_gone(directory)

@@ -10,6 +10,7 @@ import (
 	"millrace/internal/app/exit"
 	"millrace/internal/app/member"
 	"millrace/internal/app/roles"
+	"millrace/internal/app/supervisor"
 )
 
 // roleCommands are the commands of the processes that up starts. They are hidden from help.
@@ -82,6 +83,11 @@ has built.`,
 			}
 			ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGINT, syscall.SIGTERM)
 			defer stop()
+			ctx, leave, err := supervisor.WithParent(ctx)
+			if err != nil {
+				return err
+			}
+			defer leave()
 			m.Log = c.ErrOrStderr()
 			m.Ready = func(url string) { fmt.Fprintf(c.OutOrStdout(), "ready: etcd on %s\n", url) }
 			return m.Run(ctx)

@@ -181,11 +181,12 @@ func (r *role) reasoned(ctx context.Context) context.Context {
 			cancel(&sidecar.RunError{Reason: reason})
 			return
 		}
-		if errors.Is(context.Cause(ctx), supervisor.ErrOrphaned) {
+		cause := context.Cause(ctx)
+		if errors.Is(cause, supervisor.ErrOrphaned) || errors.Is(cause, supervisor.ErrEnding) {
 			cancel(sidecar.ErrAlone)
 			return
 		}
-		cancel(context.Cause(ctx))
+		cancel(cause)
 	})
 	return out
 }

@@ -34,9 +34,10 @@ type (
 		child, pid int
 		exit       Exit
 	}
-	evStop struct{} // stop in order
-	evKill struct{} // stop at once
-	evTick struct{} // the machine's deadline has passed
+	evStop  struct{} // stop in order
+	evLeave struct{} // stop in order; another supervisor may continue, and trainers wait for it
+	evKill  struct{} // stop at once
+	evTick  struct{} // the machine's deadline has passed
 )
 
 // An action is a task for the shell. The shell carries out actions in order.

@@ -85,6 +85,8 @@ func (m *machine) step(now time.Time, ev event) []action {
 		return m.bury(now, ev.child, ev.exit)
 	case evStop:
 		return m.interrupt(now)
+	case evLeave:
+		return m.stop(now, Stopped)
 	case evKill:
 		out := m.interrupt(now)
 		return append(out, m.shutdown.killAll(m.pidOf)...)

@@ -14,6 +14,9 @@ import (
 // parentEnv has the process id of the process for which `up` runs, for example of a notebook.
 const parentEnv = "MILLRACE_PARENT"
 
+// errParentEnded: the process of MILLRACE_PARENT has ended.
+var errParentEnded = errors.New("the process that started it has ended")
+
 // WithParent returns a context that ends with ctx, and when the process of MILLRACE_PARENT has ended. Without that
 // variable, it ends with ctx alone. A pidfd watches the process: a pipe would stay open in the processes that it has
 // forked, and a signal of the kernel comes already at the end of the thread that started `up`. The caller calls the
@@ -29,10 +32,11 @@ func WithParent(ctx context.Context) (context.Context, context.CancelFunc, error
 	if err != nil {
 		return nil, nil, fmt.Errorf("watch the parent: %s=%q is no process id: %w", parentEnv, text, err)
 	}
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, end := context.WithCancelCause(ctx)
+	cancel := func() { end(context.Canceled) }
 	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
 	if errors.Is(err, unix.ESRCH) {
-		cancel() // it has ended already
+		end(errParentEnded)
 		return ctx, cancel, nil
 	}
 	if err != nil {
@@ -44,7 +48,7 @@ func WithParent(ctx context.Context) (context.Context, context.CancelFunc, error
 	watch.Go(func() { // ends when pidfd is closed
 		raw, err := pidfd.SyscallConn()
 		if err == nil && raw.Read(hasEnded) == nil {
-			cancel()
+			end(errParentEnded)
 		}
 	})
 	return ctx, func() { cancel(); _ = pidfd.Close(); watch.Wait() }, nil

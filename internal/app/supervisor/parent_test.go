@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"context"
+	"errors"
 	"os/exec"
 	"strconv"
 	"testing"
@@ -30,6 +31,9 @@ func TestContextEndsWithTheParent(t *testing.T) {
 	case <-ctx.Done():
 	case <-time.After(10 * time.Second):
 		t.Fatal("the context outlives the parent")
+	}
+	if err := context.Cause(ctx); !errors.Is(err, errParentEnded) {
+		t.Errorf("the cause is %v", err)
 	}
 }
 

@@ -231,6 +231,17 @@ func TestAFencedProcessIsReplacedAtOnce(t *testing.T) {
 	}
 }
 
+// TestALeavingSupervisorGivesNoReason: trainers wait for the next supervisor.
+func TestALeavingSupervisorGivesNoReason(t *testing.T) {
+	m, check := fleet(t)
+	check("SIGINT l1, SIGINT l0", evLeave{})
+	check("SIGINT o", evExited{1, 101, Exit{}}, evExited{2, 102, Exit{}})
+	check("", evLeave{}, evExited{0, 100, Exit{}})
+	if !m.isDone() || m.result != Stopped {
+		t.Fatalf("done %v, result %v", m.isDone(), m.result)
+	}
+}
+
 // TestReplacedProcessesDoNotPileUp: a child that is fenced many times leaves at most maxFormer replaced processes.
 func TestReplacedProcessesDoNotPileUp(t *testing.T) {
 	m, check := fleet(t)

@@ -74,9 +74,10 @@ type run struct {
 }
 
 // Run starts all children and keeps them running until a verdict, the context, SIGINT, SIGTERM or SIGHUP ends the run.
-// A second signal kills at once. When Run returns, no child is left. The error is nil with the results Stopped and
-// Finished. It is ErrInUse if another supervisor has the run directory, and a *FailedError if a child made the run
-// fail.
+// A second signal kills at once. After the end of the parent (WithParent), trainers get no reason: they wait for the
+// next supervisor of the directory, as after the death of this one. When Run returns, no child is left. The error is
+// nil with the results Stopped and Finished. It is ErrInUse if another supervisor has the run directory, and a
+// *FailedError if a child made the run fail.
 func Run(ctx context.Context, cfg Config) (Result, error) {
 	cfg = cfg.withDefaults()
 	lock, err := lockDir(cfg.RunDir, cfg.Clock, cfg.Stderr)
@@ -129,7 +130,11 @@ func (r *run) loop(ctx context.Context) {
 			r.feed(ev)
 		case <-stop:
 			stop = nil
-			r.feed(evStop{})
+			if errors.Is(context.Cause(ctx), errParentEnded) {
+				r.feed(evLeave{})
+			} else {
+				r.feed(evStop{})
+			}
 		case <-signals:
 			if asked {
 				r.feed(evKill{})

@@ -1,4 +1,4 @@
-"""The run's state in the checkpoint directories of the Hugging Face Trainer."""
+"""The checkpoint directories of the Hugging Face Trainer."""
 
 from __future__ import annotations
 
@@ -6,43 +6,13 @@ import json
 import logging
 import os
 import re
-from typing import Any, Dict, Optional
+from typing import Optional
 
-from ._errors import StartError
+from ._checkpoint import STATE
 
 log = logging.getLogger("millrace")
 
-STATE = "millrace.json"
 LAST_WRITTEN = "trainer_state.json"
-
-
-def write_state(directory: str, state: Dict[str, Any]) -> None:
-    """Write the state to a checkpoint directory, durably and as a whole."""
-    os.makedirs(directory, exist_ok=True)
-    path = os.path.join(directory, STATE)
-    with open(path + ".new", "w", encoding="utf-8") as file:
-        json.dump(state, file)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(path + ".new", path)
-
-
-def read_state_of(directory: str) -> Dict[str, Any]:
-    """Read the state of a checkpoint directory. Raise StartError if it has none."""
-    path = os.path.join(directory, STATE)
-    try:
-        with open(path, encoding="utf-8") as file:
-            state = json.load(file)
-    except FileNotFoundError:
-        raise StartError(
-            f"cannot resume from {directory}: it has no {STATE}, so the batches behind its weights are unknown. Resume "
-            "from a checkpoint that millrace.hf.Trainer has saved"
-        ) from None
-    except ValueError as e:
-        raise StartError(f"cannot resume from {path}: it is no JSON ({e}). Resume from an earlier checkpoint") from None
-    if not isinstance(state, dict):
-        raise StartError(f"cannot resume from {path}: it holds no state of a run. Resume from an earlier checkpoint")
-    return state
 
 
 def find_last(output_dir: str) -> Optional[str]:

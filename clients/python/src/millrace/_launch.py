@@ -4,27 +4,15 @@ from __future__ import annotations
 
 import atexit
 import json
-import logging
 import os
-import select
 import shutil
-import subprocess
-import sys
-import sysconfig
 import tempfile
 import threading
 from types import TracebackType
-from typing import Any, BinaryIO, Dict, List, Mapping, Optional, Type, Union
+from typing import Any, Mapping, Optional, Type, Union
 
-from ._errors import RunError
+from ._child import Child, find_program
 from ._loader import DataLoader, connect
-
-log = logging.getLogger("millrace")
-
-STOP_WITHIN = 30.0  # seconds from SIGTERM to SIGKILL; longer than the program's own grace
-LOOK = 0.2  # seconds between looks at the messages of an `up` that starts
-SAID = 20  # lines of its messages that an error repeats
-USAGE = 2  # exit status for a wrong mixture or a wrong argument
 
 
 def launch(
@@ -53,7 +41,7 @@ class Run:
         ranks: int,
         run_dir: "Union[str, os.PathLike[str], None]",
     ) -> None:
-        program = find_program()
+        find_program()
         self.ranks = int(ranks)
         self._pid = os.getpid()
         self._lock = threading.Lock()
@@ -63,12 +51,21 @@ class Run:
         atexit.register(self.close)
         try:
             os.makedirs(self.run_dir, exist_ok=True)
-            self._up = self._start(program, mixture)
+            given = isinstance(mixture, Mapping)
+            text = json.dumps(mixture, indent=1, default=os.fspath).encode() if given else b""
+            name = "-" if given else os.path.abspath(os.fspath(mixture))  # type: ignore[arg-type]
+            self._up = Child(
+                ["up", name, "--ranks", str(self.ranks), "--run-dir", self.run_dir],
+                os.path.join(self.run_dir, "up.log"),
+                text,
+            )
+            while not self._up.is_ready():
+                pass
         except BaseException:
             self.close()
             raise
 
-    _up: "Optional[subprocess.Popen[bytes]]" = None
+    _up: Optional[Child] = None
 
     def connect(self, rank: int = 0, **options: Any) -> DataLoader:
         """Return the loader of a rank of this run. The options are those of `millrace.connect`."""
@@ -86,7 +83,7 @@ class Run:
         with self._lock:
             self._closed = True
             if self._up is not None:
-                stop(self._up)
+                self._up.stop()
             if self._temporary:
                 shutil.rmtree(self.run_dir, ignore_errors=True)
         atexit.unregister(self.close)
@@ -104,92 +101,3 @@ class Run:
 
     def __reduce__(self) -> Any:
         raise TypeError("a millrace run cannot be sent to another process: give that process run_dir and its rank")
-
-    def _start(
-        self, program: str, mixture: Union[str, "os.PathLike[str]", Mapping[str, Any]]
-    ) -> "subprocess.Popen[bytes]":
-        """Start `up` in a session of its own: an interrupt of the notebook does not stop it. Return when it is ready.
-
-        Its messages go to a file and not to a pipe: a busy trainer would not read a pipe."""
-        given = isinstance(mixture, Mapping)
-        text = json.dumps(mixture, indent=1, default=os.fspath).encode() if given else b""
-        name = "-" if given else os.path.abspath(os.fspath(mixture))  # type: ignore[arg-type]
-        command = [program, "up", name, "--ranks", str(self.ranks), "--run-dir", self.run_dir]
-        environment: Dict[str, str] = {**os.environ, "MILLRACE_PARENT": str(os.getpid())}
-        with open(os.path.join(self.run_dir, "up.log"), "a+b") as messages, tempfile.TemporaryFile() as described:
-            messages.seek(0, os.SEEK_END)
-            described.write(text)
-            described.seek(0)
-            up = subprocess.Popen(
-                command,
-                stdin=described,
-                stdout=subprocess.PIPE,
-                stderr=messages,
-                env=environment,
-                start_new_session=True,
-            )
-            try:
-                self._await_ready(up, Messages(messages))
-            except BaseException:
-                stop(up)
-                raise
-        return up
-
-    def _await_ready(self, up: "subprocess.Popen[bytes]", messages: "Messages") -> None:
-        assert up.stdout is not None  # it stays open: `up` may write to it again
-        while not select.select([up.stdout], [], [], LOOK)[0]:
-            messages.read()
-        if up.stdout.readline().startswith(b"ready"):
-            messages.read()
-            return
-        status = up.wait()
-        messages.read(quiet=True)
-        reason = "\n".join(messages.last) or f"`millrace up` ended with status {status}"
-        raise ValueError(reason) if status == USAGE else RunError(reason)
-
-
-class Messages:
-    """The messages of an `up` that starts, from a file. They are logged, and the last ones are kept."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        # A descriptor of its own, because the position of `file` is also that of `up`.
-        self._file = os.fdopen(os.open(f"/proc/self/fd/{file.fileno()}", os.O_RDONLY | os.O_CLOEXEC), "rb")
-        self._file.seek(file.tell())
-        self._rest = b""
-        self.last: List[str] = []
-
-    def read(self, quiet: bool = False) -> None:
-        *lines, self._rest = (self._rest + self._file.read()).split(b"\n")
-        for line in lines:
-            text = line.decode("utf-8", "replace")
-            self.last = self.last[1 - SAID :] + [text]
-            if not quiet:
-                log.log(logging.WARNING if text.startswith("warning:") else logging.INFO, "up: %s", text)
-
-
-def stop(up: "subprocess.Popen[bytes]") -> None:
-    """Stop `up` and wait for its end. If it is killed, its roles exit by themselves."""
-    if up.poll() is None:
-        up.terminate()
-        try:
-            up.wait(STOP_WITHIN)
-        except subprocess.TimeoutExpired:
-            up.kill()
-            up.wait()
-
-
-def find_program() -> str:
-    """Return the program `millrace`: MILLRACE, else the script beside this interpreter, else the one on the PATH."""
-    named = os.environ.get("MILLRACE")
-    if named:
-        if not os.access(named, os.X_OK):
-            raise FileNotFoundError(f"launch: MILLRACE={named} is no program that this user can run")
-        return os.path.abspath(named)
-    for directory in (sysconfig.get_path("scripts"), os.path.dirname(sys.executable), os.environ.get("PATH")):
-        found = shutil.which("millrace", path=directory)
-        if found:
-            return os.path.abspath(found)
-    raise FileNotFoundError(
-        "launch: there is no program `millrace` beside this Python or on the PATH: install a wheel of millrace-loader, "
-        "which brings it, or set MILLRACE to the path of a build (`go build ./cmd/millrace`)"
-    )

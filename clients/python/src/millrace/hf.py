@@ -18,8 +18,9 @@ import transformers
 
 from ._adapters import Evaluation, end_run, read_state
 from ._batch import Batch
+from ._checkpoint import read_state_of, write_state
 from ._hf_arguments import check_loader, check_trainer, settle_arguments
-from ._hf_checkpoint import find_last, read_state_of, write_state
+from ._hf_checkpoint import find_last
 from ._hf_inputs import model_inputs
 from ._loader import DataLoader
 

@@ -1,7 +1,7 @@
 # `make` prints the targets. A target reports each tool that it needs and cannot find.
 
 .DEFAULT_GOAL := help
-.PHONY: help build wheel image test test-race test-adapters test-pythons sim lint generate demo clean
+.PHONY: help build wheel image test test-race test-adapters test-pythons test-ray sim lint generate demo clean
 .PHONY: chaos chaos-net endurance observe mutants fuzz flips
 .PHONY: bench bench-tokenizer bench-stream bench-plan bench-failover bench-delivery bench-scale bench-peers \
 	bench-read bench-storage bench-cluster
@@ -49,6 +49,12 @@ test-adapters: ## run the client and the examples of trainers with the current r
 	$(PYTEST_ADAPTERS) clients/python
 	$(PYTEST_ADAPTERS) examples/trainers
 	$(PYTEST_ADAPTERS) examples/demo/check_torch.py
+
+# LONG=1 has four nodes beside the head. The environment is outside the checkout.
+RAY ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/millrace/venv-ray
+
+test-ray: ## train with Ray Train on a Ray of several nodes, in namespaces; kill -9 of actors and of a node. LONG=1
+	@MILLRACE_RAY_NODES=$(if $(LONG),4,2) tools/ray.sh $(RAY)
 
 # TOTALS=docs/campaigns-sim.md appends the totals. HOSTS=1 plays only seeds with hosts and etcd. Failed seeds are kept, and `make test` replays them.
 sim: ## play SEEDS (10000) seeds of the simulation, from FROM (500) on; TOTALS=file appends a row of totals

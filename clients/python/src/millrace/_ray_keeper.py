@@ -1,0 +1,130 @@
+"""The actor that keeps the facts of a run, and places its hosts."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from typing import Any, Dict, List, Optional
+
+import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy as On
+
+from ._child import Child
+from ._errors import RunError
+from ._ray_host import Host
+from ._ray_spec import LOOPBACK, NAMESPACE, Spec, fill, remove_dir
+
+ATTEMPTS = 10  # to start the etcd member, a second apart
+
+# An actor of Ray that lives until `shutdown`, and that Ray starts again after it died.
+LASTING: Dict[str, Any] = {
+    "lifetime": "detached", "namespace": NAMESPACE, "max_restarts": -1, "max_task_retries": -1, "num_cpus": 0,
+}  # fmt: skip
+
+
+class Keeper:
+    """Places the hosts of a run, one call after the other. If the run has its own etcd member, the member is a child of
+    this actor."""
+
+    def __init__(self, spec: Spec) -> None:
+        self._spec = spec
+        self._member: Optional[Child] = None
+        self._stopping = threading.Event()
+        self._closed = False
+        self._keeping: Optional[threading.Thread] = None
+        if spec.etcd_port:
+            self._member = self._first_member()
+            self._keeping = threading.Thread(target=self._keep_member, daemon=True)
+            self._keeping.start()
+
+    def spec(self) -> Spec:
+        """Return the facts of the run."""
+        return self._spec
+
+    def place(self, first: int, node: str) -> Any:
+        """Return the actor of the host with the rank `first`, on a node. If it is on another node, it ends there."""
+        spec = self._spec
+        if self._closed:
+            raise RunError(f"the run {spec.name} is shut down")
+        refuse_far_nodes(spec)
+        name = spec.host(first, node)
+        for other in actors_of(spec.name):
+            if other.startswith(spec.host(first, "")) and other != name:
+                # On a lost node it lives on until the node notices. Until then, etcd keeps the next one out.
+                end_actor(other)
+        options = dict(LASTING, name=name, get_if_exists=True, scheduling_strategy=On(node, soft=False))
+        return ray.remote(Host).options(**options).remote(spec, first)
+
+    def close(self) -> None:
+        """Place no more hosts."""
+        self._closed = True
+
+    def stop(self) -> None:
+        """Stop the etcd member, if the run has its own."""
+        self._stopping.set()
+        if self._keeping is None:
+            return
+        self._keeping.join()
+        if self._spec.is_temporary:
+            remove_dir(self._member_dir())
+
+    def _first_member(self) -> Child:
+        """Start the member until it is ready. The one of an earlier life of this actor may need a moment to end."""
+        for left in range(ATTEMPTS - 1, -1, -1):
+            member = self._start_member()
+            try:
+                while not member.is_ready():
+                    pass
+                return member
+            except RunError:
+                if left == 0:
+                    raise
+            time.sleep(1)
+        raise AssertionError("unreachable")
+
+    def _keep_member(self) -> None:
+        assert self._member is not None
+        while not self._stopping.is_set():
+            if self._member.has_ended():
+                self._member = self._start_member()
+        self._member.stop()
+
+    def _start_member(self) -> Child:
+        directory = self._member_dir()
+        os.makedirs(directory, exist_ok=True)
+        listen = f"{LOOPBACK}:{self._spec.etcd_port}"
+        arguments = ["etcd", "--dir", os.path.join(directory, "data"), "--listen", listen]
+        return Child(arguments, os.path.join(directory, "etcd.log"))
+
+    def _member_dir(self) -> str:
+        return os.path.join(fill(self._spec.run_dir, LOOPBACK, ray.get_runtime_context().get_node_id()), "etcd")
+
+
+def actors_of(run: str) -> List[str]:
+    """Return the names of the living actors of a run."""
+    return [name for name in all_actors() if name.startswith(run + "/")]
+
+
+def all_actors() -> List[str]:
+    """Return the names of the living actors of all runs."""
+    listed: Any = ray.util.list_named_actors(all_namespaces=True)
+    return [entry["name"] for entry in listed if entry["namespace"] == NAMESPACE]
+
+
+def end_actor(name: str) -> None:
+    """End an actor of a run, if it lives."""
+    with contextlib.suppress(ValueError):  # it has ended
+        ray.kill(ray.get_actor(name, namespace=NAMESPACE), no_restart=True)
+
+
+def refuse_far_nodes(spec: Spec) -> None:
+    """Raise ValueError if the run's hosts talk on loopback, and the nodes of Ray are several machines."""
+    machines = {node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]}
+    if spec.is_on_one_machine and len(machines) > 1:
+        raise ValueError(
+            f"the nodes of this Ray are {len(machines)} machines ({', '.join(sorted(machines))}), and the run "
+            f"{spec.name} serves one: give launch() a cluster= with the endpoints of your etcd, and with tls "
+            "(millrace certs init). A development member of etcd, and hosts without certificates, stay on loopback"
+        )

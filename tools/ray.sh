@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# ray.sh DIR: runs the tests of Ray in the Python environment DIR, which it makes once (about 700 MB, without PyTorch).
+# Ray and all its processes are in a PID namespace and a network namespace: nothing is left, and no port is taken.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+dir=$1
+skip() { echo "SKIPPED test-ray: $1" >&2; exit 0; }
+
+own=(unshare --pid --fork --kill-child --mount --net --mount-proc)
+[[ $(id -u) -eq 0 ]] || own+=(--user --map-root-user)
+"${own[@]}" true 2>/dev/null || skip "this user cannot make PID and network namespaces (unshare of util-linux)"
+
+mkdir -p "$dir"
+exec 9>"$dir.lock"
+flock 9 # another checkout may use the same environment
+tools/venv.sh "$dir" tools/requirements-ray.txt || skip "the packages of tools/requirements-ray.txt cannot be installed"
+flock -u 9
+
+if etcd=$(tools/etcd.sh); then
+	PATH=$(dirname "$etcd"):$PATH
+else
+	skip "etcd cannot be built (tools/etcd.sh)"
+fi
+go build -o build/millrace ./cmd/millrace
+export MILLRACE=$PWD/build/millrace
+"${own[@]}" bash -c 'ip link set lo up && exec "$@"' ray \
+	"$dir/bin/python" -m pytest -q -rs -s -p no:cacheprovider examples/ray/test_ray.py "${@:2}" 9>&-

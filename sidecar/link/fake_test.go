@@ -305,7 +305,8 @@ type store struct {
 	quiet  bool                                        // it writes rows to the arena, and reports none
 	torn   map[uint64]bool                             // ordinals whose tokens it has not written completely
 	lies   func(ordinal uint64) bool                   // whether a document lies plainly in a file
-	beats  atomic.Bool                                 // it sends beats; without a beat at first: it has no heartbeat
+	beats  atomic.Bool                                 // it has a heartbeat
+	silent atomic.Bool                                 // it sends no more beats
 }
 
 // Beat implements proto.LoaderServer.
@@ -314,7 +315,7 @@ func (s *store) Beat(_ *proto.BeatRequest, stream proto.Loader_BeatServer) error
 		return status.Error(codes.Unimplemented, "no heartbeat")
 	}
 	for {
-		if s.beats.Load() {
+		if !s.silent.Load() {
 			if err := stream.Send(&proto.BeatReply{Slow: 1}); err != nil {
 				return err
 			}

@@ -72,7 +72,7 @@ func TestARemotePrimaryWhoseBeatsStopIsReplaced(t *testing.T) {
 	first.set(func() {
 		first.fault = func(n int) error {
 			if n == 3 {
-				first.beats.Store(false)
+				first.silent.Store(true)
 				<-stopped
 			}
 			return nil

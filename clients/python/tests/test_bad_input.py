@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import struct
@@ -80,8 +81,9 @@ class Stranger:
                 client, _ = self._listener.accept()
             except OSError:
                 return
-            for answer in self._answers:
-                client.send(answer)
+            with contextlib.suppress(OSError):  # a client that has hung up; the next one is answered, too
+                for answer in self._answers:
+                    client.send(answer)
             self._open.append(client) if self._stays else client.close()
 
     def __enter__(self):

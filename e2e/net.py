@@ -153,7 +153,7 @@ def running(stage: Any, directory: Path, program: str, mixture: Mapping[str, Any
             net.close()
 
 
-# A fault strikes a run and returns when it is over, and says what it did. The run must go on afterwards.
+# A fault strikes a run, returns when it is over, and names its victim. The run must go on afterwards.
 Fault = Callable[[Net, random.Random], str]
 
 

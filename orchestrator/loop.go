@@ -235,7 +235,7 @@ func (o *Orchestrator) admit(ctx context.Context) error {
 	return err
 }
 
-// settle returns when every listed copy of the journal has what was journaled.
+// settle returns when every listed copy of the journal has all records.
 func (o *Orchestrator) settle(ctx context.Context) error {
 	if o.copies == nil {
 		return nil

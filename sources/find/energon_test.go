@@ -79,7 +79,7 @@ func TestNamedSplitOfEnergon(t *testing.T) {
 	}
 }
 
-// energonText writes what was found of a dataset, with the last words of the reasons.
+// energonText describes the found files of a dataset, with the last words of the reasons.
 func energonText(base string, got find.Resolved) string {
 	var read, skipped []string
 	for _, f := range got.Files {

@@ -27,14 +27,11 @@ import (
 // File is a cluster file.
 type File struct {
 	Path   string
-	Name   string // of the run
-	Listen string // host:port at which other hosts reach this one; empty: the run has one host
-	TLS    TLS
+	Name   string       // of the run
+	Listen string       // host:port at which other hosts reach this one; empty: the run has one host
+	TLS    secure.Files // all may be empty
 	etcd   lease.EtcdConfig
 }
-
-// TLS is PEM files: the authority, and the certificate and key of this host. All may be empty.
-type TLS struct{ CA, Cert, Key string }
 
 // Etcd returns the part of the file that is for etcd.
 func (f *File) Etcd(stream millrace.Stream) lease.EtcdConfig {
@@ -45,10 +42,10 @@ func (f *File) Etcd(stream millrace.Stream) lease.EtcdConfig {
 
 // Credentials returns the credentials of this host's processes; nil: they reach other hosts on loopback alone.
 func (f *File) Credentials(log *slog.Logger) (*secure.Credentials, error) {
-	if f.TLS == (TLS{}) {
+	if f.TLS == (secure.Files{}) {
 		return nil, nil
 	}
-	return secure.New(secure.Files{CA: f.TLS.CA, Cert: f.TLS.Cert, Key: f.TLS.Key}, log)
+	return secure.New(f.TLS, log)
 }
 
 // Host returns the name of this host: the host of `listen`, else its own name.
@@ -93,7 +90,9 @@ func Load(path string) (*File, error) {
 	}
 	dir := filepath.Dir(path)
 	if f.TLS != nil {
-		out.TLS = TLS{within(dir, f.TLS.CA), within(dir, f.TLS.Cert), within(dir, f.TLS.Key)}
+		out.TLS = secure.Files{
+			CA: within(dir, f.TLS.CA), Cert: within(dir, f.TLS.Cert), Key: within(dir, f.TLS.Key),
+		}
 		c.CA, c.Cert, c.Key = out.TLS.CA, out.TLS.Cert, out.TLS.Key
 	}
 	if f.Password != "" {

@@ -200,7 +200,7 @@ func (s *Source) identity(c *Config) string {
 	if s.Record != "" {
 		parts = append(parts, "record="+s.Record)
 	}
-	if s.Split != "" && s.Split != "train" { // train is what is read without the key
+	if s.Split != "" && s.Split != "train" { // train is the default
 		parts = append(parts, "split="+s.Split)
 	}
 	if s.DType != "" {

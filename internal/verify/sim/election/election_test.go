@@ -60,7 +60,7 @@ func virtual(paused *atomic.Bool, way func(context.Context) error) Config {
 	return Config{TTL: 5 * time.Second, Clock: &pausing{paused}, Journal: &named{}, Ask: way, Answer: way}
 }
 
-// TestAHolderThatIsPausedGoesOn: it believes in its lease while another process has the next one. What it sent before
+// TestAHolderThatIsPausedGoesOn: it believes in its lease while another process has the next one. A request of before
 // its pause arrives later and changes nothing.
 func TestAHolderThatIsPausedGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"strings"
 	"sync"
 
 	"millrace"
@@ -14,35 +13,31 @@ import (
 	"millrace/orchestrator/lease/hosts"
 )
 
-// Network is seam.Net for the roles of a run with several hosts: it also dials the leader of a stream, wherever that is
-// now. It asks etcd before each dial. While etcd does not answer, it dials the last leader that it knows.
+// Network is seam.Net for the roles of a run with several hosts: it also dials the leader, wherever that is now. It
+// asks etcd before each dial. While etcd does not answer, it dials the last leader that it knows.
 type Network struct {
 	seam.Net
 	File *File
 
 	mu     sync.Mutex
-	client *hosts.Client              // nil: not connected yet
-	known  map[millrace.Stream]string // addresses of the last leaders
+	client *hosts.Client // nil: not connected yet
+	known  string        // address of the last leader
 }
 
-// leaderPrefix begins the address of a stream's leader.
-const leaderPrefix = "leader/"
-
-// Leader returns the address of the leader of a stream, for Network.Dial.
-func Leader(stream millrace.Stream) string { return leaderPrefix + string(stream) }
+// Leader is the address of the leader for Network.Dial. A run with several hosts has the stream `train` alone.
+const Leader = "leader"
 
 // newNetwork returns the network of a cluster. It connects to nothing before a dial.
 func newNetwork(f *File, below seam.Net) *Network {
-	return &Network{Net: below, File: f, known: map[millrace.Stream]string{}}
+	return &Network{Net: below, File: f}
 }
 
 // Dial implements seam.Net.
 func (n *Network) Dial(ctx context.Context, address string) (net.Conn, error) {
-	stream, isLeader := strings.CutPrefix(address, leaderPrefix)
-	if !isLeader {
+	if address != Leader {
 		return n.Net.Dial(ctx, address)
 	}
-	found, err := n.leader(ctx, millrace.Stream(stream))
+	found, err := n.leader(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("find the host that plans the run: %w", err)
 	}
@@ -52,28 +47,29 @@ func (n *Network) Dial(ctx context.Context, address string) (net.Conn, error) {
 // errNoLeader: the run has no leader now.
 var errNoLeader = errors.New("no host plans it now: the hosts elect the next one")
 
-// leader returns the address of the leader of a stream.
-func (n *Network) leader(ctx context.Context, stream millrace.Stream) (string, error) {
-	client, err := n.connect(ctx)
+// leader returns the address of the leader.
+func (n *Network) leader(ctx context.Context) (string, error) {
+	client, err := n.Client(ctx)
 	if err != nil {
 		return "", err
 	}
-	h, err := client.Leader(ctx, stream)
+	h, err := client.Leader(ctx, millrace.Train)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	switch {
-	case err != nil && n.known[stream] != "":
-		return n.known[stream], nil
+	case err != nil && n.known != "":
+		return n.known, nil
 	case err != nil:
 		return "", errors.New(lease.Reason(err))
 	case h.Address == "":
 		return "", errNoLeader
 	}
-	n.known[stream] = h.Address
+	n.known = h.Address
 	return h.Address, nil
 }
 
-func (n *Network) connect(ctx context.Context) (*hosts.Client, error) {
+// Client returns the connection to etcd, which lives until Close.
+func (n *Network) Client(ctx context.Context) (*hosts.Client, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.client == nil {
@@ -88,7 +84,7 @@ func (n *Network) connect(ctx context.Context) (*hosts.Client, error) {
 
 // Hosts returns the registered hosts of the run, by rank, and the leader of the stream `train`.
 func (n *Network) Hosts(ctx context.Context) (list []hosts.Host, leader lease.Holder, err error) {
-	client, err := n.connect(ctx)
+	client, err := n.Client(ctx)
 	if err != nil {
 		return nil, leader, err
 	}

@@ -20,11 +20,10 @@ func (o *overElsewhere) Error() string { return "the run ended on another host: 
 // orchestrateSpread runs the orchestrator of one of several hosts. It ends with the run, wherever the run was planned
 // last. If that was here, it tells the other hosts.
 func (r *role) orchestrateSpread(ctx context.Context, o Planning) error {
-	client, err := hosts.Dial(ctx, r.network.File.Etcd(millrace.Train))
+	client, err := r.network.Client(ctx)
 	if err != nil {
 		return err
 	}
-	defer client.Close()
 	running, end := context.WithCancelCause(ctx)
 	watched := make(chan struct{})
 	go func() { // ends with running

@@ -49,7 +49,7 @@ func (p *surroundings) net() seam.Net {
 // orchestrator returns the address of the orchestrator of a stream.
 func (p *surroundings) orchestrator(s *stream) string {
 	if p.isSpread() {
-		return cluster.Leader(s.name)
+		return cluster.Leader
 	}
 	return rundir.Socket(s.dir, "orchestrator")
 }

@@ -6,14 +6,12 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"millrace"
 	"millrace/internal/app/cluster"
 	"millrace/internal/app/supervisor"
 	"millrace/internal/seam"
@@ -75,9 +73,5 @@ func way(dir string) (options []grpc.DialOption, done func(), err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	stream := millrace.Train
-	if home := supervisor.HomeOf(dir); home != dir {
-		stream = millrace.Stream(filepath.Base(dir))
-	}
-	return credentials.Client(network, cluster.Leader(stream), secure.Orchestrator), network.Close, nil
+	return credentials.Client(network, cluster.Leader, secure.Orchestrator), network.Close, nil
 }

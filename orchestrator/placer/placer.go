@@ -34,7 +34,7 @@ const (
 // Instance is one process of a role.
 type Instance struct {
 	Role  string `json:"role"`
-	Name  string `json:"name"` // unique in the run
+	Name  string `json:"name"` // unique in the run; it ends with the process's ordinal in its role, such as loader-3
 	Host  string `json:"host,omitempty"`
 	State State  `json:"state"`
 }
@@ -43,7 +43,8 @@ type Instance struct {
 type Placer interface {
 	// Apply makes desired the engine's goal. It returns when the engine has accepted the goal, and does not wait for
 	// the processes. A second call with the same goal changes nothing. An engine that ends a process asks it to leave
-	// first. The error names the engine, the role and the cure; then the earlier goal holds.
+	// first, and begins with the highest ordinals. The error names the engine, the role and the cure; then the earlier
+	// goal holds.
 	Apply(ctx context.Context, desired Desired) error
 	// Observe returns the processes that exist, by role and name. The engine restarts a process that died until Apply
 	// no longer wants it.

@@ -250,7 +250,8 @@ func (u *up) supervise(ctx context.Context, c *cobra.Command, cfg *config.Config
 	}
 	_, err = supervisor.Run(ctx, supervisor.Config{
 		Fail:   fail,
-		RunDir: u.runDir, Children: u.children(cfg), Program: strings.Fields(os.Getenv(roles.EnvProgram)),
+		RunDir: u.runDir, Children: u.children(cfg), Spawn: u.spawn,
+		Program: strings.Fields(os.Getenv(roles.EnvProgram)),
 		Stderr: c.ErrOrStderr(),
 		Prepare: func() error {
 			if err := os.Remove(rundir.OutcomeFile(u.runDir)); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -320,22 +321,6 @@ func judge(child supervisor.Child, ended supervisor.Exit) supervisor.Verdict {
 
 // children returns the roles in the order of their start. They are stopped in the reverse order.
 func (u *up) children(cfg *config.Config) []supervisor.Child {
-	base := func(role, name string, more ...string) supervisor.Child {
-		args := append(
-			[]string{
-				role, "--run-dir", u.runDir, "--name", name, "--ranks", strconv.Itoa(u.ranks), "--world-size",
-				strconv.Itoa(u.world),
-			},
-			more...)
-		child := supervisor.Child{Role: role, Name: name, Args: args}
-		if u.events != "" {
-			dir, err := filepath.Abs(u.events)
-			if err == nil {
-				child.Env = append(child.Env, roles.EnvEvents+"="+dir)
-			}
-		}
-		return child
-	}
 	incarnation, lease := rand.Text(), ""
 	if u.file != nil {
 		lease = u.file.Path
@@ -344,14 +329,36 @@ func (u *up) children(cfg *config.Config) []supervisor.Child {
 		incarnation = u.here.Host().Incarnation
 	}
 	out := []supervisor.Child{
-		base("orchestrator", "orchestrator", "--metrics", u.metrics, "--cluster", lease, "--up", incarnation),
+		u.child("orchestrator", "orchestrator", "--metrics", u.metrics, "--cluster", lease, "--up", incarnation),
 	}
 	fleet := u.fleet()
 	for _, name := range fleet.Loaders(cfg, u.first) {
-		out = append(out, base("loader", name))
+		out = append(out, u.child("loader", name))
 	}
 	for _, name := range fleet.Shadows(cfg, u.first) {
-		out = append(out, base("shadow", name))
+		out = append(out, u.child("shadow", name))
 	}
-	return append(out, base("sidecar", fleet.Sidecar(u.first), "--first-rank", strconv.Itoa(u.first)))
+	return append(out, u.child("sidecar", fleet.Sidecar(u.first), "--first-rank", strconv.Itoa(u.first)))
+}
+
+// child returns the process of a role.
+func (u *up) child(role, name string, more ...string) supervisor.Child {
+	args := append([]string{role, "--run-dir", u.runDir, "--name", name, "--ranks", strconv.Itoa(u.ranks),
+		"--world-size", strconv.Itoa(u.world)}, more...)
+	child := supervisor.Child{Role: role, Name: name, Args: args}
+	if u.events != "" {
+		dir, err := filepath.Abs(u.events)
+		if err == nil {
+			child.Env = append(child.Env, roles.EnvEvents+"="+dir)
+		}
+	}
+	return child
+}
+
+// spawn returns a loader that the orchestrator may add while the run goes on.
+func (u *up) spawn(role string, i int) (supervisor.Child, bool) {
+	if role != roles.LoaderRole {
+		return supervisor.Child{}, false
+	}
+	return u.child(role, u.fleet().Loader(u.first, i)), true
 }

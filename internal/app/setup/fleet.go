@@ -36,10 +36,13 @@ func (f Fleet) name(role string, first, i int) string {
 func (f Fleet) Loaders(c *config.Config, first int) []string {
 	out := make([]string, Loaders(c))
 	for i := range out {
-		out[i] = f.name("loader", first, i)
+		out[i] = f.Loader(first, i)
 	}
 	return out
 }
+
+// Loader returns the name of loader i of the host that serves the rank first.
+func (f Fleet) Loader(first, i int) string { return f.name("loader", first, i) }
 
 // Shadows returns the names of the shadows of the host that serves the rank first.
 func (f Fleet) Shadows(c *config.Config, first int) []string {

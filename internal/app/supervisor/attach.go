@@ -2,6 +2,8 @@ package supervisor
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -15,6 +17,17 @@ import (
 	"golang.org/x/sys/unix"
 
 	"millrace"
+	"millrace/orchestrator/placer"
+)
+
+// The causes that end a child's [Life.Context].
+var (
+	// ErrStopped: this process is asked to leave (SIGTERM). The run goes on without it.
+	ErrStopped = errors.New("stopped")
+	// ErrEnding: the whole run ends (SIGINT), so nobody takes over.
+	ErrEnding = errors.New("the run ends")
+	// ErrOrphaned: the supervisor is gone.
+	ErrOrphaned = errors.New("the supervisor is gone")
 )
 
 // leaveGrace is the time that an orphan has to return from its work. Then Life ends the process.
@@ -142,6 +155,16 @@ func (l *Life) ReportTerm(t millrace.Term) error { return l.report(fmt.Sprintf("
 // place at once. Only the orchestrator's report counts. A report about a process that has died meanwhile has no effect.
 func (l *Life) ReportFenced(name string, pid int64) error {
 	return l.report(fmt.Sprintf("fenced %s %d\n", name, pid))
+}
+
+// ReportPlace asks the supervisor for other numbers of processes. ReadPlaced returns its answer to the id, which has no
+// spaces. Only the orchestrator's request counts.
+func (l *Life) ReportPlace(id string, goal placer.Desired) error {
+	text, err := json.Marshal(goal)
+	if err != nil {
+		return fmt.Errorf("encode a goal: %w", err)
+	}
+	return l.report(fmt.Sprintf("place %s %s\n", id, text))
 }
 
 // ReportLacks reports to the supervisor the thing that this role waits for, for `millrace status`; "": nothing.

@@ -79,3 +79,31 @@ const (
 	Finished               // complete: a child's verdict was Finish
 	Failed                 // the error has the reason
 )
+
+// FailedError is the failure of a run by one of its children.
+type FailedError struct {
+	Child   Child
+	Exit    Exit
+	Verdict string // why the child is not restarted; "" if its exit is the run's failure
+}
+
+// Error returns the child's last line if its exit is the run's failure, and a sentence about the child if it died too
+// often.
+func (e *FailedError) Error() string {
+	if e.Verdict == "" && e.Exit.LastLine != "" && e.Exit.Crash == "" {
+		return e.Exit.LastLine
+	}
+	text := e.Child.Name
+	if e.Verdict != "" {
+		text += " " + e.Verdict + ", at last with " + e.Exit.String()
+	} else {
+		text += " ended with " + e.Exit.String()
+	}
+	if e.Exit.LastLine != "" {
+		text += ": " + e.Exit.LastLine
+	}
+	if e.Exit.Crash != "" {
+		text += fmt.Sprintf(" (stack in %s)", e.Exit.Crash)
+	}
+	return text
+}

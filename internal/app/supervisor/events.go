@@ -4,6 +4,7 @@ import (
 	"syscall"
 
 	"millrace"
+	"millrace/orchestrator/placer"
 )
 
 // An event is something that happened to a child or to the run. The index names a child, the pid one of its processes.
@@ -30,6 +31,11 @@ type (
 		name  string
 		pid   int
 	}
+	evPlace struct { // child asks for other numbers of processes
+		child, pid int
+		id         string
+		goal       placer.Desired
+	}
 	evExited struct {
 		child, pid int
 		exit       Exit
@@ -49,6 +55,7 @@ type (
 		pid    int
 		signal syscall.Signal
 	}
+	acPlaced   Placed                  // answer a request for other numbers of processes
 	acNotice   struct{ line string }   // print a line for the user
 	acAllReady struct{}                // every child is running, for the first time
 	acEnding   struct{ reason string } // the run failed or was stopped; comes before any signal to a child

@@ -32,6 +32,36 @@ const (
 	quietWait = time.Second
 )
 
+// ErrInUse: another `millrace up` holds the run directory.
+var ErrInUse = errors.New("run directory in use")
+
+// inUseError is an ErrInUse that names the directory and its holder.
+type inUseError struct{ dir, holder string }
+
+func (e *inUseError) Error() string {
+	return fmt.Sprintf("run directory %s is in use by another `millrace up`%s: "+
+		"stop that one, or name another --run-dir", e.dir, e.holder)
+}
+
+func (e *inUseError) Is(target error) bool { return target == ErrInUse }
+
+// leftoverError is an ErrInUse by processes that a kill does not end.
+type leftoverError struct {
+	dir  string
+	pids []int
+}
+
+func (e *leftoverError) Error() string {
+	if len(e.pids) == 0 {
+		return fmt.Sprintf("run directory %s is locked by a process that is not visible here: "+
+			"stop the process that uses it, or name another --run-dir", e.dir)
+	}
+	return fmt.Sprintf("run directory %s is held by processes of a killed `millrace up` that a kill does not end: %v: "+
+		"thaw them if they are frozen, or name another --run-dir", e.dir, e.pids)
+}
+
+func (e *leftoverError) Is(target error) bool { return target == ErrInUse }
+
 // lockDir creates and locks the run directory. The lock lasts while the file is open here or in a child.
 func lockDir(runDir string, clock seam.Clock, say io.Writer) (*os.File, error) {
 	if err := os.MkdirAll(runDir, 0o700); err != nil {

@@ -19,11 +19,15 @@ type life struct {
 	due     time.Time // of the next start; zero if none is planned
 	lacks   string    // the missing thing that it waits for; "" if nothing is missing
 	told    bool      // the line about the missing thing is printed
+	added   bool      // the run began without it
+	retired bool      // no longer wanted; shown until its process has left
+	leaving time.Time // a retired process is killed then; zero: it was not asked to leave, or is killed
 }
 
 // machine decides about all children. It has no clock, process or file.
 type machine struct {
-	children []life
+	children []life // a retired one keeps its place, and may be wanted again
+	spawn    Spawn  // makes children that are added
 	replaced formers
 	final    func(Child, Exit) Verdict
 	grace    time.Duration
@@ -35,8 +39,8 @@ type machine struct {
 	err       error // why the run failed
 }
 
-func newMachine(children []Child, final func(Child, Exit) Verdict, grace time.Duration) *machine {
-	m := &machine{final: final, grace: grace}
+func newMachine(children []Child, spawn Spawn, final func(Child, Exit) Verdict, grace time.Duration) *machine {
+	m := &machine{spawn: spawn, final: final, grace: grace}
 	for _, c := range children {
 		m.children = append(m.children, life{Child: c, state: Starting})
 	}
@@ -65,7 +69,9 @@ func (m *machine) step(now time.Time, ev event) []action {
 		c := &m.children[ev.child]
 		c.alive, c.pid, c.started = true, ev.pid, now
 	case evStartFailed:
-		return m.fail(now, fmt.Errorf("start %s: %w", m.children[ev.child].Name, ev.err))
+		return m.failToStart(now, ev)
+	case evPlace:
+		return m.place(now, ev)
 	case evReady:
 		return m.markReady(ev.child, ev.pid)
 	case evTerm:
@@ -115,12 +121,20 @@ func (m *machine) markReady(i, pid int) []action {
 	if m.stopping || c.pid != pid {
 		return nil
 	}
-	c.state, c.lacks = Running, ""
+	c.lacks = ""
+	if !c.retired {
+		c.state = Running
+	}
+	return m.announce()
+}
+
+// announce tells once that all wanted children serve.
+func (m *machine) announce() []action {
 	if m.announced {
 		return nil
 	}
 	for j := range m.children {
-		if m.children[j].state != Running {
+		if c := &m.children[j]; !c.retired && c.state != Running {
 			return nil
 		}
 	}
@@ -139,7 +153,10 @@ func (m *machine) bury(now time.Time, i int, exit Exit) []action {
 		}
 		return m.shutdown.signals(now, m.pidOf)
 	}
-	c.state = Starting
+	c.state, c.leaving = Starting, time.Time{}
+	if c.retired {
+		return leftLine(c.Name, exit)
+	}
 	switch m.final(c.Child, exit) {
 	case Finish:
 		return m.stop(now, Finished)
@@ -213,7 +230,7 @@ func (m *machine) tick(now time.Time) []action {
 	if m.stopping {
 		return m.shutdown.signals(now, m.pidOf)
 	}
-	out := m.replaced.endLate(now)
+	out := append(m.replaced.endLate(now), m.endRetired(now)...)
 	for i := range m.children {
 		if due := m.children[i].due; !due.IsZero() && !due.After(now) {
 			out = append(out, m.start(i))
@@ -232,6 +249,7 @@ func (m *machine) deadline() (time.Time, bool) {
 	}
 	for i := range m.children {
 		consider(m.children[i].due)
+		consider(m.children[i].leaving)
 	}
 	m.replaced.deadlines(consider)
 	m.shutdown.deadlines(consider)
@@ -277,7 +295,7 @@ func (m *machine) stop(now time.Time, result Result) []action {
 	roles := make([]string, len(m.children))
 	for i := range m.children {
 		c := &m.children[i]
-		c.due, c.state, roles[i] = time.Time{}, Stopping, c.Role
+		c.due, c.leaving, c.state, roles[i] = time.Time{}, time.Time{}, Stopping, c.Role
 	}
 	m.shutdown = newShutdown(roles, now, m.grace)
 	return append(m.replaced.endAll(), m.shutdown.signals(now, m.pidOf)...)
@@ -294,7 +312,10 @@ func (m *machine) replace(now time.Time, ev evFenced) []action {
 			continue // it has died meanwhile; its successor is not fenced
 		}
 		ended := m.replaced.add(former{child: i, pid: c.pid, started: c.started, kill: now.Add(formerGrace)})
-		c.alive, c.pid, c.state = false, 0, Starting
+		c.alive, c.pid, c.state, c.leaving = false, 0, Starting, time.Time{}
+		if c.retired {
+			return ended
+		}
 		c.restarts++
 		out := []action{acNotice{fmt.Sprintf("%s (pid %d) was fenced; a fresh one is started", c.Name, ev.pid)}}
 		return append(append(out, ended...), m.start(i))
@@ -323,10 +344,13 @@ func (m *machine) buryFormer(now time.Time, ev evExited) []action {
 
 // roles returns the children for `millrace status`, in starting order.
 func (m *machine) roles() []Role {
-	out := make([]Role, len(m.children))
+	var out []Role
 	for i := range m.children {
 		c := &m.children[i]
-		out[i] = Role{
+		if c.retired && !c.alive {
+			continue
+		}
+		out = append(out, Role{
 			Role:     c.Role,
 			Name:     c.Name,
 			Pid:      c.pid,
@@ -334,7 +358,7 @@ func (m *machine) roles() []Role {
 			Term:     c.term,
 			Restarts: c.restarts,
 			Lacks:    c.lacks,
-		}
+		})
 	}
 	return out
 }

@@ -112,6 +112,7 @@ func TestStopWaves(t *testing.T) {
 			{Role: "loader", Name: "l1"},
 			{Role: "sidecar", Name: "s"},
 		},
+		nil,
 		verdicts,
 		3*time.Second,
 	)
@@ -149,7 +150,7 @@ func TestStopWaves(t *testing.T) {
 func TestAFailureCountsDuringAStop(t *testing.T) {
 	for code, want := range map[int]Result{0: Stopped, 1: Failed, 2: Stopped} {
 		now := time.Unix(1000, 0)
-		m := newMachine([]Child{{Role: "orchestrator", Name: "o"}}, verdicts, time.Second)
+		m := newMachine([]Child{{Role: "orchestrator", Name: "o"}}, nil, verdicts, time.Second)
 		script(m, &now, evBegin{}, evStop{}, evExited{0, 100, Exit{Code: code, LastLine: "bad file"}})
 		if !m.isDone() || m.result != want || (m.err != nil) != (want == Failed) {
 			t.Errorf("exit %d: result %v, %v", code, m.result, m.err)
@@ -159,7 +160,7 @@ func TestAFailureCountsDuringAStop(t *testing.T) {
 
 func TestExecFailureFailsTheRun(t *testing.T) {
 	now := time.Unix(1000, 0)
-	m := newMachine([]Child{{Role: "loader", Name: "l0"}, {Role: "sidecar", Name: "s"}}, verdicts, time.Second)
+	m := newMachine([]Child{{Role: "loader", Name: "l0"}, {Role: "sidecar", Name: "s"}}, nil, verdicts, time.Second)
 	script(m, &now, evBegin{})
 	script(m, &now, evExited{1, 101, Exit{Code: 2}}, evExited{1, 111, Exit{Code: 2}}) // the second restart waits
 	if got := script(m, &now, evStartFailed{1, errors.New("no memory")}); got != "ending, SIGINT l0" {
@@ -191,7 +192,7 @@ func fleet(t *testing.T) (m *machine, check func(want string, events ...any)) {
 	now := time.Unix(1000, 0)
 	m = newMachine(
 		[]Child{{Role: "orchestrator", Name: "o"}, {Role: "loader", Name: "l0"}, {Role: "loader", Name: "l1"}},
-		verdicts, 3*time.Second)
+		nil, verdicts, 3*time.Second)
 	script(m, &now, evBegin{}, evReady{0, 100}, evReady{1, 101}, evReady{2, 102})
 	return m, func(want string, events ...any) {
 		t.Helper()

@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"bufio"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -93,7 +94,8 @@ func (p *process) follow(child int, events chan<- event) {
 	events <- evExited{child, p.cmd.Process.Pid, exitOf(p.cmd, err, p.output)}
 }
 
-// parseReport parses "ready", "term N", "lacks THING" and "fenced NAME PID". It returns nil for other lines.
+// parseReport parses "ready", "term N", "lacks THING", "fenced NAME PID" and "place ID GOAL". It returns nil for other
+// lines.
 func parseReport(child, pid int, line string) event {
 	word, rest, _ := strings.Cut(line, " ")
 	switch word {
@@ -109,6 +111,12 @@ func parseReport(child, pid int, line string) event {
 		name, number, _ := strings.Cut(rest, " ")
 		if n, err := strconv.Atoi(number); err == nil {
 			return evFenced{child, name, n}
+		}
+	case "place":
+		id, text, _ := strings.Cut(rest, " ")
+		ev := evPlace{child: child, pid: pid, id: id}
+		if json.Unmarshal([]byte(text), &ev.goal) == nil {
+			return ev
 		}
 	}
 	return nil

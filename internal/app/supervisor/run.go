@@ -21,6 +21,7 @@ import (
 type Config struct {
 	RunDir   string                    // created if it is missing; locked during Run
 	Children []Child                   // in starting order; roles stop in the reverse order
+	Spawn    Spawn                     // makes children that the orchestrator asks for; nil: there are no others
 	Program  []string                  // the program of the children, without their arguments; this program by default
 	Final    func(Child, Exit) Verdict // judges an exit; nil restarts everything
 	Prepare  func() error              // called when RuntimeDir exists, before the first child; may be nil
@@ -40,6 +41,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Final == nil {
 		c.Final = func(Child, Exit) Verdict { return Restart }
+	}
+	if c.Spawn == nil {
+		c.Spawn = func(string, int) (Child, bool) { return Child{}, false }
 	}
 	if c.Prepare == nil {
 		c.Prepare = func() error { return nil }
@@ -68,9 +72,9 @@ type run struct {
 	events    chan event
 	processes map[int]*process // by pid, until the machine has their exit
 	followers sync.WaitGroup
-	heard     []heard // by child, while it waits for something
-	wrote     string  // the content of roles.json
-	unwritten string  // the last printed error of writing roles.json
+	heard     map[int]heard // by child, while it waits for something
+	wrote     string        // the content of roles.json
+	unwritten string        // the last printed error of writing roles.json
 }
 
 // Run starts all children and keeps them running until a verdict, the context, SIGINT, SIGTERM or SIGHUP ends the run.
@@ -99,11 +103,11 @@ func Run(ctx context.Context, cfg Config) (Result, error) {
 	}
 	r := &run{
 		cfg:       cfg,
-		machine:   newMachine(cfg.Children, cfg.Final, cfg.StopGrace),
+		machine:   newMachine(cfg.Children, cfg.Spawn, cfg.Final, cfg.StopGrace),
 		around:    &surroundings{cfg.Program, cfg.RunDir, &syncWriter{w: cfg.Stderr}, lock, lifeline},
 		events:    make(chan event),
 		processes: map[int]*process{},
-		heard:     make([]heard, len(cfg.Children)),
+		heard:     map[int]heard{},
 	}
 	r.loop(ctx)
 	r.followers.Wait()
@@ -186,9 +190,10 @@ func (r *run) bury(gone evExited) {
 	delete(r.processes, gone.pid)
 	switch {
 	case c.lacks == "":
-		r.heard[gone.child] = heard{}
+		delete(r.heard, gone.child)
 	case len(p.output.said) < maxHeard:
-		r.heard[gone.child] = r.heard[gone.child].with(gone.exit.LastLine, p.output.said)
+		was := r.heard[gone.child]
+		r.heard[gone.child] = was.with(gone.exit.LastLine, p.output.said)
 	}
 }
 
@@ -205,6 +210,8 @@ func (r *run) perform(a action) []action {
 		if p := r.processes[a.pid]; p != nil {
 			_ = p.cmd.Process.Signal(a.signal)
 		}
+	case acPlaced:
+		r.answer(Placed(a))
 	case acNotice:
 		r.around.stderr.line([]byte(a.line))
 	case acAllReady:
@@ -221,7 +228,7 @@ func (r *run) perform(a action) []action {
 
 func (r *run) start(child int) event {
 	r.cfg.Fail.Hit("supervisor/start/before")
-	p, err := r.around.startProcess(r.cfg.Children[child], r.heard[child])
+	p, err := r.around.startProcess(r.machine.children[child].Child, r.heard[child])
 	r.cfg.Fail.Hit("supervisor/start/after")
 	if err != nil {
 		return evStartFailed{child, err}
@@ -229,6 +236,17 @@ func (r *run) start(child int) event {
 	r.processes[p.cmd.Process.Pid] = p
 	r.followers.Go(func() { p.follow(child, r.events) }) // ends with the process; loop receives its events until then
 	return evStarted{child, p.cmd.Process.Pid}
+}
+
+// answer writes the answer to a request for other numbers of processes. Without it, the orchestrator asks again.
+func (r *run) answer(p Placed) {
+	b, err := json.Marshal(p)
+	if err == nil {
+		err = exchangeFile(filepath.Join(RuntimeDir(r.cfg.RunDir), placedName), b)
+	}
+	if err != nil {
+		r.around.stderr.line([]byte("write " + placedName + ": " + err.Error()))
+	}
 }
 
 // publish rewrites roles.json if it has changed. After the first time, it succeeds on a full disk, too.

@@ -20,6 +20,7 @@ const (
 	runtimeName = "run" // RUNDIR/run: the files that exist only while `up` runs
 	streamsName = "streams"
 	rolesName   = "roles.json"
+	placedName  = "placed.json"
 	pidName     = "up.pid"
 	reasonName  = "reason"
 )
@@ -157,6 +158,28 @@ func Reason(runDir string) string {
 		return ""
 	}
 	return string(b)
+}
+
+// Placed is the supervisor's answer to a request for other numbers of processes.
+type Placed struct {
+	ID      string `json:"id"`                // of the request
+	Refused string `json:"refused,omitempty"` // why the earlier goal holds; "": the request's goal does
+}
+
+// ReadPlaced returns the newest answer of the supervisor of a run directory, the zero Placed before there is one.
+func ReadPlaced(runDir string) (Placed, error) {
+	var p Placed
+	b, err := os.ReadFile(filepath.Join(RuntimeDir(runDir), placedName))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return p, nil
+	case err != nil:
+		return p, fmt.Errorf("read the supervisor's answer: %w", err)
+	}
+	if err := json.Unmarshal(b, &p); err != nil {
+		return p, fmt.Errorf("read the supervisor's answer in %s: %w", runDir, err)
+	}
+	return p, nil
 }
 
 // ReadRoles returns the roles that the supervisor of a run directory wrote last. The error is fs.ErrNotExist if no `up`

@@ -31,13 +31,14 @@ type shutdown struct{ waves []wave }
 func newShutdown(roles []string, now time.Time, grace time.Duration) shutdown {
 	var s shutdown
 	waveOf := map[string]int{}
-	for i := len(roles) - 1; i >= 0; i-- {
-		w, ok := waveOf[roles[i]]
-		if !ok {
-			w = len(s.waves)
-			waveOf[roles[i]] = w
+	for _, role := range roles { // children that were added come last, and leave with the others of their role
+		if _, ok := waveOf[role]; !ok {
+			waveOf[role] = len(waveOf)
 			s.waves = append(s.waves, wave{kill: now.Add(grace)})
 		}
+	}
+	for i := len(roles) - 1; i >= 0; i-- {
+		w := len(s.waves) - 1 - waveOf[roles[i]]
 		s.waves[w].children = append(s.waves[w].children, i)
 	}
 	for w := range s.waves {

@@ -137,7 +137,10 @@ var rooms = []room{
 	{"internal/app/bench", list(".", "constructors", "proto", "internal/activity", "internal/seal", "sidecar",
 		"internal/app/dryrun", "internal/app/report", "internal/app/rundir", "internal/app/setup"),
 		list("golang.org/x/sync", "golang.org/x/sys/unix")},
-	{"internal/app/supervisor", list(".", "internal/seam", "internal/failpoint"), list("golang.org/x/sys/unix")},
+	{"internal/app/supervisor", list(".", "internal/seam", "internal/failpoint", "orchestrator/placer"),
+		list("golang.org/x/sys/unix")},
+	// the placer of one host
+	{"internal/app/place/local", list("internal/app/supervisor", "internal/seam", "orchestrator/placer"), none},
 	{"internal/verify/sim/...", all, all},
 
 	// checks of the repository

@@ -58,7 +58,8 @@ for the state of a run and changes its mixture. A host gets all of them; a --nam
 		RunE: func(c *cobra.Command, _ []string) error { return r.run(c) },
 	}
 	c.Flags().StringVar(&r.Dir, "dir", "", "directory of the CA and the certificates (required)")
-	c.Flags().StringSliceVar(&r.Hosts, "hosts", nil, "names or IP addresses of hosts, as in listen of the cluster file")
+	c.Flags().StringSliceVar(&r.Hosts, "hosts", nil,
+		"names or IP addresses of hosts, as in listen of the cluster file, or *.DOMAIN")
 	c.Flags().StringVar(&r.Name, "name", "", "name of a person or a program without a host")
 	c.Flags().StringSliceVar(&r.roles, "roles", nil, "roles of these certificates (default: all; of --name: operator)")
 	c.Flags().IntVar(&r.Days, "days", 365, "days for which the certificates are valid")

@@ -24,6 +24,8 @@ import (
 const (
 	caDays = 3650
 	day    = 24 * time.Hour
+	// anyHost begins the name of a certificate for all hosts of a domain, such as the pods of a namespace.
+	anyHost = "*."
 	// skew is the difference of two hosts' clocks that a fresh certificate bears.
 	skew = time.Hour
 )
@@ -31,7 +33,7 @@ const (
 // Request asks for certificates in a directory.
 type Request struct {
 	Dir   string
-	Hosts []string // DNS names or IP addresses, each with a certificate of its own
+	Hosts []string // DNS names, *.DOMAIN or IP addresses, each with a certificate of its own
 	Name  string   // of a person or program without a host; empty: none
 	Roles []secure.Role
 	Days  int // for which the certificates are valid, unless the authority ends before
@@ -126,6 +128,7 @@ func checkName(name string) error {
 		return millrace.Errorf(millrace.ErrInvalid, "%s has a port, and a certificate is for a host: write %s", name,
 			host)
 	}
+	name = strings.TrimPrefix(name, anyHost) // all hosts of a domain
 	if strings.Trim(name, letters) != "" || strings.Trim(name, ".-_") != name || name == "" {
 		return millrace.Errorf(millrace.ErrInvalid, "%q is neither a host's name nor an IP address: write one as in "+
 			"a.example or 10.0.0.2", name)
@@ -138,7 +141,12 @@ func checkName(name string) error {
 }
 
 // fileName returns the name of a host's files without their ends. A colon is not welcome in all file systems.
-func fileName(host string) string { return strings.ReplaceAll(host, ":", "_") }
+func fileName(host string) string {
+	if domain, ok := strings.CutPrefix(host, anyHost); ok {
+		return "any." + domain
+	}
+	return strings.ReplaceAll(host, ":", "_")
+}
 
 // authority signs certificates.
 type authority struct {

@@ -82,6 +82,24 @@ func TestCertificatesOfHosts(t *testing.T) {
 	}
 }
 
+// TestACertificateOfADomain is valid for the hosts of the domain, such as the pods of a Kubernetes namespace.
+func TestACertificateOfADomain(t *testing.T) {
+	out, err := Issue(request(filepath.Join(t.TempDir(), "certs"), "*.millrace.train.svc"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, ca := out.Certificates[0], load(t, out.CA)
+	if filepath.Base(x.Cert) != "any.millrace.train.svc.pem" {
+		t.Error(x.Cert)
+	}
+	for host, valid := range map[string]bool{"loader-3.millrace.train.svc": true, "millrace.train.svc": false,
+		"loader-3.millrace.other.svc": false, "a.loader-3.millrace.train.svc": false} {
+		if err := verify(load(t, x.Cert), ca, host, x509.ExtKeyUsageServerAuth); (err == nil) != valid {
+			t.Errorf("%s: %v", host, err)
+		}
+	}
+}
+
 // TestAgain: a second call keeps the CA, and renews.
 func TestAgain(t *testing.T) {
 	dir := t.TempDir()
@@ -162,6 +180,8 @@ func TestRefusals(t *testing.T) {
 		"a.example:7100 has a port":               request(good, "a.example:7100"),
 		`"../a" is neither`:                       request(good, "../a"),
 		`"" is neither`:                           request(good, ""),
+		`"*" is neither`:                          request(good, "*"),
+		`"a.*.b" is neither`:                      request(good, "a.*.b"),
 		"a certificate named ca would":            request(good, "ca"),
 		"a certificate named a-key would":         request(good, "a-key"),
 		"a.example is named twice":                request(good, "a.example", "a.example"),

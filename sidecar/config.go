@@ -68,6 +68,15 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
+// socketMode returns the mode of the ranks' sockets. If users besides this one are listed, the file lets every user
+// connect, and the sidecar refuses those that are not listed.
+func (c Config) socketMode() os.FileMode {
+	if len(c.UIDs) == 1 && c.UIDs[0] == uint32(os.Geteuid()) {
+		return 0o600
+	}
+	return 0o666
+}
+
 func (c Config) validate() error {
 	switch {
 	case len(c.Ranks) == 0:

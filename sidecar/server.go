@@ -65,7 +65,7 @@ func (s *Server) Run(ctx context.Context) error {
 		}
 	}()
 	for _, rank := range s.config.Ranks {
-		l, err := listen(filepath.Join(s.config.Dir, "rank-"+strconv.Itoa(int(rank))+".sock"))
+		l, err := listen(filepath.Join(s.config.Dir, "rank-"+strconv.Itoa(int(rank))+".sock"), s.config.socketMode())
 		if err != nil {
 			return err
 		}

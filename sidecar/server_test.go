@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -200,6 +201,47 @@ func TestTruncate(t *testing.T) {
 	}
 }
 
+// otherUser is no user of this machine.
+const otherUser = 4242
+
+// TestAListedUserMayConnect: the process of another user, as in another container of a pod, gets batches.
+func TestAListedUserMayConnect(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can act as another user")
+	}
+	h := open(t, sidecartest.Config{World: 1, Microbatches: 1, Rows: 1, Length: 16},
+		func(c *sidecar.Config) { c.UIDs = []uint32{0, otherUser} })
+	dir := filepath.Dir(h.path(0))
+	if err := errors.Join(os.Chmod(dir, 0o711), os.Chmod(filepath.Dir(dir), 0o711)); err != nil {
+		t.Fatal(err)
+	}
+	var tr *client
+	as(t, otherUser, func() { tr = dial(t, h.path(0)) })
+	tr.hello("", nil)
+	tr.want(begin)
+	tr.want(batchMsg)
+	as(t, otherUser+1, func() { tr = dial(t, h.path(0)) })
+	if e := tr.want(errorMsg); !strings.Contains(string(e.body), "belongs to user") {
+		t.Errorf("an unlisted user was refused with %q", e.body)
+	}
+}
+
+// as calls a function while this thread, and no other, acts as another user.
+func as(t *testing.T, user int, do func()) {
+	t.Helper()
+	set := func(user int) {
+		const keep = ^uintptr(0)
+		if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, keep, uintptr(user), keep); errno != 0 {
+			t.Fatalf("act as user %d: %v", user, errno)
+		}
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	set(user)
+	defer set(0)
+	do()
+}
+
 // TestLargerBatch: a batch that does not fit comes in a new ring. Frames of the old ring stay valid.
 func TestLargerBatch(t *testing.T) {
 	h := open(t,
@@ -220,7 +262,6 @@ func TestLargerBatch(t *testing.T) {
 }
 
 func TestRefusals(t *testing.T) {
-	const otherUser = 4242
 	for name, c := range map[string]struct {
 		run    sidecartest.Config
 		change func(*sidecar.Config)

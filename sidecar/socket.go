@@ -27,23 +27,24 @@ type socket struct {
 	dev, ino uint64
 }
 
-// listen binds path as a SOCK_SEQPACKET socket of mode 0600. It binds a private name, listens, and then renames the
-// socket. Every process that finds the socket can therefore connect. The rename replaces a lost sidecar's socket.
-func listen(path string) (*socket, error) {
+// listen binds path as a SOCK_SEQPACKET socket. It binds a private name, listens, and then renames the socket. Every
+// process that finds the socket, and that mode admits, can therefore connect. The rename replaces a lost sidecar's
+// socket.
+func listen(path string, mode os.FileMode) (*socket, error) {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", path, err)
 	}
 	file := os.NewFile(uintptr(fd), path)
 	defer file.Close() // the listener has its own descriptor
-	s, err := bind(fd, file, path)
+	s, err := bind(fd, file, path, mode)
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", path, err)
 	}
 	return s, nil
 }
 
-func bind(fd int, file *os.File, path string) (*socket, error) {
+func bind(fd int, file *os.File, path string, mode os.FileMode) (*socket, error) {
 	dir, err := os.Open(filepath.Dir(path))
 	if err != nil {
 		return nil, err
@@ -64,7 +65,7 @@ func bind(fd int, file *os.File, path string) (*socket, error) {
 			_ = os.Remove(address)
 		}
 	}()
-	if err := os.Chmod(address, 0o600); err != nil {
+	if err := os.Chmod(address, mode); err != nil {
 		return nil, err
 	}
 	if err := unix.Listen(fd, backlog); err != nil {

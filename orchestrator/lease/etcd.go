@@ -22,6 +22,7 @@ type Etcd struct {
 	cfg   EtcdConfig
 	keys  keys
 	value string // of the election key
+	told  string // the reason for the wait that was told last; "": none
 }
 
 // NewEtcd returns a candidate with a fresh random identity. It starts nothing.
@@ -62,7 +63,7 @@ func (e *Etcd) Elect(ctx context.Context) (*Grant, error) {
 	if err != nil {
 		return nil, err
 	}
-	told := ""
+	e.told = ""
 	for {
 		l, err := e.campaign(ctx, client)
 		if err == nil {
@@ -79,14 +80,19 @@ func (e *Etcd) Elect(ctx context.Context) (*Grant, error) {
 			client.Close()
 			return nil, fmt.Errorf("acquire the lease of run %s from etcd: %w", e.cfg.Run, err)
 		}
-		if why := reason(err); why != told {
-			told = why
-			e.cfg.Frozen("waiting for the lease of run " + e.cfg.Run + ": " + why)
-		}
+		e.tell("waiting for the lease of run " + e.cfg.Run + ": " + reason(err))
 		select {
 		case <-ctx.Done():
 		case <-e.cfg.Clock.After(retryDelay):
 		}
+	}
+}
+
+// tell tells people once why the candidate waits; "": it waits for nothing.
+func (e *Etcd) tell(why string) {
+	if why != e.told {
+		e.told = why
+		e.cfg.Frozen(why)
 	}
 }
 
@@ -156,7 +162,6 @@ func (e *Etcd) claim(ctx context.Context, l *etcdLease, listed int64) error {
 // awaitFree blocks until no process has the lease. It ends the lease of a predecessor. If the predecessor should live
 // after all, it cannot commit any more.
 func (e *Etcd) awaitFree(ctx context.Context, client *clientv3.Client) error {
-	told := ""
 	for {
 		call, cancel := context.WithTimeout(ctx, e.cfg.call())
 		got, err := client.Get(call, e.keys.leader) // linearizable
@@ -176,10 +181,11 @@ func (e *Etcd) awaitFree(ctx context.Context, client *clientv3.Client) error {
 			}
 			continue
 		}
-		if who := describe(got.Kvs[0].Value); who != told && !e.cfg.StandsBy {
-			told = who
-			e.cfg.Frozen(fmt.Sprintf("waiting for the lease of run %s: %s has it, since term %d", e.cfg.Run, who,
-				got.Kvs[0].CreateRevision))
+		if e.cfg.StandsBy {
+			e.tell("") // it may have lacked a listed journal
+		} else {
+			e.tell(fmt.Sprintf("waiting for the lease of run %s: %s has it, since term %d", e.cfg.Run,
+				describe(got.Kvs[0].Value), got.Kvs[0].CreateRevision))
 		}
 		if err := e.awaitChange(ctx, client, got.Header.Revision+1); err != nil {
 			return err

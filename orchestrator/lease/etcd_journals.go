@@ -60,7 +60,7 @@ func (e *Etcd) awaitListed(ctx context.Context, client *clientv3.Client) (list, 
 	if err != nil || now.admits(id) {
 		return now, err
 	}
-	e.cfg.Frozen(fmt.Sprintf("waiting for the lease of run %s: this host's journal lacks steps that %s has", e.cfg.Run,
+	e.tell(fmt.Sprintf("waiting for the lease of run %s: this host's journal lacks steps that %s has", e.cfg.Run,
 		now.hosts()))
 	if err := e.awaitChange(ctx, client, got.Header.Revision+1); err != nil {
 		return now, err

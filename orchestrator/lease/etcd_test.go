@@ -94,6 +94,7 @@ func TestEtcd(t *testing.T) {
 		"a renewal takes long":           (*bench).lateAnswer,
 		"a successor does not wait":      (*bench).successor,
 		"the list of journals changes":   (*bench).listChanges,
+		"another has a listed journal":   (*bench).anotherLeads,
 	} {
 		t.Run(name, func(t *testing.T) { test(&bench{T: t, cluster: x.cluster, client: x.client}) })
 	}
@@ -249,6 +250,43 @@ func (x *bench) listChanges() {
 	}
 	if text := lines.text(); !strings.Contains(text, "this host's journal lacks steps that host-1 has") {
 		x.Errorf("the reasons are %q", text)
+	}
+}
+
+// anotherLeads: a candidate that stands by and lacks a listed journal waits for nothing once another one leads.
+func (x *bench) anotherLeads() {
+	c := x.config()
+	if _, err := x.client.Put(x.Context(), "millrace/"+c.Run+"/train/journals", `[{"journal":"a"}]`); err != nil {
+		x.Fatal(err)
+	}
+	told, lacks := make(chan string, 16), c
+	lacks.Journal, lacks.StandsBy, lacks.Frozen = &named{id: "b"}, true, func(why string) { told <- why }
+	ctx, cancel := context.WithCancel(x.Context())
+	waiting := make(chan error, 1)
+	go func() { // read below
+		_, err := x.candidate(lacks).Elect(ctx)
+		waiting <- err
+	}()
+	if why := <-told; !strings.Contains(why, "this host's journal lacks steps") {
+		x.Errorf("the first reason is %q", why)
+	}
+	c.Journal = &named{id: "a"}
+	held, err := x.candidate(c).Elect(ctx)
+	if err != nil {
+		x.Fatal(err)
+	}
+	defer held.Release()
+	select {
+	case why := <-told:
+		if why != "" {
+			x.Errorf("the reason after the election is %q", why)
+		}
+	case <-time.After(20 * time.Second):
+		x.Error("the candidate that stands by still says that it waits")
+	}
+	cancel()
+	if err := <-waiting; !errors.Is(err, context.Canceled) {
+		x.Errorf("the candidate that stands by got: %v", err)
 	}
 }
 

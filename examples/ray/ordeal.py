@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 import threading
 import time
@@ -71,7 +72,8 @@ def train(config: Dict[str, Any]) -> None:
     millrace.ray.restore(loader, checkpoint)
     node = ray.get_runtime_context().get_node_id()
     with open(records / f"{time.time():.3f}-{rank}-{uuid.uuid4().hex[:6]}", "w", buffering=1) as out:
-        out.write(json.dumps({"rank": rank, "node": node, "resumed": checkpoint is not None}) + "\n")
+        head = {"rank": rank, "node": node, "pid": os.getpid(), "resumed": checkpoint is not None}
+        out.write(json.dumps(head) + "\n")
         for b in loader:
             out.write(json.dumps([b.step, b.microbatch, b.digest]) + "\n")
             if b.microbatch < b.num_microbatches - 1:
@@ -92,9 +94,9 @@ class Life:
 
     def __init__(self, path: Path) -> None:
         lines = [json.loads(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
-        head = lines[0] if lines else {"rank": -1, "node": "", "resumed": False}
+        head = lines[0] if lines else {"rank": -1, "node": "", "pid": 0, "resumed": False}
         self.began = float(path.name.split("-")[0])
-        self.rank, self.node, self.resumed = (head[k] for k in ("rank", "node", "resumed"))
+        self.rank, self.node, self.pid, self.resumed = (head[k] for k in ("rank", "node", "pid", "resumed"))
         self.batches: List[Tuple[int, int, str]] = [tuple(line) for line in lines[1:]]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -10,7 +11,7 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, List, Sequence
 
 import pytest
 import ray
@@ -153,9 +154,83 @@ def test_a_lost_node(nodes: Nodes, mixture: Path, golden: Any, tmp_path: Path) -
 class Worker:
     """A rank that is no worker of Ray Train."""
 
-    def read(self, run: millrace.ray.Run, rank: int) -> Dict[Any, Any]:
+    def read(self, run: millrace.ray.Run, rank: int, state: Any = None, steps: float = math.inf) -> Any:
+        """Return the batches of so many steps from a state on, and the state after them."""
+        batches = {}
         with millrace.ray.connect(run, rank=rank, tensors="numpy", start="fresh") as loader:
-            return {(b.step, rank, b.microbatch): (b.digest, [s.id for s in b.segments]) for b in loader}
+            if state is not None:
+                loader.load_state_dict(state)
+            for b in loader:
+                batches[b.step, rank, b.microbatch] = (b.digest, [s.id for s in b.segments])
+                if b.step == steps - 1 and b.microbatch == b.num_microbatches - 1:
+                    break
+            return batches, loader.state_dict()
+
+
+def workers_on(nodes: Sequence[str]) -> List[Any]:
+    """A worker on each of the nodes."""
+    there = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
+    return [Worker.options(scheduling_strategy=there(node, soft=False)).remote() for node in nodes]
+
+
+def test_ranks_change_their_nodes(nodes: Nodes, mixture: Path, golden: Any, tmp_path: Path) -> None:
+    """All ranks go to other nodes that served other ranks before. The journals stay with the nodes."""
+    places = [node.node_id for node in nodes.nodes for _ in range(RANKS)]
+    with millrace.ray.launch(mixture, WORLD, ranks_per_node=RANKS, run_dir=tmp_path / "{node}") as run:
+        read: Dict[Any, Any] = {}
+        state = None
+        for steps, there in ((100, places), (400, places[RANKS:] + places[:RANKS])):
+            workers = workers_on(there)
+            calls = [w.read.remote(run, rank, state, steps) for rank, w in enumerate(workers)]
+            for batches, state in ray.get(calls, timeout=WITHIN):
+                read.update(batches)
+            for w in workers:
+                ray.kill(w)
+        assert ray.get(millrace.ray.keeper_of(run).spec.remote()).renewal == 0
+    assert {slot: digest for slot, (digest, _) in read.items()} == golden
+
+
+@ray.remote(num_cpus=1)
+class Hog:
+    """Takes a CPU."""
+
+
+def test_no_node_of_before_serves(nodes: Nodes, mixture: Path, tmp_path: Path) -> None:
+    """Ray Train puts all workers on a node that has no journal. The nodes of before live on, and are full."""
+    there = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
+
+    def hogs_on(node: str) -> List[Any]:
+        return [Hog.options(scheduling_strategy=there(node, soft=False)).remote() for _ in range(2 * RANKS)]
+
+    def faults(t: Training) -> None:
+        t.pass_steps(25)
+        # Those that find no room wait, and take the CPU of a worker before its successor can.
+        hogs.extend(hog for node in nodes.nodes for hog in hogs_on(node.node_id))
+        for hog in hogs_of_fresh:
+            ray.kill(hog)
+        time.sleep(5)
+        began = time.time()
+        os.kill(ordeal.lives(t.records)[0].pid, signal.SIGKILL)
+        print(f"\nall ranks trained again after {t.pass_steps(1, since=began):.1f} s")
+        assert {life.node for life in ordeal.lives(t.records) if life.began > began} == {fresh.node_id}
+        assert ray.get(millrace.ray.keeper_of(t.run).spec.remote()).renewal == 1
+
+    fresh = nodes.add()
+    nodes.await_nodes(NODES + 1)
+    hogs: List[Any] = []
+    hogs_of_fresh = hogs_on(fresh.node_id)
+    ray.get([hog.__ray_ready__.remote() for hog in hogs_of_fresh], timeout=WITHIN)
+    with millrace.ray.launch(mixture, trainers=2, ranks_per_node=1, run_dir=tmp_path / "{node}") as run:
+        training = Training(run, tmp_path)
+        result = training.fit(faults, world=2)
+    assert result.error is None and result.metrics["step"] == 399, result
+    lives = ordeal.lives(training.records)
+    assert fresh.node_id not in {life.node for life in lives if not life.resumed}
+    assert ordeal.judge(training.records, ordeal.of_one_host(mixture, 2), 2) == NONE
+    for hog in hogs:
+        ray.kill(hog)
+    nodes.cluster.remove_node(fresh)
+    nodes.await_nodes(NODES)
 
 
 def test_a_dataset_of_ray_on_one_node(nodes: Nodes, tmp_path: Path) -> None:
@@ -169,12 +244,11 @@ def test_a_dataset_of_ray_on_one_node(nodes: Nodes, tmp_path: Path) -> None:
     node = nodes.nodes[0].node_id
     with millrace.ray.launch(mixture, {node: 2}) as run:
         assert not [a for a in of_millrace().values() if "etcd" in a]
-        there = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node, soft=False)
-        workers = [Worker.options(scheduling_strategy=there).remote() for _ in range(2)]
+        workers = workers_on([node, node])
         read = ray.get([w.read.remote(run, rank) for rank, w in enumerate(workers)])
         for w in workers:
             ray.kill(w)
-    segments = [i for batches in read for _, ids in batches.values() for i in ids]
+    segments = [i for batches, _ in read for _, ids in batches.values() for i in ids]
     assert len(set(segments)) == 300
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import logging
 import os
 import threading
 import time
@@ -13,10 +15,15 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy as On
 
 from ._child import Child
 from ._errors import RunError
-from ._ray_host import Host
+from ._ray_host import Host, Seen
 from ._ray_spec import LOOPBACK, NAMESPACE, Spec, fill, remove_dir
 
+log = logging.getLogger("millrace")
+
 ATTEMPTS = 10  # to start the etcd member, a second apart
+LOST = 15.0  # seconds for which every host lacks a journal that counts, until the journals are given up
+LOOK_EVERY = 1.0  # seconds between two looks at the hosts
+LOOK_WITHIN = 5.0  # seconds for the hosts to answer
 
 # An actor of Ray that lives until `shutdown`, and that Ray starts again after it died.
 LASTING: Dict[str, Any] = {
@@ -29,7 +36,10 @@ class Keeper:
     this actor."""
 
     def __init__(self, spec: Spec) -> None:
-        self._spec = spec
+        # An earlier life of this actor may have renewed the run.
+        renewals = [int(name.rpartition("/")[2]) for name in actors_of(spec.name) if name != spec.keeper]
+        self._spec = dataclasses.replace(spec, renewal=max([spec.renewal, *renewals]))
+        self._looked, self._is_orphaned = 0.0, False
         self._member: Optional[Child] = None
         self._stopping = threading.Event()
         self._closed = False
@@ -51,11 +61,33 @@ class Keeper:
         refuse_far_nodes(spec)
         name = spec.host(first, node)
         for other in actors_of(spec.name):
-            if other.startswith(spec.host(first, "")) and other != name:
+            if spec.is_host(first, other) and other != name:
                 # On a lost node it lives on until the node notices. Until then, etcd keeps the next one out.
                 end_actor(other)
         options = dict(LASTING, name=name, get_if_exists=True, scheduling_strategy=On(node, soft=False))
         return ray.remote(Host).options(**options).remote(spec, first)
+
+    def is_orphaned(self) -> bool:
+        """Return whether all hosts are ready, and none of them has a journal that counts. Then the run cannot go on."""
+        now = time.monotonic()
+        if now - self._looked > LOOK_EVERY:
+            self._looked, self._is_orphaned = now, self._spec.is_spread and self._have_all_lost()
+        return self._is_orphaned
+
+    def renew(self, renewal: int) -> None:
+        """Begin the run under a new name on the same nodes, if it is orphaned. Its trainers load a saved state.
+
+        `renewal`: that of which the caller knows. Several trainers renew the run once."""
+        if renewal != self._spec.renewal or not self.is_orphaned():
+            return
+        before, self._is_orphaned = self._spec, False
+        self._spec = dataclasses.replace(before, renewal=renewal + 1)
+        log.warning("every journal that counts of the run %s is lost: it begins anew as %s, from the saved state",
+                    before.name_in_etcd, self._spec.name_in_etcd)  # fmt: skip
+        for name in actors_of(before.name):
+            for first in before.firsts:
+                if before.is_host(first, name):
+                    self.place(first, name.split("/")[-2])
 
     def close(self) -> None:
         """Place no more hosts."""
@@ -69,6 +101,16 @@ class Keeper:
         self._keeping.join()
         if self._spec.is_temporary:
             remove_dir(self._member_dir())
+
+    def _have_all_lost(self) -> bool:
+        names = actors_of(self._spec.name)
+        hosts = [next((n for n in names if self._spec.is_host(first, n)), "") for first in self._spec.firsts]
+        try:
+            looks = [ray.get_actor(name, namespace=NAMESPACE).look.remote() for name in hosts]
+            seen: List[Seen] = ray.get(looks, timeout=LOOK_WITHIN)
+        except (ValueError, ray.exceptions.RayError):  # a host is missing, or does not answer
+            return False
+        return all(host.lacks_for >= LOST for host in seen)
 
     def _first_member(self) -> Child:
         """Start the member until it is ready. The one of an earlier life of this actor may need a moment to end."""

@@ -30,6 +30,22 @@ class Spec:
     is_temporary: bool  # whether `shutdown` removes run_dir
     cluster: Optional[Dict[str, Any]]
     etcd_port: int = 0  # of the run's own etcd member, which serves one machine; 0: etcd is the user's
+    renewal: int = 0  # how often the run has begun under a new name, because every journal that counts was lost
+
+    @property
+    def is_spread(self) -> bool:
+        """Whether the run has several hosts."""
+        return self.world > self.ranks
+
+    @property
+    def firsts(self) -> "range":
+        """The first ranks of all hosts."""
+        return range(0, self.world, self.ranks)
+
+    @property
+    def name_in_etcd(self) -> str:
+        """The name of the run in etcd now. A journal belongs to one name."""
+        return f"{self.name}.renewed-{self.renewal}" if self.renewal else self.name
 
     @property
     def is_on_one_machine(self) -> bool:
@@ -43,15 +59,19 @@ class Spec:
 
     def host(self, first: int, node: str) -> str:
         """The name of the actor of a host. It has the node: after the loss of a node, the actor there may live on."""
-        return f"{self.name}/host-{first}/{node}"
+        return f"{self.name}/host-{first}/{node}/{self.renewal}"
+
+    def is_host(self, first: int, actor: str) -> bool:
+        """Whether an actor is one of a host, on any node and of any renewal."""
+        return actor.startswith(f"{self.name}/host-{first}/")
 
     def first_of(self, rank: int) -> int:
         """The first rank of the host that serves a rank."""
         return rank - rank % self.ranks
 
-    def dir_of(self, first: int, address: str, node: str) -> str:
-        """The run directory of a host."""
-        return os.path.join(fill(self.run_dir, address, node), f"host-{first}")
+    def home(self, address: str, node: str) -> str:
+        """The directory of the run on a node."""
+        return fill(self.run_dir, address, node)
 
     def arguments(self, first: int, run_dir: str) -> List[str]:
         """The arguments of the host's `millrace`. Its mixture file is standard input."""
@@ -66,7 +86,8 @@ class Spec:
         if self.cluster is None:
             return
         name = LOOPBACK if self.is_on_one_machine else address
-        content = dict(self.cluster, listen=f"[{name}]:%d" % free_ports() if ":" in name else f"{name}:{free_ports()}")
+        listen = f"[{name}]:%d" % free_ports() if ":" in name else f"{name}:{free_ports()}"
+        content = dict(self.cluster, name=self.name_in_etcd, listen=listen)
         if "tls" in content:
             content["tls"] = {key: fill(path, address, node) for key, path in content["tls"].items()}
         with open(os.path.join(run_dir, "cluster.yaml"), "w", encoding="utf-8") as file:

@@ -26,7 +26,7 @@ import tempfile
 import time
 import uuid
 from types import TracebackType
-from typing import Any, Mapping, Optional, Type, Union
+from typing import Any, Mapping, Optional, Tuple, Type, Union
 
 import ray
 import ray.train
@@ -149,23 +149,30 @@ def connect(
 
     `run`: the run or its name; None: the only run of this Ray.
     `rank`: the rank; None: the world rank of this worker of Ray Train.
-    `wait`: seconds to wait until the host is ready, also if its start fails and is tried again.
+    `wait`: seconds to wait until the host is ready and the run is planned, also if a start fails and is tried again.
     `patience`: as in `millrace.connect`; None: MILLRACE_PATIENCE, or 120.
     `options`: those of `millrace.connect`.
 
+    If every node with a journal that counts is lost, the run begins anew under another name. A worker of Ray Train then
+    starts from its checkpoint, also without `restore`.
+
     Raises ValueError if the mixture is wrong, or if the ranks of this node are not those of a host. Raises RunError
-    if the host is not ready in time."""
+    if the host is not ready in time, or if the journals are lost and this is no worker of Ray Train."""
     keeper = keeper_of(run)
     spec: Spec = ray.get(keeper.spec.remote())
+    is_trained = rank is None and options.get("start") != "latest"
     if rank is None:
         rank = rank_in_train(spec)
     if not 0 <= rank < spec.world:
         raise ValueError(f"connect: rank {rank}: the run {spec.name} has the ranks 0 to {spec.world - 1}")
     node = ray.get_runtime_context().get_node_id()
-    directory = await_host(keeper, spec.first_of(rank), node, wait)
+    directory, renewal = await_host(keeper, spec.first_of(rank), node, wait, may_renew=is_trained)
     if patience is None and "MILLRACE_PATIENCE" not in os.environ:
         patience = PATIENCE
-    return connect_to(os.path.join(directory, f"rank-{rank}.sock"), patience=patience, **options)
+    loader = connect_to(os.path.join(directory, f"rank-{rank}.sock"), patience=patience, **options)
+    if renewal and is_trained:  # a run under a new name has no history that asks for a start
+        restore(loader, ray.train.get_checkpoint())
+    return loader
 
 
 def save(loader: Any, directory: PathLike) -> None:
@@ -266,23 +273,32 @@ def node_of(name: str) -> str:
     return str(found[0])
 
 
-def await_host(keeper: Any, first: int, node: str, wait: float) -> str:
-    """Return the run directory of a host that is ready."""
+def await_host(keeper: Any, first: int, node: str, wait: float, may_renew: bool = False) -> Tuple[str, int]:
+    """Return the run directory of a host that is ready, and the renewal of its run, when the run is planned.
+
+    `may_renew`: renew the run if its journals are lost."""
     until, reason, said = time.monotonic() + wait, "Ray has not started its actor", ""
     while True:
         try:
+            renewal = ray.get(keeper.spec.remote(), timeout=max(until - time.monotonic(), POLL)).renewal
             host = ray.get(keeper.place.remote(first, node), timeout=max(until - time.monotonic(), POLL))
             while True:
                 seen = ray.get(host.serve.remote(), timeout=max(until - time.monotonic(), POLL))
                 reason = seen.reason or reason
-                if seen.state == "ready":
-                    return str(seen.run_dir)
+                is_late = time.monotonic() > until
+                if seen.state == "ready" and (seen.is_led or is_late and not seen.lacks_for):
+                    return str(seen.run_dir), int(renewal)
                 if seen.state == "wrong":
                     raise ValueError(seen.reason)
+                if seen.lacks_for and ray.get(keeper.is_orphaned.remote()):
+                    if not may_renew:
+                        raise RunError(_ORPHANED.format(seen.reason))
+                    ray.get(keeper.renew.remote(renewal))
+                    break
                 if seen.reason and seen.reason != said:
                     log.warning("connect: the ranks from %d on are not served yet: %s", first, seen.reason)
                     said = seen.reason
-                if time.monotonic() > until:
+                if is_late:
                     break
                 time.sleep(POLL)
         except ray.exceptions.RayActorError as e:  # it or its node died
@@ -292,3 +308,9 @@ def await_host(keeper: Any, first: int, node: str, wait: float) -> str:
             pass
         if time.monotonic() > until:
             raise RunError(f"the ranks from {first} on are not served after {wait:.0f} s: {reason}")
+
+
+_ORPHANED = (
+    "every node with a journal that counts is lost: {}. Shut the run down, launch it under another name, and load the "
+    "newest saved state"
+)

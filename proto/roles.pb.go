@@ -1694,6 +1694,7 @@ type Figures struct {
 	Ranks         []*RankFigures         `protobuf:"bytes,4,rep,name=ranks,proto3" json:"ranks,omitempty"`
 	Role          string                 `protobuf:"bytes,5,opt,name=role,proto3" json:"role,omitempty"` // name of the process
 	Pid           int64                  `protobuf:"varint,6,opt,name=pid,proto3" json:"pid,omitempty"`
+	Supply        *Supply                `protobuf:"bytes,110,opt,name=supply,proto3" json:"supply,omitempty"` // only of a sidecar
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1770,6 +1771,74 @@ func (x *Figures) GetPid() int64 {
 	return 0
 }
 
+func (x *Figures) GetSupply() *Supply {
+	if x != nil {
+		return x.Supply
+	}
+	return nil
+}
+
+// Bytes of tokens since the process started.
+type Supply struct {
+	state            protoimpl.MessageState `protogen:"open.v1"`
+	FromLoaders      int64                  `protobuf:"varint,1,opt,name=from_loaders,json=fromLoaders,proto3" json:"from_loaders,omitempty"`
+	FromConstructors int64                  `protobuf:"varint,2,opt,name=from_constructors,json=fromConstructors,proto3" json:"from_constructors,omitempty"` // of other hosts
+	ToPeers          int64                  `protobuf:"varint,3,opt,name=to_peers,json=toPeers,proto3" json:"to_peers,omitempty"`                            // on other hosts
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *Supply) Reset() {
+	*x = Supply{}
+	mi := &file_roles_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Supply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Supply) ProtoMessage() {}
+
+func (x *Supply) ProtoReflect() protoreflect.Message {
+	mi := &file_roles_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Supply.ProtoReflect.Descriptor instead.
+func (*Supply) Descriptor() ([]byte, []int) {
+	return file_roles_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *Supply) GetFromLoaders() int64 {
+	if x != nil {
+		return x.FromLoaders
+	}
+	return 0
+}
+
+func (x *Supply) GetFromConstructors() int64 {
+	if x != nil {
+		return x.FromConstructors
+	}
+	return 0
+}
+
+func (x *Supply) GetToPeers() int64 {
+	if x != nil {
+		return x.ToPeers
+	}
+	return 0
+}
+
 // SourceFigures: source is empty for activities of no source. seconds has the columns of kind.
 type SourceFigures struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1786,7 +1855,7 @@ type SourceFigures struct {
 
 func (x *SourceFigures) Reset() {
 	*x = SourceFigures{}
-	mi := &file_roles_proto_msgTypes[22]
+	mi := &file_roles_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1798,7 +1867,7 @@ func (x *SourceFigures) String() string {
 func (*SourceFigures) ProtoMessage() {}
 
 func (x *SourceFigures) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[22]
+	mi := &file_roles_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1811,7 +1880,7 @@ func (x *SourceFigures) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceFigures.ProtoReflect.Descriptor instead.
 func (*SourceFigures) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{22}
+	return file_roles_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *SourceFigures) GetSource() string {
@@ -1879,7 +1948,7 @@ type Fetches struct {
 
 func (x *Fetches) Reset() {
 	*x = Fetches{}
-	mi := &file_roles_proto_msgTypes[23]
+	mi := &file_roles_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1891,7 +1960,7 @@ func (x *Fetches) String() string {
 func (*Fetches) ProtoMessage() {}
 
 func (x *Fetches) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[23]
+	mi := &file_roles_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1904,7 +1973,7 @@ func (x *Fetches) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fetches.ProtoReflect.Descriptor instead.
 func (*Fetches) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{23}
+	return file_roles_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Fetches) GetFetched() int64 {
@@ -1974,7 +2043,7 @@ type RankFigures struct {
 
 func (x *RankFigures) Reset() {
 	*x = RankFigures{}
-	mi := &file_roles_proto_msgTypes[24]
+	mi := &file_roles_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1986,7 +2055,7 @@ func (x *RankFigures) String() string {
 func (*RankFigures) ProtoMessage() {}
 
 func (x *RankFigures) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[24]
+	mi := &file_roles_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1999,7 +2068,7 @@ func (x *RankFigures) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankFigures.ProtoReflect.Descriptor instead.
 func (*RankFigures) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{24}
+	return file_roles_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *RankFigures) GetRank() uint32 {
@@ -2074,13 +2143,14 @@ type RoleFigures struct {
 	Wall          float64                `protobuf:"fixed64,4,opt,name=wall,proto3" json:"wall,omitempty"` // seconds
 	Processors    float64                `protobuf:"fixed64,5,opt,name=processors,proto3" json:"processors,omitempty"`
 	Sources       []*SourceFigures       `protobuf:"bytes,6,rep,name=sources,proto3" json:"sources,omitempty"`
+	Supply        *Supply                `protobuf:"bytes,110,opt,name=supply,proto3" json:"supply,omitempty"` // absent: it is no sidecar
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RoleFigures) Reset() {
 	*x = RoleFigures{}
-	mi := &file_roles_proto_msgTypes[25]
+	mi := &file_roles_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2092,7 +2162,7 @@ func (x *RoleFigures) String() string {
 func (*RoleFigures) ProtoMessage() {}
 
 func (x *RoleFigures) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[25]
+	mi := &file_roles_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2105,7 +2175,7 @@ func (x *RoleFigures) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoleFigures.ProtoReflect.Descriptor instead.
 func (*RoleFigures) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{25}
+	return file_roles_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *RoleFigures) GetRole() string {
@@ -2150,6 +2220,13 @@ func (x *RoleFigures) GetSources() []*SourceFigures {
 	return nil
 }
 
+func (x *RoleFigures) GetSupply() *Supply {
+	if x != nil {
+		return x.Supply
+	}
+	return nil
+}
+
 // Delivery says how well trainers are fed. The numbers decide nothing.
 type Delivery struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2167,7 +2244,7 @@ type Delivery struct {
 
 func (x *Delivery) Reset() {
 	*x = Delivery{}
-	mi := &file_roles_proto_msgTypes[26]
+	mi := &file_roles_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2179,7 +2256,7 @@ func (x *Delivery) String() string {
 func (*Delivery) ProtoMessage() {}
 
 func (x *Delivery) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[26]
+	mi := &file_roles_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2192,7 +2269,7 @@ func (x *Delivery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delivery.ProtoReflect.Descriptor instead.
 func (*Delivery) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{26}
+	return file_roles_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Delivery) GetRoles() []*RoleFigures {
@@ -2262,7 +2339,7 @@ type Fatal struct {
 
 func (x *Fatal) Reset() {
 	*x = Fatal{}
-	mi := &file_roles_proto_msgTypes[27]
+	mi := &file_roles_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2274,7 +2351,7 @@ func (x *Fatal) String() string {
 func (*Fatal) ProtoMessage() {}
 
 func (x *Fatal) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[27]
+	mi := &file_roles_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2287,7 +2364,7 @@ func (x *Fatal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fatal.ProtoReflect.Descriptor instead.
 func (*Fatal) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{27}
+	return file_roles_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Fatal) GetSource() string {
@@ -2322,7 +2399,7 @@ type LoaderOrder struct {
 
 func (x *LoaderOrder) Reset() {
 	*x = LoaderOrder{}
-	mi := &file_roles_proto_msgTypes[28]
+	mi := &file_roles_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2334,7 +2411,7 @@ func (x *LoaderOrder) String() string {
 func (*LoaderOrder) ProtoMessage() {}
 
 func (x *LoaderOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[28]
+	mi := &file_roles_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2347,7 +2424,7 @@ func (x *LoaderOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoaderOrder.ProtoReflect.Descriptor instead.
 func (*LoaderOrder) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{28}
+	return file_roles_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *LoaderOrder) GetFence() *Fence {
@@ -2469,7 +2546,7 @@ type OpenSource struct {
 
 func (x *OpenSource) Reset() {
 	*x = OpenSource{}
-	mi := &file_roles_proto_msgTypes[29]
+	mi := &file_roles_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2481,7 +2558,7 @@ func (x *OpenSource) String() string {
 func (*OpenSource) ProtoMessage() {}
 
 func (x *OpenSource) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[29]
+	mi := &file_roles_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2494,7 +2571,7 @@ func (x *OpenSource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenSource.ProtoReflect.Descriptor instead.
 func (*OpenSource) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{29}
+	return file_roles_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *OpenSource) GetSource() string {
@@ -2529,7 +2606,7 @@ type ReadFrom struct {
 
 func (x *ReadFrom) Reset() {
 	*x = ReadFrom{}
-	mi := &file_roles_proto_msgTypes[30]
+	mi := &file_roles_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2541,7 +2618,7 @@ func (x *ReadFrom) String() string {
 func (*ReadFrom) ProtoMessage() {}
 
 func (x *ReadFrom) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[30]
+	mi := &file_roles_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2554,7 +2631,7 @@ func (x *ReadFrom) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFrom.ProtoReflect.Descriptor instead.
 func (*ReadFrom) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{30}
+	return file_roles_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ReadFrom) GetSource() string {
@@ -2628,7 +2705,7 @@ type Promote struct {
 
 func (x *Promote) Reset() {
 	*x = Promote{}
-	mi := &file_roles_proto_msgTypes[31]
+	mi := &file_roles_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2640,7 +2717,7 @@ func (x *Promote) String() string {
 func (*Promote) ProtoMessage() {}
 
 func (x *Promote) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[31]
+	mi := &file_roles_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2653,7 +2730,7 @@ func (x *Promote) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Promote.ProtoReflect.Descriptor instead.
 func (*Promote) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{31}
+	return file_roles_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Promote) GetSource() string {
@@ -2703,7 +2780,7 @@ type Drop struct {
 
 func (x *Drop) Reset() {
 	*x = Drop{}
-	mi := &file_roles_proto_msgTypes[32]
+	mi := &file_roles_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2715,7 +2792,7 @@ func (x *Drop) String() string {
 func (*Drop) ProtoMessage() {}
 
 func (x *Drop) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[32]
+	mi := &file_roles_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2728,7 +2805,7 @@ func (x *Drop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drop.ProtoReflect.Descriptor instead.
 func (*Drop) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{32}
+	return file_roles_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Drop) GetSource() string {
@@ -2767,7 +2844,7 @@ type Reading struct {
 
 func (x *Reading) Reset() {
 	*x = Reading{}
-	mi := &file_roles_proto_msgTypes[33]
+	mi := &file_roles_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2779,7 +2856,7 @@ func (x *Reading) String() string {
 func (*Reading) ProtoMessage() {}
 
 func (x *Reading) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[33]
+	mi := &file_roles_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2792,7 +2869,7 @@ func (x *Reading) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reading.ProtoReflect.Descriptor instead.
 func (*Reading) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{33}
+	return file_roles_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Reading) GetSource() []string {
@@ -2833,7 +2910,7 @@ type Bye struct {
 
 func (x *Bye) Reset() {
 	*x = Bye{}
-	mi := &file_roles_proto_msgTypes[34]
+	mi := &file_roles_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2845,7 +2922,7 @@ func (x *Bye) String() string {
 func (*Bye) ProtoMessage() {}
 
 func (x *Bye) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[34]
+	mi := &file_roles_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2858,7 +2935,7 @@ func (x *Bye) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Bye.ProtoReflect.Descriptor instead.
 func (*Bye) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{34}
+	return file_roles_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Bye) GetReason() string {
@@ -2883,7 +2960,7 @@ type FetchRequest struct {
 
 func (x *FetchRequest) Reset() {
 	*x = FetchRequest{}
-	mi := &file_roles_proto_msgTypes[35]
+	mi := &file_roles_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2895,7 +2972,7 @@ func (x *FetchRequest) String() string {
 func (*FetchRequest) ProtoMessage() {}
 
 func (x *FetchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[35]
+	mi := &file_roles_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2908,7 +2985,7 @@ func (x *FetchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchRequest.ProtoReflect.Descriptor instead.
 func (*FetchRequest) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{35}
+	return file_roles_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *FetchRequest) GetFence() *Fence {
@@ -2977,7 +3054,7 @@ type FetchPart struct {
 
 func (x *FetchPart) Reset() {
 	*x = FetchPart{}
-	mi := &file_roles_proto_msgTypes[36]
+	mi := &file_roles_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2989,7 +3066,7 @@ func (x *FetchPart) String() string {
 func (*FetchPart) ProtoMessage() {}
 
 func (x *FetchPart) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[36]
+	mi := &file_roles_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3002,7 +3079,7 @@ func (x *FetchPart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchPart.ProtoReflect.Descriptor instead.
 func (*FetchPart) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{36}
+	return file_roles_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *FetchPart) GetSource() string {
@@ -3073,7 +3150,7 @@ type FetchReply struct {
 
 func (x *FetchReply) Reset() {
 	*x = FetchReply{}
-	mi := &file_roles_proto_msgTypes[37]
+	mi := &file_roles_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3085,7 +3162,7 @@ func (x *FetchReply) String() string {
 func (*FetchReply) ProtoMessage() {}
 
 func (x *FetchReply) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[37]
+	mi := &file_roles_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3098,7 +3175,7 @@ func (x *FetchReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchReply.ProtoReflect.Descriptor instead.
 func (*FetchReply) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{37}
+	return file_roles_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *FetchReply) GetRow() []uint32 {
@@ -3159,6 +3236,74 @@ func (x *FetchReply) GetFields() []string {
 
 // PlacedRows are rows that lie as plain ids in one file. The sidecar reads them, if the file at the path has this
 // identity: device, inode, size, and the times of modification and change.
+type GroupRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Fence         *Fence                 `protobuf:"bytes,1,opt,name=fence,proto3" json:"fence,omitempty"` // term: 0
+	Step          uint64                 `protobuf:"varint,2,opt,name=step,proto3" json:"step,omitempty"`
+	Placement     []byte                 `protobuf:"bytes,3,opt,name=placement,proto3" json:"placement,omitempty"` // digest of the plan
+	Rank          []uint32               `protobuf:"varint,4,rep,packed,name=rank,proto3" json:"rank,omitempty"`   // data-parallel, ascending
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GroupRequest) Reset() {
+	*x = GroupRequest{}
+	mi := &file_roles_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GroupRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GroupRequest) ProtoMessage() {}
+
+func (x *GroupRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_roles_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GroupRequest.ProtoReflect.Descriptor instead.
+func (*GroupRequest) Descriptor() ([]byte, []int) {
+	return file_roles_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *GroupRequest) GetFence() *Fence {
+	if x != nil {
+		return x.Fence
+	}
+	return nil
+}
+
+func (x *GroupRequest) GetStep() uint64 {
+	if x != nil {
+		return x.Step
+	}
+	return 0
+}
+
+func (x *GroupRequest) GetPlacement() []byte {
+	if x != nil {
+		return x.Placement
+	}
+	return nil
+}
+
+func (x *GroupRequest) GetRank() []uint32 {
+	if x != nil {
+		return x.Rank
+	}
+	return nil
+}
+
 type PlacedRows struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
@@ -3177,7 +3322,7 @@ type PlacedRows struct {
 
 func (x *PlacedRows) Reset() {
 	*x = PlacedRows{}
-	mi := &file_roles_proto_msgTypes[38]
+	mi := &file_roles_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3189,7 +3334,7 @@ func (x *PlacedRows) String() string {
 func (*PlacedRows) ProtoMessage() {}
 
 func (x *PlacedRows) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[38]
+	mi := &file_roles_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3202,7 +3347,7 @@ func (x *PlacedRows) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlacedRows.ProtoReflect.Descriptor instead.
 func (*PlacedRows) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{38}
+	return file_roles_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *PlacedRows) GetPath() string {
@@ -3288,7 +3433,7 @@ type PartFailed struct {
 
 func (x *PartFailed) Reset() {
 	*x = PartFailed{}
-	mi := &file_roles_proto_msgTypes[39]
+	mi := &file_roles_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3300,7 +3445,7 @@ func (x *PartFailed) String() string {
 func (*PartFailed) ProtoMessage() {}
 
 func (x *PartFailed) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[39]
+	mi := &file_roles_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3313,7 +3458,7 @@ func (x *PartFailed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartFailed.ProtoReflect.Descriptor instead.
 func (*PartFailed) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{39}
+	return file_roles_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *PartFailed) GetPart() uint32 {
@@ -3368,7 +3513,7 @@ type SidecarEvent struct {
 
 func (x *SidecarEvent) Reset() {
 	*x = SidecarEvent{}
-	mi := &file_roles_proto_msgTypes[40]
+	mi := &file_roles_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3380,7 +3525,7 @@ func (x *SidecarEvent) String() string {
 func (*SidecarEvent) ProtoMessage() {}
 
 func (x *SidecarEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[40]
+	mi := &file_roles_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3393,7 +3538,7 @@ func (x *SidecarEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SidecarEvent.ProtoReflect.Descriptor instead.
 func (*SidecarEvent) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{40}
+	return file_roles_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *SidecarEvent) GetFence() *Fence {
@@ -3604,7 +3749,7 @@ type GpuFigures struct {
 
 func (x *GpuFigures) Reset() {
 	*x = GpuFigures{}
-	mi := &file_roles_proto_msgTypes[41]
+	mi := &file_roles_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3616,7 +3761,7 @@ func (x *GpuFigures) String() string {
 func (*GpuFigures) ProtoMessage() {}
 
 func (x *GpuFigures) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[41]
+	mi := &file_roles_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3629,7 +3774,7 @@ func (x *GpuFigures) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GpuFigures.ProtoReflect.Descriptor instead.
 func (*GpuFigures) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{41}
+	return file_roles_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *GpuFigures) GetGpus() []*Gpu {
@@ -3665,7 +3810,7 @@ type Gpu struct {
 
 func (x *Gpu) Reset() {
 	*x = Gpu{}
-	mi := &file_roles_proto_msgTypes[42]
+	mi := &file_roles_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3677,7 +3822,7 @@ func (x *Gpu) String() string {
 func (*Gpu) ProtoMessage() {}
 
 func (x *Gpu) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[42]
+	mi := &file_roles_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3690,7 +3835,7 @@ func (x *Gpu) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gpu.ProtoReflect.Descriptor instead.
 func (*Gpu) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{42}
+	return file_roles_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Gpu) GetRank() uint32 {
@@ -3827,13 +3972,15 @@ type SidecarHello struct {
 	Up       string                 `protobuf:"bytes,72,opt,name=up,proto3" json:"up,omitempty"`
 	// Data-parallel ranks whose parts of plans the ranks of this host take. Empty: all, and it gets whole plans.
 	Parts         []uint32 `protobuf:"varint,60,rep,packed,name=parts,proto3" json:"parts,omitempty"`
+	Feeds         []uint32 `protobuf:"varint,110,rep,packed,name=feeds,proto3" json:"feeds,omitempty"` // data-parallel ranks whose tokens the ranks of this host need, ascending
+	Remote        string   `protobuf:"bytes,111,opt,name=remote,proto3" json:"remote,omitempty"`       // where it serves the sidecars of other hosts; empty: it does not
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SidecarHello) Reset() {
 	*x = SidecarHello{}
-	mi := &file_roles_proto_msgTypes[43]
+	mi := &file_roles_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3845,7 +3992,7 @@ func (x *SidecarHello) String() string {
 func (*SidecarHello) ProtoMessage() {}
 
 func (x *SidecarHello) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[43]
+	mi := &file_roles_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3858,7 +4005,7 @@ func (x *SidecarHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SidecarHello.ProtoReflect.Descriptor instead.
 func (*SidecarHello) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{43}
+	return file_roles_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *SidecarHello) GetName() string {
@@ -3924,6 +4071,20 @@ func (x *SidecarHello) GetParts() []uint32 {
 	return nil
 }
 
+func (x *SidecarHello) GetFeeds() []uint32 {
+	if x != nil {
+		return x.Feeds
+	}
+	return nil
+}
+
+func (x *SidecarHello) GetRemote() string {
+	if x != nil {
+		return x.Remote
+	}
+	return ""
+}
+
 type RankPosition struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Rank          uint32                 `protobuf:"varint,1,opt,name=rank,proto3" json:"rank,omitempty"`
@@ -3936,7 +4097,7 @@ type RankPosition struct {
 
 func (x *RankPosition) Reset() {
 	*x = RankPosition{}
-	mi := &file_roles_proto_msgTypes[44]
+	mi := &file_roles_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3948,7 +4109,7 @@ func (x *RankPosition) String() string {
 func (*RankPosition) ProtoMessage() {}
 
 func (x *RankPosition) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[44]
+	mi := &file_roles_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3961,7 +4122,7 @@ func (x *RankPosition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankPosition.ProtoReflect.Descriptor instead.
 func (*RankPosition) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{44}
+	return file_roles_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *RankPosition) GetRank() uint32 {
@@ -4009,7 +4170,7 @@ type Join struct {
 
 func (x *Join) Reset() {
 	*x = Join{}
-	mi := &file_roles_proto_msgTypes[45]
+	mi := &file_roles_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4021,7 +4182,7 @@ func (x *Join) String() string {
 func (*Join) ProtoMessage() {}
 
 func (x *Join) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[45]
+	mi := &file_roles_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4034,7 +4195,7 @@ func (x *Join) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Join.ProtoReflect.Descriptor instead.
 func (*Join) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{45}
+	return file_roles_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Join) GetRank() uint32 {
@@ -4107,7 +4268,7 @@ type Switched struct {
 
 func (x *Switched) Reset() {
 	*x = Switched{}
-	mi := &file_roles_proto_msgTypes[46]
+	mi := &file_roles_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4119,7 +4280,7 @@ func (x *Switched) String() string {
 func (*Switched) ProtoMessage() {}
 
 func (x *Switched) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[46]
+	mi := &file_roles_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4132,7 +4293,7 @@ func (x *Switched) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Switched.ProtoReflect.Descriptor instead.
 func (*Switched) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{46}
+	return file_roles_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Switched) GetSource() string {
@@ -4185,7 +4346,7 @@ type Bad struct {
 
 func (x *Bad) Reset() {
 	*x = Bad{}
-	mi := &file_roles_proto_msgTypes[47]
+	mi := &file_roles_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4197,7 +4358,7 @@ func (x *Bad) String() string {
 func (*Bad) ProtoMessage() {}
 
 func (x *Bad) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[47]
+	mi := &file_roles_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4210,7 +4371,7 @@ func (x *Bad) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Bad.ProtoReflect.Descriptor instead.
 func (*Bad) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{47}
+	return file_roles_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Bad) GetStep() uint64 {
@@ -4267,7 +4428,7 @@ type Commit struct {
 
 func (x *Commit) Reset() {
 	*x = Commit{}
-	mi := &file_roles_proto_msgTypes[48]
+	mi := &file_roles_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4279,7 +4440,7 @@ func (x *Commit) String() string {
 func (*Commit) ProtoMessage() {}
 
 func (x *Commit) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[48]
+	mi := &file_roles_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4292,7 +4453,7 @@ func (x *Commit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Commit.ProtoReflect.Descriptor instead.
 func (*Commit) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{48}
+	return file_roles_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Commit) GetRank() uint32 {
@@ -4326,7 +4487,7 @@ type Left struct {
 
 func (x *Left) Reset() {
 	*x = Left{}
-	mi := &file_roles_proto_msgTypes[49]
+	mi := &file_roles_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4338,7 +4499,7 @@ func (x *Left) String() string {
 func (*Left) ProtoMessage() {}
 
 func (x *Left) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[49]
+	mi := &file_roles_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4351,7 +4512,7 @@ func (x *Left) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Left.ProtoReflect.Descriptor instead.
 func (*Left) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{49}
+	return file_roles_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Left) GetRank() uint32 {
@@ -4376,7 +4537,7 @@ type Reported struct {
 
 func (x *Reported) Reset() {
 	*x = Reported{}
-	mi := &file_roles_proto_msgTypes[50]
+	mi := &file_roles_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4388,7 +4549,7 @@ func (x *Reported) String() string {
 func (*Reported) ProtoMessage() {}
 
 func (x *Reported) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[50]
+	mi := &file_roles_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4401,7 +4562,7 @@ func (x *Reported) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reported.ProtoReflect.Descriptor instead.
 func (*Reported) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{50}
+	return file_roles_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Reported) GetRank() uint32 {
@@ -4457,7 +4618,7 @@ type SourceLoss struct {
 
 func (x *SourceLoss) Reset() {
 	*x = SourceLoss{}
-	mi := &file_roles_proto_msgTypes[51]
+	mi := &file_roles_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4469,7 +4630,7 @@ func (x *SourceLoss) String() string {
 func (*SourceLoss) ProtoMessage() {}
 
 func (x *SourceLoss) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[51]
+	mi := &file_roles_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4482,7 +4643,7 @@ func (x *SourceLoss) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceLoss.ProtoReflect.Descriptor instead.
 func (*SourceLoss) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{51}
+	return file_roles_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *SourceLoss) GetSource() string {
@@ -4517,7 +4678,7 @@ type Present struct {
 
 func (x *Present) Reset() {
 	*x = Present{}
-	mi := &file_roles_proto_msgTypes[52]
+	mi := &file_roles_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4529,7 +4690,7 @@ func (x *Present) String() string {
 func (*Present) ProtoMessage() {}
 
 func (x *Present) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[52]
+	mi := &file_roles_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4542,7 +4703,7 @@ func (x *Present) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Present.ProtoReflect.Descriptor instead.
 func (*Present) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{52}
+	return file_roles_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Present) GetCall() uint64 {
@@ -4578,6 +4739,7 @@ type SidecarOrder struct {
 	//	*SidecarOrder_Alerts
 	//	*SidecarOrder_RollCall
 	//	*SidecarOrder_Part
+	//	*SidecarOrder_Groups
 	Order         isSidecarOrder_Order `protobuf_oneof:"order"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4585,7 +4747,7 @@ type SidecarOrder struct {
 
 func (x *SidecarOrder) Reset() {
 	*x = SidecarOrder{}
-	mi := &file_roles_proto_msgTypes[53]
+	mi := &file_roles_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4597,7 +4759,7 @@ func (x *SidecarOrder) String() string {
 func (*SidecarOrder) ProtoMessage() {}
 
 func (x *SidecarOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[53]
+	mi := &file_roles_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4610,7 +4772,7 @@ func (x *SidecarOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SidecarOrder.ProtoReflect.Descriptor instead.
 func (*SidecarOrder) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{53}
+	return file_roles_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *SidecarOrder) GetFence() *Fence {
@@ -4753,6 +4915,15 @@ func (x *SidecarOrder) GetPart() []byte {
 	return nil
 }
 
+func (x *SidecarOrder) GetGroups() *Groups {
+	if x != nil {
+		if x, ok := x.Order.(*SidecarOrder_Groups); ok {
+			return x.Groups
+		}
+	}
+	return nil
+}
+
 type isSidecarOrder_Order interface {
 	isSidecarOrder_Order()
 }
@@ -4813,6 +4984,10 @@ type SidecarOrder_Part struct {
 	Part []byte `protobuf:"bytes,60,opt,name=part,proto3,oneof"` // an encoded Plan: the part of it for the ranks of this host
 }
 
+type SidecarOrder_Groups struct {
+	Groups *Groups `protobuf:"bytes,110,opt,name=groups,proto3,oneof"`
+}
+
 func (*SidecarOrder_Welcome) isSidecarOrder_Order() {}
 
 func (*SidecarOrder_Begin) isSidecarOrder_Order() {}
@@ -4841,6 +5016,121 @@ func (*SidecarOrder_RollCall) isSidecarOrder_Order() {}
 
 func (*SidecarOrder_Part) isSidecarOrder_Order() {}
 
+func (*SidecarOrder_Groups) isSidecarOrder_Order() {}
+
+// The groups of the data-parallel ranks whose tokens this host needs. Ranks that no other host needs are left out.
+type Groups struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Group         []*Group               `protobuf:"bytes,1,rep,name=group,proto3" json:"group,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Groups) Reset() {
+	*x = Groups{}
+	mi := &file_roles_proto_msgTypes[56]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Groups) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Groups) ProtoMessage() {}
+
+func (x *Groups) ProtoReflect() protoreflect.Message {
+	mi := &file_roles_proto_msgTypes[56]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Groups.ProtoReflect.Descriptor instead.
+func (*Groups) Descriptor() ([]byte, []int) {
+	return file_roles_proto_rawDescGZIP(), []int{56}
+}
+
+func (x *Groups) GetGroup() []*Group {
+	if x != nil {
+		return x.Group
+	}
+	return nil
+}
+
+type Group struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Rank          uint32                 `protobuf:"varint,1,opt,name=rank,proto3" json:"rank,omitempty"`    // data-parallel
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`     // of the sidecar that fetches its tokens from the loaders
+	Remote        string                 `protobuf:"bytes,3,opt,name=remote,proto3" json:"remote,omitempty"` // address of that sidecar
+	Hosts         uint32                 `protobuf:"varint,4,opt,name=hosts,proto3" json:"hosts,omitempty"`  // that need its tokens
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Group) Reset() {
+	*x = Group{}
+	mi := &file_roles_proto_msgTypes[57]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Group) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Group) ProtoMessage() {}
+
+func (x *Group) ProtoReflect() protoreflect.Message {
+	mi := &file_roles_proto_msgTypes[57]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Group.ProtoReflect.Descriptor instead.
+func (*Group) Descriptor() ([]byte, []int) {
+	return file_roles_proto_rawDescGZIP(), []int{57}
+}
+
+func (x *Group) GetRank() uint32 {
+	if x != nil {
+		return x.Rank
+	}
+	return 0
+}
+
+func (x *Group) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Group) GetRemote() string {
+	if x != nil {
+		return x.Remote
+	}
+	return ""
+}
+
+func (x *Group) GetHosts() uint32 {
+	if x != nil {
+		return x.Hosts
+	}
+	return 0
+}
+
 // Committed answers a Commit: the orchestrator has noted that the rank consumed all steps below `below`.
 type Committed struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -4853,7 +5143,7 @@ type Committed struct {
 
 func (x *Committed) Reset() {
 	*x = Committed{}
-	mi := &file_roles_proto_msgTypes[54]
+	mi := &file_roles_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4865,7 +5155,7 @@ func (x *Committed) String() string {
 func (*Committed) ProtoMessage() {}
 
 func (x *Committed) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[54]
+	mi := &file_roles_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4878,7 +5168,7 @@ func (x *Committed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Committed.ProtoReflect.Descriptor instead.
 func (*Committed) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{54}
+	return file_roles_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Committed) GetRank() uint32 {
@@ -4913,7 +5203,7 @@ type Welcome struct {
 
 func (x *Welcome) Reset() {
 	*x = Welcome{}
-	mi := &file_roles_proto_msgTypes[55]
+	mi := &file_roles_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4925,7 +5215,7 @@ func (x *Welcome) String() string {
 func (*Welcome) ProtoMessage() {}
 
 func (x *Welcome) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[55]
+	mi := &file_roles_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4938,7 +5228,7 @@ func (x *Welcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Welcome.ProtoReflect.Descriptor instead.
 func (*Welcome) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{55}
+	return file_roles_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Welcome) GetManifests() []*Manifest {
@@ -4965,7 +5255,7 @@ type Alerts struct {
 
 func (x *Alerts) Reset() {
 	*x = Alerts{}
-	mi := &file_roles_proto_msgTypes[56]
+	mi := &file_roles_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4977,7 +5267,7 @@ func (x *Alerts) String() string {
 func (*Alerts) ProtoMessage() {}
 
 func (x *Alerts) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[56]
+	mi := &file_roles_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4990,7 +5280,7 @@ func (x *Alerts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Alerts.ProtoReflect.Descriptor instead.
 func (*Alerts) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{56}
+	return file_roles_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Alerts) GetAlerts() []*Alert {
@@ -5012,7 +5302,7 @@ type Alert struct {
 
 func (x *Alert) Reset() {
 	*x = Alert{}
-	mi := &file_roles_proto_msgTypes[57]
+	mi := &file_roles_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5024,7 +5314,7 @@ func (x *Alert) String() string {
 func (*Alert) ProtoMessage() {}
 
 func (x *Alert) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[57]
+	mi := &file_roles_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5037,7 +5327,7 @@ func (x *Alert) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Alert.ProtoReflect.Descriptor instead.
 func (*Alert) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{57}
+	return file_roles_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *Alert) GetKind() string {
@@ -5076,7 +5366,7 @@ type Begin struct {
 
 func (x *Begin) Reset() {
 	*x = Begin{}
-	mi := &file_roles_proto_msgTypes[58]
+	mi := &file_roles_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5088,7 +5378,7 @@ func (x *Begin) String() string {
 func (*Begin) ProtoMessage() {}
 
 func (x *Begin) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[58]
+	mi := &file_roles_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5101,7 +5391,7 @@ func (x *Begin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Begin.ProtoReflect.Descriptor instead.
 func (*Begin) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{58}
+	return file_roles_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Begin) GetRank() uint32 {
@@ -5164,7 +5454,7 @@ type Refusal struct {
 
 func (x *Refusal) Reset() {
 	*x = Refusal{}
-	mi := &file_roles_proto_msgTypes[59]
+	mi := &file_roles_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5176,7 +5466,7 @@ func (x *Refusal) String() string {
 func (*Refusal) ProtoMessage() {}
 
 func (x *Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[59]
+	mi := &file_roles_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5189,7 +5479,7 @@ func (x *Refusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
 func (*Refusal) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{59}
+	return file_roles_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Refusal) GetRank() uint32 {
@@ -5226,7 +5516,7 @@ type Loaders struct {
 
 func (x *Loaders) Reset() {
 	*x = Loaders{}
-	mi := &file_roles_proto_msgTypes[60]
+	mi := &file_roles_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5238,7 +5528,7 @@ func (x *Loaders) String() string {
 func (*Loaders) ProtoMessage() {}
 
 func (x *Loaders) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[60]
+	mi := &file_roles_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5251,7 +5541,7 @@ func (x *Loaders) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Loaders.ProtoReflect.Descriptor instead.
 func (*Loaders) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{60}
+	return file_roles_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Loaders) GetStripes() []*LoaderStripe {
@@ -5289,7 +5579,7 @@ type LoaderStripe struct {
 
 func (x *LoaderStripe) Reset() {
 	*x = LoaderStripe{}
-	mi := &file_roles_proto_msgTypes[61]
+	mi := &file_roles_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5301,7 +5591,7 @@ func (x *LoaderStripe) String() string {
 func (*LoaderStripe) ProtoMessage() {}
 
 func (x *LoaderStripe) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[61]
+	mi := &file_roles_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5314,7 +5604,7 @@ func (x *LoaderStripe) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoaderStripe.ProtoReflect.Descriptor instead.
 func (*LoaderStripe) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{61}
+	return file_roles_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *LoaderStripe) GetSource() string {
@@ -5409,7 +5699,7 @@ type Standby struct {
 
 func (x *Standby) Reset() {
 	*x = Standby{}
-	mi := &file_roles_proto_msgTypes[62]
+	mi := &file_roles_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5421,7 +5711,7 @@ func (x *Standby) String() string {
 func (*Standby) ProtoMessage() {}
 
 func (x *Standby) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[62]
+	mi := &file_roles_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5434,7 +5724,7 @@ func (x *Standby) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Standby.ProtoReflect.Descriptor instead.
 func (*Standby) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{62}
+	return file_roles_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *Standby) GetTerm() uint64 {
@@ -5496,7 +5786,7 @@ type RollCall struct {
 
 func (x *RollCall) Reset() {
 	*x = RollCall{}
-	mi := &file_roles_proto_msgTypes[63]
+	mi := &file_roles_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5508,7 +5798,7 @@ func (x *RollCall) String() string {
 func (*RollCall) ProtoMessage() {}
 
 func (x *RollCall) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[63]
+	mi := &file_roles_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5521,7 +5811,7 @@ func (x *RollCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RollCall.ProtoReflect.Descriptor instead.
 func (*RollCall) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{63}
+	return file_roles_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *RollCall) GetCall() uint64 {
@@ -5542,7 +5832,7 @@ type Waiting struct {
 
 func (x *Waiting) Reset() {
 	*x = Waiting{}
-	mi := &file_roles_proto_msgTypes[64]
+	mi := &file_roles_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5554,7 +5844,7 @@ func (x *Waiting) String() string {
 func (*Waiting) ProtoMessage() {}
 
 func (x *Waiting) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[64]
+	mi := &file_roles_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5567,7 +5857,7 @@ func (x *Waiting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiting.ProtoReflect.Descriptor instead.
 func (*Waiting) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{64}
+	return file_roles_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *Waiting) GetText() string {
@@ -5607,7 +5897,7 @@ type MixRequest struct {
 
 func (x *MixRequest) Reset() {
 	*x = MixRequest{}
-	mi := &file_roles_proto_msgTypes[65]
+	mi := &file_roles_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5619,7 +5909,7 @@ func (x *MixRequest) String() string {
 func (*MixRequest) ProtoMessage() {}
 
 func (x *MixRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[65]
+	mi := &file_roles_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5632,7 +5922,7 @@ func (x *MixRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MixRequest.ProtoReflect.Descriptor instead.
 func (*MixRequest) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{65}
+	return file_roles_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *MixRequest) GetHasFrom() bool {
@@ -5784,7 +6074,7 @@ type SetWeights struct {
 
 func (x *SetWeights) Reset() {
 	*x = SetWeights{}
-	mi := &file_roles_proto_msgTypes[66]
+	mi := &file_roles_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5796,7 +6086,7 @@ func (x *SetWeights) String() string {
 func (*SetWeights) ProtoMessage() {}
 
 func (x *SetWeights) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[66]
+	mi := &file_roles_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5809,7 +6099,7 @@ func (x *SetWeights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetWeights.ProtoReflect.Descriptor instead.
 func (*SetWeights) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{66}
+	return file_roles_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *SetWeights) GetWeights() []*SourceWeight {
@@ -5843,7 +6133,7 @@ type SourceWeight struct {
 
 func (x *SourceWeight) Reset() {
 	*x = SourceWeight{}
-	mi := &file_roles_proto_msgTypes[67]
+	mi := &file_roles_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5855,7 +6145,7 @@ func (x *SourceWeight) String() string {
 func (*SourceWeight) ProtoMessage() {}
 
 func (x *SourceWeight) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[67]
+	mi := &file_roles_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5868,7 +6158,7 @@ func (x *SourceWeight) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceWeight.ProtoReflect.Descriptor instead.
 func (*SourceWeight) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{67}
+	return file_roles_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *SourceWeight) GetSource() string {
@@ -5894,7 +6184,7 @@ type SetSchedule struct {
 
 func (x *SetSchedule) Reset() {
 	*x = SetSchedule{}
-	mi := &file_roles_proto_msgTypes[68]
+	mi := &file_roles_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5906,7 +6196,7 @@ func (x *SetSchedule) String() string {
 func (*SetSchedule) ProtoMessage() {}
 
 func (x *SetSchedule) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[68]
+	mi := &file_roles_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5919,7 +6209,7 @@ func (x *SetSchedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetSchedule.ProtoReflect.Descriptor instead.
 func (*SetSchedule) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{68}
+	return file_roles_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *SetSchedule) GetMilestones() []*WeightsAt {
@@ -5942,7 +6232,7 @@ type WeightsAt struct {
 
 func (x *WeightsAt) Reset() {
 	*x = WeightsAt{}
-	mi := &file_roles_proto_msgTypes[69]
+	mi := &file_roles_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5954,7 +6244,7 @@ func (x *WeightsAt) String() string {
 func (*WeightsAt) ProtoMessage() {}
 
 func (x *WeightsAt) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[69]
+	mi := &file_roles_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5967,7 +6257,7 @@ func (x *WeightsAt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WeightsAt.ProtoReflect.Descriptor instead.
 func (*WeightsAt) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{69}
+	return file_roles_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *WeightsAt) GetFrom() uint64 {
@@ -6015,7 +6305,7 @@ type AddSource struct {
 
 func (x *AddSource) Reset() {
 	*x = AddSource{}
-	mi := &file_roles_proto_msgTypes[70]
+	mi := &file_roles_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6027,7 +6317,7 @@ func (x *AddSource) String() string {
 func (*AddSource) ProtoMessage() {}
 
 func (x *AddSource) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[70]
+	mi := &file_roles_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6040,7 +6330,7 @@ func (x *AddSource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddSource.ProtoReflect.Descriptor instead.
 func (*AddSource) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{70}
+	return file_roles_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *AddSource) GetSource() string {
@@ -6066,7 +6356,7 @@ type MixReply struct {
 
 func (x *MixReply) Reset() {
 	*x = MixReply{}
-	mi := &file_roles_proto_msgTypes[71]
+	mi := &file_roles_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6078,7 +6368,7 @@ func (x *MixReply) String() string {
 func (*MixReply) ProtoMessage() {}
 
 func (x *MixReply) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[71]
+	mi := &file_roles_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6091,7 +6381,7 @@ func (x *MixReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MixReply.ProtoReflect.Descriptor instead.
 func (*MixReply) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{71}
+	return file_roles_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *MixReply) GetChange() *MixChange {
@@ -6116,7 +6406,7 @@ type MixChange struct {
 
 func (x *MixChange) Reset() {
 	*x = MixChange{}
-	mi := &file_roles_proto_msgTypes[72]
+	mi := &file_roles_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6128,7 +6418,7 @@ func (x *MixChange) String() string {
 func (*MixChange) ProtoMessage() {}
 
 func (x *MixChange) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[72]
+	mi := &file_roles_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6141,7 +6431,7 @@ func (x *MixChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MixChange.ProtoReflect.Descriptor instead.
 func (*MixChange) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{72}
+	return file_roles_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *MixChange) GetAtStep() uint64 {
@@ -6201,7 +6491,7 @@ type MixtureStatus struct {
 
 func (x *MixtureStatus) Reset() {
 	*x = MixtureStatus{}
-	mi := &file_roles_proto_msgTypes[73]
+	mi := &file_roles_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6213,7 +6503,7 @@ func (x *MixtureStatus) String() string {
 func (*MixtureStatus) ProtoMessage() {}
 
 func (x *MixtureStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[73]
+	mi := &file_roles_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6226,7 +6516,7 @@ func (x *MixtureStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MixtureStatus.ProtoReflect.Descriptor instead.
 func (*MixtureStatus) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{73}
+	return file_roles_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *MixtureStatus) GetWeights() []*SourceWeight {
@@ -6285,7 +6575,7 @@ type Calibration struct {
 
 func (x *Calibration) Reset() {
 	*x = Calibration{}
-	mi := &file_roles_proto_msgTypes[74]
+	mi := &file_roles_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6297,7 +6587,7 @@ func (x *Calibration) String() string {
 func (*Calibration) ProtoMessage() {}
 
 func (x *Calibration) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[74]
+	mi := &file_roles_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6310,7 +6600,7 @@ func (x *Calibration) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Calibration.ProtoReflect.Descriptor instead.
 func (*Calibration) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{74}
+	return file_roles_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *Calibration) GetReports() uint64 {
@@ -6349,7 +6639,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_roles_proto_msgTypes[75]
+	mi := &file_roles_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6361,7 +6651,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[75]
+	mi := &file_roles_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6374,7 +6664,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{75}
+	return file_roles_proto_rawDescGZIP(), []int{79}
 }
 
 type StatusReply struct {
@@ -6405,7 +6695,7 @@ type StatusReply struct {
 
 func (x *StatusReply) Reset() {
 	*x = StatusReply{}
-	mi := &file_roles_proto_msgTypes[76]
+	mi := &file_roles_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6417,7 +6707,7 @@ func (x *StatusReply) String() string {
 func (*StatusReply) ProtoMessage() {}
 
 func (x *StatusReply) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[76]
+	mi := &file_roles_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6430,7 +6720,7 @@ func (x *StatusReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusReply.ProtoReflect.Descriptor instead.
 func (*StatusReply) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{76}
+	return file_roles_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *StatusReply) GetFence() *Fence {
@@ -6596,7 +6886,7 @@ type SourceStatus struct {
 
 func (x *SourceStatus) Reset() {
 	*x = SourceStatus{}
-	mi := &file_roles_proto_msgTypes[77]
+	mi := &file_roles_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6608,7 +6898,7 @@ func (x *SourceStatus) String() string {
 func (*SourceStatus) ProtoMessage() {}
 
 func (x *SourceStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[77]
+	mi := &file_roles_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6621,7 +6911,7 @@ func (x *SourceStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceStatus.ProtoReflect.Descriptor instead.
 func (*SourceStatus) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{77}
+	return file_roles_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *SourceStatus) GetTokens() uint64 {
@@ -6745,7 +7035,7 @@ type RoleStatus struct {
 
 func (x *RoleStatus) Reset() {
 	*x = RoleStatus{}
-	mi := &file_roles_proto_msgTypes[78]
+	mi := &file_roles_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6757,7 +7047,7 @@ func (x *RoleStatus) String() string {
 func (*RoleStatus) ProtoMessage() {}
 
 func (x *RoleStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[78]
+	mi := &file_roles_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6770,7 +7060,7 @@ func (x *RoleStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoleStatus.ProtoReflect.Descriptor instead.
 func (*RoleStatus) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{78}
+	return file_roles_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *RoleStatus) GetRole() string {
@@ -6835,7 +7125,7 @@ type LedgerRequest struct {
 
 func (x *LedgerRequest) Reset() {
 	*x = LedgerRequest{}
-	mi := &file_roles_proto_msgTypes[79]
+	mi := &file_roles_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6847,7 +7137,7 @@ func (x *LedgerRequest) String() string {
 func (*LedgerRequest) ProtoMessage() {}
 
 func (x *LedgerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[79]
+	mi := &file_roles_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6860,7 +7150,7 @@ func (x *LedgerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LedgerRequest.ProtoReflect.Descriptor instead.
 func (*LedgerRequest) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{79}
+	return file_roles_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *LedgerRequest) GetByStep() bool {
@@ -6912,7 +7202,7 @@ type LedgerReply struct {
 
 func (x *LedgerReply) Reset() {
 	*x = LedgerReply{}
-	mi := &file_roles_proto_msgTypes[80]
+	mi := &file_roles_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6924,7 +7214,7 @@ func (x *LedgerReply) String() string {
 func (*LedgerReply) ProtoMessage() {}
 
 func (x *LedgerReply) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[80]
+	mi := &file_roles_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6937,7 +7227,7 @@ func (x *LedgerReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LedgerReply.ProtoReflect.Descriptor instead.
 func (*LedgerReply) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{80}
+	return file_roles_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *LedgerReply) GetAttempt() uint32 {
@@ -7148,14 +7438,19 @@ const file_roles_proto_rawDesc = "" +
 	"\x05shard\x18\x03 \x01(\tR\x05shard\x12\x12\n" +
 	"\x04role\x18\x04 \x01(\tR\x04role\x12\x10\n" +
 	"\x03pid\x18\x05 \x01(\x03R\x03pid\x12\x12\n" +
-	"\x04text\x18\x06 \x01(\tR\x04text\"\xbb\x01\n" +
+	"\x04text\x18\x06 \x01(\tR\x04text\"\xe8\x01\n" +
 	"\aFigures\x12\x12\n" +
 	"\x04wall\x18\x01 \x01(\x03R\x04wall\x12\x10\n" +
 	"\x03cpu\x18\x02 \x01(\x03R\x03cpu\x124\n" +
 	"\asources\x18\x03 \x03(\v2\x1a.millrace.v1.SourceFiguresR\asources\x12.\n" +
 	"\x05ranks\x18\x04 \x03(\v2\x18.millrace.v1.RankFiguresR\x05ranks\x12\x12\n" +
 	"\x04role\x18\x05 \x01(\tR\x04role\x12\x10\n" +
-	"\x03pid\x18\x06 \x01(\x03R\x03pid\"\xe4\x01\n" +
+	"\x03pid\x18\x06 \x01(\x03R\x03pid\x12+\n" +
+	"\x06supply\x18n \x01(\v2\x13.millrace.v1.SupplyR\x06supply\"s\n" +
+	"\x06Supply\x12!\n" +
+	"\ffrom_loaders\x18\x01 \x01(\x03R\vfromLoaders\x12+\n" +
+	"\x11from_constructors\x18\x02 \x01(\x03R\x10fromConstructors\x12\x19\n" +
+	"\bto_peers\x18\x03 \x01(\x03R\atoPeers\"\xe4\x01\n" +
 	"\rSourceFigures\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x12\n" +
 	"\x04kind\x18\x02 \x03(\tR\x04kind\x12\x18\n" +
@@ -7182,7 +7477,7 @@ const file_roles_proto_rawDesc = "" +
 	"\awaiting\x18\a \x01(\v2\x15.millrace.v1.ActivityR\awaiting\x12\x1f\n" +
 	"\vwaiting_for\x18\b \x01(\x01R\n" +
 	"waitingFor\x12\x14\n" +
-	"\x05share\x18\t \x01(\x01R\x05share\"\xaf\x01\n" +
+	"\x05share\x18\t \x01(\x01R\x05share\"\xdc\x01\n" +
 	"\vRoleFigures\x12\x12\n" +
 	"\x04role\x18\x01 \x01(\tR\x04role\x12\x10\n" +
 	"\x03pid\x18\x02 \x01(\x03R\x03pid\x12\x10\n" +
@@ -7191,7 +7486,8 @@ const file_roles_proto_rawDesc = "" +
 	"\n" +
 	"processors\x18\x05 \x01(\x01R\n" +
 	"processors\x124\n" +
-	"\asources\x18\x06 \x03(\v2\x1a.millrace.v1.SourceFiguresR\asources\"\x9b\x02\n" +
+	"\asources\x18\x06 \x03(\v2\x1a.millrace.v1.SourceFiguresR\asources\x12+\n" +
+	"\x06supply\x18n \x01(\v2\x13.millrace.v1.SupplyR\x06supply\"\x9b\x02\n" +
 	"\bDelivery\x12.\n" +
 	"\x05roles\x18\x01 \x03(\v2\x18.millrace.v1.RoleFiguresR\x05roles\x12.\n" +
 	"\x05ranks\x18\x02 \x03(\v2\x18.millrace.v1.RankFiguresR\x05ranks\x12\x16\n" +
@@ -7272,7 +7568,12 @@ const file_roles_proto_rawDesc = "" +
 	"\x03cut\x18\x06 \x01(\bR\x03cut\x12\x12\n" +
 	"\x04last\x18\a \x01(\bR\x04last\x12/\n" +
 	"\x06placed\x18\b \x03(\v2\x17.millrace.v1.PlacedRowsR\x06placed\x12\x16\n" +
-	"\x06fields\x18\v \x03(\tR\x06fieldsJ\x04\b\x01\x10\x02\"\xee\x01\n" +
+	"\x06fields\x18\v \x03(\tR\x06fieldsJ\x04\b\x01\x10\x02\"~\n" +
+	"\fGroupRequest\x12(\n" +
+	"\x05fence\x18\x01 \x01(\v2\x12.millrace.v1.FenceR\x05fence\x12\x12\n" +
+	"\x04step\x18\x02 \x01(\x04R\x04step\x12\x1c\n" +
+	"\tplacement\x18\x03 \x01(\fR\tplacement\x12\x12\n" +
+	"\x04rank\x18\x04 \x03(\rR\x04rank\"\xee\x01\n" +
 	"\n" +
 	"PlacedRows\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x16\n" +
@@ -7332,7 +7633,7 @@ const file_roles_proto_rawDesc = "" +
 	"\tthrottled\x18\x0f \x03(\tR\tthrottled\x12\x1b\n" +
 	"\tidle_data\x18\x10 \x01(\x01R\bidleData\x12\x1d\n" +
 	"\n" +
-	"idle_other\x18\x11 \x01(\x01R\tidleOther\"\xff\x01\n" +
+	"idle_other\x18\x11 \x01(\x01R\tidleOther\"\xad\x02\n" +
 	"\fSidecarHello\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
 	"\x03pid\x18\x02 \x01(\x03R\x03pid\x12/\n" +
@@ -7342,7 +7643,9 @@ const file_roles_proto_rawDesc = "" +
 	"\bidentity\x18F \x01(\tR\bidentity\x12\x12\n" +
 	"\x04host\x18G \x01(\tR\x04host\x12\x0e\n" +
 	"\x02up\x18H \x01(\tR\x02up\x12\x14\n" +
-	"\x05parts\x18< \x03(\rR\x05parts\"l\n" +
+	"\x05parts\x18< \x03(\rR\x05parts\x12\x14\n" +
+	"\x05feeds\x18n \x03(\rR\x05feeds\x12\x16\n" +
+	"\x06remote\x18o \x01(\tR\x06remote\"l\n" +
 	"\fRankPosition\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\rR\x04rank\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x14\n" +
@@ -7394,7 +7697,7 @@ const file_roles_proto_rawDesc = "" +
 	"\x06tokens\x18\x03 \x01(\x04R\x06tokens\"3\n" +
 	"\aPresent\x12\x12\n" +
 	"\x04call\x18\x01 \x01(\x04R\x04call\x12\x14\n" +
-	"\x05ranks\x18\x02 \x03(\rR\x05ranks\"\xc0\x05\n" +
+	"\x05ranks\x18\x02 \x03(\rR\x05ranks\"\xef\x05\n" +
 	"\fSidecarOrder\x12(\n" +
 	"\x05fence\x18\x01 \x01(\v2\x12.millrace.v1.FenceR\x05fence\x120\n" +
 	"\awelcome\x18\x02 \x01(\v2\x14.millrace.v1.WelcomeH\x00R\awelcome\x12*\n" +
@@ -7411,8 +7714,16 @@ const file_roles_proto_rawDesc = "" +
 	"\x06masked\x18\f \x01(\v2\x13.millrace.v1.MaskedH\x00R\x06masked\x12-\n" +
 	"\x06alerts\x18\r \x01(\v2\x13.millrace.v1.AlertsH\x00R\x06alerts\x124\n" +
 	"\troll_call\x18\x0e \x01(\v2\x15.millrace.v1.RollCallH\x00R\brollCall\x12\x14\n" +
-	"\x04part\x18< \x01(\fH\x00R\x04partB\a\n" +
-	"\x05order\"O\n" +
+	"\x04part\x18< \x01(\fH\x00R\x04part\x12-\n" +
+	"\x06groups\x18n \x01(\v2\x13.millrace.v1.GroupsH\x00R\x06groupsB\a\n" +
+	"\x05order\"2\n" +
+	"\x06Groups\x12(\n" +
+	"\x05group\x18\x01 \x03(\v2\x12.millrace.v1.GroupR\x05group\"]\n" +
+	"\x05Group\x12\x12\n" +
+	"\x04rank\x18\x01 \x01(\rR\x04rank\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x16\n" +
+	"\x06remote\x18\x03 \x01(\tR\x06remote\x12\x14\n" +
+	"\x05hosts\x18\x04 \x01(\rR\x05hosts\"O\n" +
 	"\tCommitted\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\rR\x04rank\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x14\n" +
@@ -7608,7 +7919,9 @@ const file_roles_proto_rawDesc = "" +
 	"\x06Loader\x12=\n" +
 	"\x05Fetch\x12\x19.millrace.v1.FetchRequest\x1a\x17.millrace.v1.FetchReply0\x01\x12:\n" +
 	"\x04Beat\x12\x18.millrace.v1.BeatRequest\x1a\x16.millrace.v1.BeatReply0\x01\x12=\n" +
-	"\aCurrent\x12\x1b.millrace.v1.CurrentRequest\x1a\x15.millrace.v1.ActivityB\x10Z\x0emillrace/protob\x06proto3"
+	"\aCurrent\x12\x1b.millrace.v1.CurrentRequest\x1a\x15.millrace.v1.Activity2L\n" +
+	"\vConstructor\x12=\n" +
+	"\x05Fetch\x12\x19.millrace.v1.GroupRequest\x1a\x17.millrace.v1.FetchReply0\x01B\x10Z\x0emillrace/protob\x06proto3"
 
 var (
 	file_roles_proto_rawDescOnce sync.Once
@@ -7622,7 +7935,7 @@ func file_roles_proto_rawDescGZIP() []byte {
 	return file_roles_proto_rawDescData
 }
 
-var file_roles_proto_msgTypes = make([]protoimpl.MessageInfo, 82)
+var file_roles_proto_msgTypes = make([]protoimpl.MessageInfo, 86)
 var file_roles_proto_goTypes = []any{
 	(*FollowerEvent)(nil),  // 0: millrace.v1.FollowerEvent
 	(*FollowerHello)(nil),  // 1: millrace.v1.FollowerHello
@@ -7646,79 +7959,83 @@ var file_roles_proto_goTypes = []any{
 	(*CurrentRequest)(nil), // 19: millrace.v1.CurrentRequest
 	(*Activity)(nil),       // 20: millrace.v1.Activity
 	(*Figures)(nil),        // 21: millrace.v1.Figures
-	(*SourceFigures)(nil),  // 22: millrace.v1.SourceFigures
-	(*Fetches)(nil),        // 23: millrace.v1.Fetches
-	(*RankFigures)(nil),    // 24: millrace.v1.RankFigures
-	(*RoleFigures)(nil),    // 25: millrace.v1.RoleFigures
-	(*Delivery)(nil),       // 26: millrace.v1.Delivery
-	(*Fatal)(nil),          // 27: millrace.v1.Fatal
-	(*LoaderOrder)(nil),    // 28: millrace.v1.LoaderOrder
-	(*OpenSource)(nil),     // 29: millrace.v1.OpenSource
-	(*ReadFrom)(nil),       // 30: millrace.v1.ReadFrom
-	(*Promote)(nil),        // 31: millrace.v1.Promote
-	(*Drop)(nil),           // 32: millrace.v1.Drop
-	(*Reading)(nil),        // 33: millrace.v1.Reading
-	(*Bye)(nil),            // 34: millrace.v1.Bye
-	(*FetchRequest)(nil),   // 35: millrace.v1.FetchRequest
-	(*FetchPart)(nil),      // 36: millrace.v1.FetchPart
-	(*FetchReply)(nil),     // 37: millrace.v1.FetchReply
-	(*PlacedRows)(nil),     // 38: millrace.v1.PlacedRows
-	(*PartFailed)(nil),     // 39: millrace.v1.PartFailed
-	(*SidecarEvent)(nil),   // 40: millrace.v1.SidecarEvent
-	(*GpuFigures)(nil),     // 41: millrace.v1.GpuFigures
-	(*Gpu)(nil),            // 42: millrace.v1.Gpu
-	(*SidecarHello)(nil),   // 43: millrace.v1.SidecarHello
-	(*RankPosition)(nil),   // 44: millrace.v1.RankPosition
-	(*Join)(nil),           // 45: millrace.v1.Join
-	(*Switched)(nil),       // 46: millrace.v1.Switched
-	(*Bad)(nil),            // 47: millrace.v1.Bad
-	(*Commit)(nil),         // 48: millrace.v1.Commit
-	(*Left)(nil),           // 49: millrace.v1.Left
-	(*Reported)(nil),       // 50: millrace.v1.Reported
-	(*SourceLoss)(nil),     // 51: millrace.v1.SourceLoss
-	(*Present)(nil),        // 52: millrace.v1.Present
-	(*SidecarOrder)(nil),   // 53: millrace.v1.SidecarOrder
-	(*Committed)(nil),      // 54: millrace.v1.Committed
-	(*Welcome)(nil),        // 55: millrace.v1.Welcome
-	(*Alerts)(nil),         // 56: millrace.v1.Alerts
-	(*Alert)(nil),          // 57: millrace.v1.Alert
-	(*Begin)(nil),          // 58: millrace.v1.Begin
-	(*Refusal)(nil),        // 59: millrace.v1.Refusal
-	(*Loaders)(nil),        // 60: millrace.v1.Loaders
-	(*LoaderStripe)(nil),   // 61: millrace.v1.LoaderStripe
-	(*Standby)(nil),        // 62: millrace.v1.Standby
-	(*RollCall)(nil),       // 63: millrace.v1.RollCall
-	(*Waiting)(nil),        // 64: millrace.v1.Waiting
-	(*MixRequest)(nil),     // 65: millrace.v1.MixRequest
-	(*SetWeights)(nil),     // 66: millrace.v1.SetWeights
-	(*SourceWeight)(nil),   // 67: millrace.v1.SourceWeight
-	(*SetSchedule)(nil),    // 68: millrace.v1.SetSchedule
-	(*WeightsAt)(nil),      // 69: millrace.v1.WeightsAt
-	(*AddSource)(nil),      // 70: millrace.v1.AddSource
-	(*MixReply)(nil),       // 71: millrace.v1.MixReply
-	(*MixChange)(nil),      // 72: millrace.v1.MixChange
-	(*MixtureStatus)(nil),  // 73: millrace.v1.MixtureStatus
-	(*Calibration)(nil),    // 74: millrace.v1.Calibration
-	(*StatusRequest)(nil),  // 75: millrace.v1.StatusRequest
-	(*StatusReply)(nil),    // 76: millrace.v1.StatusReply
-	(*SourceStatus)(nil),   // 77: millrace.v1.SourceStatus
-	(*RoleStatus)(nil),     // 78: millrace.v1.RoleStatus
-	(*LedgerRequest)(nil),  // 79: millrace.v1.LedgerRequest
-	(*LedgerReply)(nil),    // 80: millrace.v1.LedgerReply
-	nil,                    // 81: millrace.v1.StatusReply.SourcesEntry
-	(*Fence)(nil),          // 82: millrace.v1.Fence
-	(*Manifest)(nil),       // 83: millrace.v1.Manifest
-	(*Quarantine)(nil),     // 84: millrace.v1.Quarantine
-	(*SeekPoint)(nil),      // 85: millrace.v1.SeekPoint
-	(*Saved)(nil),          // 86: millrace.v1.Saved
-	(*Plan)(nil),           // 87: millrace.v1.Plan
-	(*Ended)(nil),          // 88: millrace.v1.Ended
-	(*Masked)(nil),         // 89: millrace.v1.Masked
-	(*Mask)(nil),           // 90: millrace.v1.Mask
-	(*Skipped)(nil),        // 91: millrace.v1.Skipped
-	(*Costed)(nil),         // 92: millrace.v1.Costed
-	(*Assignments)(nil),    // 93: millrace.v1.Assignments
-	(*OrdinalRange)(nil),   // 94: millrace.v1.OrdinalRange
+	(*Supply)(nil),         // 22: millrace.v1.Supply
+	(*SourceFigures)(nil),  // 23: millrace.v1.SourceFigures
+	(*Fetches)(nil),        // 24: millrace.v1.Fetches
+	(*RankFigures)(nil),    // 25: millrace.v1.RankFigures
+	(*RoleFigures)(nil),    // 26: millrace.v1.RoleFigures
+	(*Delivery)(nil),       // 27: millrace.v1.Delivery
+	(*Fatal)(nil),          // 28: millrace.v1.Fatal
+	(*LoaderOrder)(nil),    // 29: millrace.v1.LoaderOrder
+	(*OpenSource)(nil),     // 30: millrace.v1.OpenSource
+	(*ReadFrom)(nil),       // 31: millrace.v1.ReadFrom
+	(*Promote)(nil),        // 32: millrace.v1.Promote
+	(*Drop)(nil),           // 33: millrace.v1.Drop
+	(*Reading)(nil),        // 34: millrace.v1.Reading
+	(*Bye)(nil),            // 35: millrace.v1.Bye
+	(*FetchRequest)(nil),   // 36: millrace.v1.FetchRequest
+	(*FetchPart)(nil),      // 37: millrace.v1.FetchPart
+	(*FetchReply)(nil),     // 38: millrace.v1.FetchReply
+	(*GroupRequest)(nil),   // 39: millrace.v1.GroupRequest
+	(*PlacedRows)(nil),     // 40: millrace.v1.PlacedRows
+	(*PartFailed)(nil),     // 41: millrace.v1.PartFailed
+	(*SidecarEvent)(nil),   // 42: millrace.v1.SidecarEvent
+	(*GpuFigures)(nil),     // 43: millrace.v1.GpuFigures
+	(*Gpu)(nil),            // 44: millrace.v1.Gpu
+	(*SidecarHello)(nil),   // 45: millrace.v1.SidecarHello
+	(*RankPosition)(nil),   // 46: millrace.v1.RankPosition
+	(*Join)(nil),           // 47: millrace.v1.Join
+	(*Switched)(nil),       // 48: millrace.v1.Switched
+	(*Bad)(nil),            // 49: millrace.v1.Bad
+	(*Commit)(nil),         // 50: millrace.v1.Commit
+	(*Left)(nil),           // 51: millrace.v1.Left
+	(*Reported)(nil),       // 52: millrace.v1.Reported
+	(*SourceLoss)(nil),     // 53: millrace.v1.SourceLoss
+	(*Present)(nil),        // 54: millrace.v1.Present
+	(*SidecarOrder)(nil),   // 55: millrace.v1.SidecarOrder
+	(*Groups)(nil),         // 56: millrace.v1.Groups
+	(*Group)(nil),          // 57: millrace.v1.Group
+	(*Committed)(nil),      // 58: millrace.v1.Committed
+	(*Welcome)(nil),        // 59: millrace.v1.Welcome
+	(*Alerts)(nil),         // 60: millrace.v1.Alerts
+	(*Alert)(nil),          // 61: millrace.v1.Alert
+	(*Begin)(nil),          // 62: millrace.v1.Begin
+	(*Refusal)(nil),        // 63: millrace.v1.Refusal
+	(*Loaders)(nil),        // 64: millrace.v1.Loaders
+	(*LoaderStripe)(nil),   // 65: millrace.v1.LoaderStripe
+	(*Standby)(nil),        // 66: millrace.v1.Standby
+	(*RollCall)(nil),       // 67: millrace.v1.RollCall
+	(*Waiting)(nil),        // 68: millrace.v1.Waiting
+	(*MixRequest)(nil),     // 69: millrace.v1.MixRequest
+	(*SetWeights)(nil),     // 70: millrace.v1.SetWeights
+	(*SourceWeight)(nil),   // 71: millrace.v1.SourceWeight
+	(*SetSchedule)(nil),    // 72: millrace.v1.SetSchedule
+	(*WeightsAt)(nil),      // 73: millrace.v1.WeightsAt
+	(*AddSource)(nil),      // 74: millrace.v1.AddSource
+	(*MixReply)(nil),       // 75: millrace.v1.MixReply
+	(*MixChange)(nil),      // 76: millrace.v1.MixChange
+	(*MixtureStatus)(nil),  // 77: millrace.v1.MixtureStatus
+	(*Calibration)(nil),    // 78: millrace.v1.Calibration
+	(*StatusRequest)(nil),  // 79: millrace.v1.StatusRequest
+	(*StatusReply)(nil),    // 80: millrace.v1.StatusReply
+	(*SourceStatus)(nil),   // 81: millrace.v1.SourceStatus
+	(*RoleStatus)(nil),     // 82: millrace.v1.RoleStatus
+	(*LedgerRequest)(nil),  // 83: millrace.v1.LedgerRequest
+	(*LedgerReply)(nil),    // 84: millrace.v1.LedgerReply
+	nil,                    // 85: millrace.v1.StatusReply.SourcesEntry
+	(*Fence)(nil),          // 86: millrace.v1.Fence
+	(*Manifest)(nil),       // 87: millrace.v1.Manifest
+	(*Quarantine)(nil),     // 88: millrace.v1.Quarantine
+	(*SeekPoint)(nil),      // 89: millrace.v1.SeekPoint
+	(*Saved)(nil),          // 90: millrace.v1.Saved
+	(*Plan)(nil),           // 91: millrace.v1.Plan
+	(*Ended)(nil),          // 92: millrace.v1.Ended
+	(*Masked)(nil),         // 93: millrace.v1.Masked
+	(*Mask)(nil),           // 94: millrace.v1.Mask
+	(*Skipped)(nil),        // 95: millrace.v1.Skipped
+	(*Costed)(nil),         // 96: millrace.v1.Costed
+	(*Assignments)(nil),    // 97: millrace.v1.Assignments
+	(*OrdinalRange)(nil),   // 98: millrace.v1.OrdinalRange
 }
 var file_roles_proto_depIdxs = []int32{
 	1,   // 0: millrace.v1.FollowerEvent.hello:type_name -> millrace.v1.FollowerHello
@@ -7727,11 +8044,11 @@ var file_roles_proto_depIdxs = []int32{
 	4,   // 3: millrace.v1.JournalPart.waiting:type_name -> millrace.v1.JournalWaiting
 	5,   // 4: millrace.v1.JournalPart.image:type_name -> millrace.v1.JournalImage
 	6,   // 5: millrace.v1.JournalPart.bytes:type_name -> millrace.v1.JournalBytes
-	82,  // 6: millrace.v1.LoaderEvent.fence:type_name -> millrace.v1.Fence
+	86,  // 6: millrace.v1.LoaderEvent.fence:type_name -> millrace.v1.Fence
 	9,   // 7: millrace.v1.LoaderEvent.hello:type_name -> millrace.v1.LoaderHello
 	11,  // 8: millrace.v1.LoaderEvent.opening:type_name -> millrace.v1.Opening
-	83,  // 9: millrace.v1.LoaderEvent.manifest:type_name -> millrace.v1.Manifest
-	27,  // 10: millrace.v1.LoaderEvent.fatal:type_name -> millrace.v1.Fatal
+	87,  // 9: millrace.v1.LoaderEvent.manifest:type_name -> millrace.v1.Manifest
+	28,  // 10: millrace.v1.LoaderEvent.fatal:type_name -> millrace.v1.Fatal
 	13,  // 11: millrace.v1.LoaderEvent.leaving:type_name -> millrace.v1.Leaving
 	14,  // 12: millrace.v1.LoaderEvent.trouble:type_name -> millrace.v1.Trouble
 	15,  // 13: millrace.v1.LoaderEvent.ready:type_name -> millrace.v1.Ready
@@ -7740,120 +8057,127 @@ var file_roles_proto_depIdxs = []int32{
 	21,  // 16: millrace.v1.LoaderEvent.figures:type_name -> millrace.v1.Figures
 	12,  // 17: millrace.v1.Offered.stripes:type_name -> millrace.v1.Offers
 	10,  // 18: millrace.v1.LoaderHello.version:type_name -> millrace.v1.Version
-	84,  // 19: millrace.v1.Offers.rejects:type_name -> millrace.v1.Quarantine
-	85,  // 20: millrace.v1.Offers.seek_points:type_name -> millrace.v1.SeekPoint
-	22,  // 21: millrace.v1.Figures.sources:type_name -> millrace.v1.SourceFigures
-	24,  // 22: millrace.v1.Figures.ranks:type_name -> millrace.v1.RankFigures
-	20,  // 23: millrace.v1.SourceFigures.current:type_name -> millrace.v1.Activity
-	23,  // 24: millrace.v1.SourceFigures.fetches:type_name -> millrace.v1.Fetches
-	20,  // 25: millrace.v1.RankFigures.waiting:type_name -> millrace.v1.Activity
-	22,  // 26: millrace.v1.RoleFigures.sources:type_name -> millrace.v1.SourceFigures
-	25,  // 27: millrace.v1.Delivery.roles:type_name -> millrace.v1.RoleFigures
-	24,  // 28: millrace.v1.Delivery.ranks:type_name -> millrace.v1.RankFigures
-	20,  // 29: millrace.v1.Delivery.slowest:type_name -> millrace.v1.Activity
-	82,  // 30: millrace.v1.LoaderOrder.fence:type_name -> millrace.v1.Fence
-	29,  // 31: millrace.v1.LoaderOrder.open:type_name -> millrace.v1.OpenSource
-	30,  // 32: millrace.v1.LoaderOrder.read:type_name -> millrace.v1.ReadFrom
-	34,  // 33: millrace.v1.LoaderOrder.bye:type_name -> millrace.v1.Bye
-	31,  // 34: millrace.v1.LoaderOrder.promote:type_name -> millrace.v1.Promote
-	32,  // 35: millrace.v1.LoaderOrder.drop:type_name -> millrace.v1.Drop
-	33,  // 36: millrace.v1.LoaderOrder.reading:type_name -> millrace.v1.Reading
-	85,  // 37: millrace.v1.ReadFrom.seek_point:type_name -> millrace.v1.SeekPoint
-	85,  // 38: millrace.v1.Reading.seek_point:type_name -> millrace.v1.SeekPoint
-	82,  // 39: millrace.v1.FetchRequest.fence:type_name -> millrace.v1.Fence
-	36,  // 40: millrace.v1.FetchRequest.part:type_name -> millrace.v1.FetchPart
-	39,  // 41: millrace.v1.FetchReply.failed:type_name -> millrace.v1.PartFailed
-	38,  // 42: millrace.v1.FetchReply.placed:type_name -> millrace.v1.PlacedRows
-	84,  // 43: millrace.v1.PartFailed.samples:type_name -> millrace.v1.Quarantine
-	82,  // 44: millrace.v1.SidecarEvent.fence:type_name -> millrace.v1.Fence
-	43,  // 45: millrace.v1.SidecarEvent.hello:type_name -> millrace.v1.SidecarHello
-	45,  // 46: millrace.v1.SidecarEvent.join:type_name -> millrace.v1.Join
-	48,  // 47: millrace.v1.SidecarEvent.commit:type_name -> millrace.v1.Commit
-	86,  // 48: millrace.v1.SidecarEvent.saved:type_name -> millrace.v1.Saved
-	49,  // 49: millrace.v1.SidecarEvent.left:type_name -> millrace.v1.Left
-	27,  // 50: millrace.v1.SidecarEvent.fatal:type_name -> millrace.v1.Fatal
-	46,  // 51: millrace.v1.SidecarEvent.switched:type_name -> millrace.v1.Switched
-	47,  // 52: millrace.v1.SidecarEvent.bad:type_name -> millrace.v1.Bad
-	52,  // 53: millrace.v1.SidecarEvent.present:type_name -> millrace.v1.Present
-	50,  // 54: millrace.v1.SidecarEvent.reported:type_name -> millrace.v1.Reported
-	41,  // 55: millrace.v1.SidecarEvent.gpus:type_name -> millrace.v1.GpuFigures
-	21,  // 56: millrace.v1.SidecarEvent.figures:type_name -> millrace.v1.Figures
-	42,  // 57: millrace.v1.GpuFigures.gpus:type_name -> millrace.v1.Gpu
-	44,  // 58: millrace.v1.SidecarHello.ranks:type_name -> millrace.v1.RankPosition
-	10,  // 59: millrace.v1.SidecarHello.version:type_name -> millrace.v1.Version
-	84,  // 60: millrace.v1.Bad.sample:type_name -> millrace.v1.Quarantine
-	51,  // 61: millrace.v1.Reported.losses:type_name -> millrace.v1.SourceLoss
-	82,  // 62: millrace.v1.SidecarOrder.fence:type_name -> millrace.v1.Fence
-	55,  // 63: millrace.v1.SidecarOrder.welcome:type_name -> millrace.v1.Welcome
-	58,  // 64: millrace.v1.SidecarOrder.begin:type_name -> millrace.v1.Begin
-	59,  // 65: millrace.v1.SidecarOrder.refusal:type_name -> millrace.v1.Refusal
-	87,  // 66: millrace.v1.SidecarOrder.plan:type_name -> millrace.v1.Plan
-	88,  // 67: millrace.v1.SidecarOrder.ended:type_name -> millrace.v1.Ended
-	27,  // 68: millrace.v1.SidecarOrder.failed:type_name -> millrace.v1.Fatal
-	60,  // 69: millrace.v1.SidecarOrder.loaders:type_name -> millrace.v1.Loaders
-	64,  // 70: millrace.v1.SidecarOrder.waiting:type_name -> millrace.v1.Waiting
-	34,  // 71: millrace.v1.SidecarOrder.bye:type_name -> millrace.v1.Bye
-	54,  // 72: millrace.v1.SidecarOrder.committed:type_name -> millrace.v1.Committed
-	89,  // 73: millrace.v1.SidecarOrder.masked:type_name -> millrace.v1.Masked
-	56,  // 74: millrace.v1.SidecarOrder.alerts:type_name -> millrace.v1.Alerts
-	63,  // 75: millrace.v1.SidecarOrder.roll_call:type_name -> millrace.v1.RollCall
-	83,  // 76: millrace.v1.Welcome.manifests:type_name -> millrace.v1.Manifest
-	90,  // 77: millrace.v1.Welcome.masks:type_name -> millrace.v1.Mask
-	57,  // 78: millrace.v1.Alerts.alerts:type_name -> millrace.v1.Alert
-	61,  // 79: millrace.v1.Loaders.stripes:type_name -> millrace.v1.LoaderStripe
-	62,  // 80: millrace.v1.LoaderStripe.standby:type_name -> millrace.v1.Standby
-	20,  // 81: millrace.v1.Waiting.cause:type_name -> millrace.v1.Activity
-	66,  // 82: millrace.v1.MixRequest.set:type_name -> millrace.v1.SetWeights
-	68,  // 83: millrace.v1.MixRequest.schedule:type_name -> millrace.v1.SetSchedule
-	91,  // 84: millrace.v1.MixRequest.skip:type_name -> millrace.v1.Skipped
-	70,  // 85: millrace.v1.MixRequest.add:type_name -> millrace.v1.AddSource
-	92,  // 86: millrace.v1.MixRequest.costs:type_name -> millrace.v1.Costed
-	67,  // 87: millrace.v1.SetWeights.weights:type_name -> millrace.v1.SourceWeight
-	69,  // 88: millrace.v1.SetSchedule.milestones:type_name -> millrace.v1.WeightsAt
-	67,  // 89: millrace.v1.WeightsAt.weights:type_name -> millrace.v1.SourceWeight
-	72,  // 90: millrace.v1.MixReply.change:type_name -> millrace.v1.MixChange
-	67,  // 91: millrace.v1.MixtureStatus.weights:type_name -> millrace.v1.SourceWeight
-	72,  // 92: millrace.v1.MixtureStatus.changes:type_name -> millrace.v1.MixChange
-	92,  // 93: millrace.v1.MixtureStatus.costs:type_name -> millrace.v1.Costed
-	74,  // 94: millrace.v1.MixtureStatus.calibration:type_name -> millrace.v1.Calibration
-	92,  // 95: millrace.v1.Calibration.best:type_name -> millrace.v1.Costed
-	82,  // 96: millrace.v1.StatusReply.fence:type_name -> millrace.v1.Fence
-	81,  // 97: millrace.v1.StatusReply.sources:type_name -> millrace.v1.StatusReply.SourcesEntry
-	84,  // 98: millrace.v1.StatusReply.recent:type_name -> millrace.v1.Quarantine
-	78,  // 99: millrace.v1.StatusReply.roles:type_name -> millrace.v1.RoleStatus
-	57,  // 100: millrace.v1.StatusReply.alerts:type_name -> millrace.v1.Alert
-	61,  // 101: millrace.v1.StatusReply.stripes:type_name -> millrace.v1.LoaderStripe
-	73,  // 102: millrace.v1.StatusReply.mixture:type_name -> millrace.v1.MixtureStatus
-	42,  // 103: millrace.v1.StatusReply.gpus:type_name -> millrace.v1.Gpu
-	26,  // 104: millrace.v1.StatusReply.delivery:type_name -> millrace.v1.Delivery
-	16,  // 105: millrace.v1.RoleStatus.cache:type_name -> millrace.v1.CacheFigures
-	93,  // 106: millrace.v1.LedgerReply.segments:type_name -> millrace.v1.Assignments
-	94,  // 107: millrace.v1.LedgerReply.ranges:type_name -> millrace.v1.OrdinalRange
-	72,  // 108: millrace.v1.LedgerReply.changes:type_name -> millrace.v1.MixChange
-	77,  // 109: millrace.v1.StatusReply.SourcesEntry.value:type_name -> millrace.v1.SourceStatus
-	7,   // 110: millrace.v1.Orchestrator.Load:input_type -> millrace.v1.LoaderEvent
-	40,  // 111: millrace.v1.Orchestrator.Serve:input_type -> millrace.v1.SidecarEvent
-	75,  // 112: millrace.v1.Orchestrator.Status:input_type -> millrace.v1.StatusRequest
-	79,  // 113: millrace.v1.Orchestrator.Ledger:input_type -> millrace.v1.LedgerRequest
-	65,  // 114: millrace.v1.Orchestrator.Mix:input_type -> millrace.v1.MixRequest
-	0,   // 115: millrace.v1.Orchestrator.Follow:input_type -> millrace.v1.FollowerEvent
-	35,  // 116: millrace.v1.Loader.Fetch:input_type -> millrace.v1.FetchRequest
-	17,  // 117: millrace.v1.Loader.Beat:input_type -> millrace.v1.BeatRequest
-	19,  // 118: millrace.v1.Loader.Current:input_type -> millrace.v1.CurrentRequest
-	28,  // 119: millrace.v1.Orchestrator.Load:output_type -> millrace.v1.LoaderOrder
-	53,  // 120: millrace.v1.Orchestrator.Serve:output_type -> millrace.v1.SidecarOrder
-	76,  // 121: millrace.v1.Orchestrator.Status:output_type -> millrace.v1.StatusReply
-	80,  // 122: millrace.v1.Orchestrator.Ledger:output_type -> millrace.v1.LedgerReply
-	71,  // 123: millrace.v1.Orchestrator.Mix:output_type -> millrace.v1.MixReply
-	3,   // 124: millrace.v1.Orchestrator.Follow:output_type -> millrace.v1.JournalPart
-	37,  // 125: millrace.v1.Loader.Fetch:output_type -> millrace.v1.FetchReply
-	18,  // 126: millrace.v1.Loader.Beat:output_type -> millrace.v1.BeatReply
-	20,  // 127: millrace.v1.Loader.Current:output_type -> millrace.v1.Activity
-	119, // [119:128] is the sub-list for method output_type
-	110, // [110:119] is the sub-list for method input_type
-	110, // [110:110] is the sub-list for extension type_name
-	110, // [110:110] is the sub-list for extension extendee
-	0,   // [0:110] is the sub-list for field type_name
+	88,  // 19: millrace.v1.Offers.rejects:type_name -> millrace.v1.Quarantine
+	89,  // 20: millrace.v1.Offers.seek_points:type_name -> millrace.v1.SeekPoint
+	23,  // 21: millrace.v1.Figures.sources:type_name -> millrace.v1.SourceFigures
+	25,  // 22: millrace.v1.Figures.ranks:type_name -> millrace.v1.RankFigures
+	22,  // 23: millrace.v1.Figures.supply:type_name -> millrace.v1.Supply
+	20,  // 24: millrace.v1.SourceFigures.current:type_name -> millrace.v1.Activity
+	24,  // 25: millrace.v1.SourceFigures.fetches:type_name -> millrace.v1.Fetches
+	20,  // 26: millrace.v1.RankFigures.waiting:type_name -> millrace.v1.Activity
+	23,  // 27: millrace.v1.RoleFigures.sources:type_name -> millrace.v1.SourceFigures
+	22,  // 28: millrace.v1.RoleFigures.supply:type_name -> millrace.v1.Supply
+	26,  // 29: millrace.v1.Delivery.roles:type_name -> millrace.v1.RoleFigures
+	25,  // 30: millrace.v1.Delivery.ranks:type_name -> millrace.v1.RankFigures
+	20,  // 31: millrace.v1.Delivery.slowest:type_name -> millrace.v1.Activity
+	86,  // 32: millrace.v1.LoaderOrder.fence:type_name -> millrace.v1.Fence
+	30,  // 33: millrace.v1.LoaderOrder.open:type_name -> millrace.v1.OpenSource
+	31,  // 34: millrace.v1.LoaderOrder.read:type_name -> millrace.v1.ReadFrom
+	35,  // 35: millrace.v1.LoaderOrder.bye:type_name -> millrace.v1.Bye
+	32,  // 36: millrace.v1.LoaderOrder.promote:type_name -> millrace.v1.Promote
+	33,  // 37: millrace.v1.LoaderOrder.drop:type_name -> millrace.v1.Drop
+	34,  // 38: millrace.v1.LoaderOrder.reading:type_name -> millrace.v1.Reading
+	89,  // 39: millrace.v1.ReadFrom.seek_point:type_name -> millrace.v1.SeekPoint
+	89,  // 40: millrace.v1.Reading.seek_point:type_name -> millrace.v1.SeekPoint
+	86,  // 41: millrace.v1.FetchRequest.fence:type_name -> millrace.v1.Fence
+	37,  // 42: millrace.v1.FetchRequest.part:type_name -> millrace.v1.FetchPart
+	41,  // 43: millrace.v1.FetchReply.failed:type_name -> millrace.v1.PartFailed
+	40,  // 44: millrace.v1.FetchReply.placed:type_name -> millrace.v1.PlacedRows
+	86,  // 45: millrace.v1.GroupRequest.fence:type_name -> millrace.v1.Fence
+	88,  // 46: millrace.v1.PartFailed.samples:type_name -> millrace.v1.Quarantine
+	86,  // 47: millrace.v1.SidecarEvent.fence:type_name -> millrace.v1.Fence
+	45,  // 48: millrace.v1.SidecarEvent.hello:type_name -> millrace.v1.SidecarHello
+	47,  // 49: millrace.v1.SidecarEvent.join:type_name -> millrace.v1.Join
+	50,  // 50: millrace.v1.SidecarEvent.commit:type_name -> millrace.v1.Commit
+	90,  // 51: millrace.v1.SidecarEvent.saved:type_name -> millrace.v1.Saved
+	51,  // 52: millrace.v1.SidecarEvent.left:type_name -> millrace.v1.Left
+	28,  // 53: millrace.v1.SidecarEvent.fatal:type_name -> millrace.v1.Fatal
+	48,  // 54: millrace.v1.SidecarEvent.switched:type_name -> millrace.v1.Switched
+	49,  // 55: millrace.v1.SidecarEvent.bad:type_name -> millrace.v1.Bad
+	54,  // 56: millrace.v1.SidecarEvent.present:type_name -> millrace.v1.Present
+	52,  // 57: millrace.v1.SidecarEvent.reported:type_name -> millrace.v1.Reported
+	43,  // 58: millrace.v1.SidecarEvent.gpus:type_name -> millrace.v1.GpuFigures
+	21,  // 59: millrace.v1.SidecarEvent.figures:type_name -> millrace.v1.Figures
+	44,  // 60: millrace.v1.GpuFigures.gpus:type_name -> millrace.v1.Gpu
+	46,  // 61: millrace.v1.SidecarHello.ranks:type_name -> millrace.v1.RankPosition
+	10,  // 62: millrace.v1.SidecarHello.version:type_name -> millrace.v1.Version
+	88,  // 63: millrace.v1.Bad.sample:type_name -> millrace.v1.Quarantine
+	53,  // 64: millrace.v1.Reported.losses:type_name -> millrace.v1.SourceLoss
+	86,  // 65: millrace.v1.SidecarOrder.fence:type_name -> millrace.v1.Fence
+	59,  // 66: millrace.v1.SidecarOrder.welcome:type_name -> millrace.v1.Welcome
+	62,  // 67: millrace.v1.SidecarOrder.begin:type_name -> millrace.v1.Begin
+	63,  // 68: millrace.v1.SidecarOrder.refusal:type_name -> millrace.v1.Refusal
+	91,  // 69: millrace.v1.SidecarOrder.plan:type_name -> millrace.v1.Plan
+	92,  // 70: millrace.v1.SidecarOrder.ended:type_name -> millrace.v1.Ended
+	28,  // 71: millrace.v1.SidecarOrder.failed:type_name -> millrace.v1.Fatal
+	64,  // 72: millrace.v1.SidecarOrder.loaders:type_name -> millrace.v1.Loaders
+	68,  // 73: millrace.v1.SidecarOrder.waiting:type_name -> millrace.v1.Waiting
+	35,  // 74: millrace.v1.SidecarOrder.bye:type_name -> millrace.v1.Bye
+	58,  // 75: millrace.v1.SidecarOrder.committed:type_name -> millrace.v1.Committed
+	93,  // 76: millrace.v1.SidecarOrder.masked:type_name -> millrace.v1.Masked
+	60,  // 77: millrace.v1.SidecarOrder.alerts:type_name -> millrace.v1.Alerts
+	67,  // 78: millrace.v1.SidecarOrder.roll_call:type_name -> millrace.v1.RollCall
+	56,  // 79: millrace.v1.SidecarOrder.groups:type_name -> millrace.v1.Groups
+	57,  // 80: millrace.v1.Groups.group:type_name -> millrace.v1.Group
+	87,  // 81: millrace.v1.Welcome.manifests:type_name -> millrace.v1.Manifest
+	94,  // 82: millrace.v1.Welcome.masks:type_name -> millrace.v1.Mask
+	61,  // 83: millrace.v1.Alerts.alerts:type_name -> millrace.v1.Alert
+	65,  // 84: millrace.v1.Loaders.stripes:type_name -> millrace.v1.LoaderStripe
+	66,  // 85: millrace.v1.LoaderStripe.standby:type_name -> millrace.v1.Standby
+	20,  // 86: millrace.v1.Waiting.cause:type_name -> millrace.v1.Activity
+	70,  // 87: millrace.v1.MixRequest.set:type_name -> millrace.v1.SetWeights
+	72,  // 88: millrace.v1.MixRequest.schedule:type_name -> millrace.v1.SetSchedule
+	95,  // 89: millrace.v1.MixRequest.skip:type_name -> millrace.v1.Skipped
+	74,  // 90: millrace.v1.MixRequest.add:type_name -> millrace.v1.AddSource
+	96,  // 91: millrace.v1.MixRequest.costs:type_name -> millrace.v1.Costed
+	71,  // 92: millrace.v1.SetWeights.weights:type_name -> millrace.v1.SourceWeight
+	73,  // 93: millrace.v1.SetSchedule.milestones:type_name -> millrace.v1.WeightsAt
+	71,  // 94: millrace.v1.WeightsAt.weights:type_name -> millrace.v1.SourceWeight
+	76,  // 95: millrace.v1.MixReply.change:type_name -> millrace.v1.MixChange
+	71,  // 96: millrace.v1.MixtureStatus.weights:type_name -> millrace.v1.SourceWeight
+	76,  // 97: millrace.v1.MixtureStatus.changes:type_name -> millrace.v1.MixChange
+	96,  // 98: millrace.v1.MixtureStatus.costs:type_name -> millrace.v1.Costed
+	78,  // 99: millrace.v1.MixtureStatus.calibration:type_name -> millrace.v1.Calibration
+	96,  // 100: millrace.v1.Calibration.best:type_name -> millrace.v1.Costed
+	86,  // 101: millrace.v1.StatusReply.fence:type_name -> millrace.v1.Fence
+	85,  // 102: millrace.v1.StatusReply.sources:type_name -> millrace.v1.StatusReply.SourcesEntry
+	88,  // 103: millrace.v1.StatusReply.recent:type_name -> millrace.v1.Quarantine
+	82,  // 104: millrace.v1.StatusReply.roles:type_name -> millrace.v1.RoleStatus
+	61,  // 105: millrace.v1.StatusReply.alerts:type_name -> millrace.v1.Alert
+	65,  // 106: millrace.v1.StatusReply.stripes:type_name -> millrace.v1.LoaderStripe
+	77,  // 107: millrace.v1.StatusReply.mixture:type_name -> millrace.v1.MixtureStatus
+	44,  // 108: millrace.v1.StatusReply.gpus:type_name -> millrace.v1.Gpu
+	27,  // 109: millrace.v1.StatusReply.delivery:type_name -> millrace.v1.Delivery
+	16,  // 110: millrace.v1.RoleStatus.cache:type_name -> millrace.v1.CacheFigures
+	97,  // 111: millrace.v1.LedgerReply.segments:type_name -> millrace.v1.Assignments
+	98,  // 112: millrace.v1.LedgerReply.ranges:type_name -> millrace.v1.OrdinalRange
+	76,  // 113: millrace.v1.LedgerReply.changes:type_name -> millrace.v1.MixChange
+	81,  // 114: millrace.v1.StatusReply.SourcesEntry.value:type_name -> millrace.v1.SourceStatus
+	7,   // 115: millrace.v1.Orchestrator.Load:input_type -> millrace.v1.LoaderEvent
+	42,  // 116: millrace.v1.Orchestrator.Serve:input_type -> millrace.v1.SidecarEvent
+	79,  // 117: millrace.v1.Orchestrator.Status:input_type -> millrace.v1.StatusRequest
+	83,  // 118: millrace.v1.Orchestrator.Ledger:input_type -> millrace.v1.LedgerRequest
+	69,  // 119: millrace.v1.Orchestrator.Mix:input_type -> millrace.v1.MixRequest
+	0,   // 120: millrace.v1.Orchestrator.Follow:input_type -> millrace.v1.FollowerEvent
+	36,  // 121: millrace.v1.Loader.Fetch:input_type -> millrace.v1.FetchRequest
+	17,  // 122: millrace.v1.Loader.Beat:input_type -> millrace.v1.BeatRequest
+	19,  // 123: millrace.v1.Loader.Current:input_type -> millrace.v1.CurrentRequest
+	39,  // 124: millrace.v1.Constructor.Fetch:input_type -> millrace.v1.GroupRequest
+	29,  // 125: millrace.v1.Orchestrator.Load:output_type -> millrace.v1.LoaderOrder
+	55,  // 126: millrace.v1.Orchestrator.Serve:output_type -> millrace.v1.SidecarOrder
+	80,  // 127: millrace.v1.Orchestrator.Status:output_type -> millrace.v1.StatusReply
+	84,  // 128: millrace.v1.Orchestrator.Ledger:output_type -> millrace.v1.LedgerReply
+	75,  // 129: millrace.v1.Orchestrator.Mix:output_type -> millrace.v1.MixReply
+	3,   // 130: millrace.v1.Orchestrator.Follow:output_type -> millrace.v1.JournalPart
+	38,  // 131: millrace.v1.Loader.Fetch:output_type -> millrace.v1.FetchReply
+	18,  // 132: millrace.v1.Loader.Beat:output_type -> millrace.v1.BeatReply
+	20,  // 133: millrace.v1.Loader.Current:output_type -> millrace.v1.Activity
+	38,  // 134: millrace.v1.Constructor.Fetch:output_type -> millrace.v1.FetchReply
+	125, // [125:135] is the sub-list for method output_type
+	115, // [115:125] is the sub-list for method input_type
+	115, // [115:115] is the sub-list for extension type_name
+	115, // [115:115] is the sub-list for extension extendee
+	0,   // [0:115] is the sub-list for field type_name
 }
 
 func init() { file_roles_proto_init() }
@@ -7883,7 +8207,7 @@ func file_roles_proto_init() {
 		(*LoaderEvent_Cache)(nil),
 		(*LoaderEvent_Figures)(nil),
 	}
-	file_roles_proto_msgTypes[28].OneofWrappers = []any{
+	file_roles_proto_msgTypes[29].OneofWrappers = []any{
 		(*LoaderOrder_Open)(nil),
 		(*LoaderOrder_Read)(nil),
 		(*LoaderOrder_Bye)(nil),
@@ -7891,7 +8215,7 @@ func file_roles_proto_init() {
 		(*LoaderOrder_Drop)(nil),
 		(*LoaderOrder_Reading)(nil),
 	}
-	file_roles_proto_msgTypes[40].OneofWrappers = []any{
+	file_roles_proto_msgTypes[42].OneofWrappers = []any{
 		(*SidecarEvent_Hello)(nil),
 		(*SidecarEvent_Join)(nil),
 		(*SidecarEvent_Commit)(nil),
@@ -7905,7 +8229,7 @@ func file_roles_proto_init() {
 		(*SidecarEvent_Gpus)(nil),
 		(*SidecarEvent_Figures)(nil),
 	}
-	file_roles_proto_msgTypes[53].OneofWrappers = []any{
+	file_roles_proto_msgTypes[55].OneofWrappers = []any{
 		(*SidecarOrder_Welcome)(nil),
 		(*SidecarOrder_Begin)(nil),
 		(*SidecarOrder_Refusal)(nil),
@@ -7920,8 +8244,9 @@ func file_roles_proto_init() {
 		(*SidecarOrder_Alerts)(nil),
 		(*SidecarOrder_RollCall)(nil),
 		(*SidecarOrder_Part)(nil),
+		(*SidecarOrder_Groups)(nil),
 	}
-	file_roles_proto_msgTypes[65].OneofWrappers = []any{
+	file_roles_proto_msgTypes[69].OneofWrappers = []any{
 		(*MixRequest_Set)(nil),
 		(*MixRequest_Schedule)(nil),
 		(*MixRequest_Skip)(nil),
@@ -7936,9 +8261,9 @@ func file_roles_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_roles_proto_rawDesc), len(file_roles_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   82,
+			NumMessages:   86,
 			NumExtensions: 0,
-			NumServices:   2,
+			NumServices:   3,
 		},
 		GoTypes:           file_roles_proto_goTypes,
 		DependencyIndexes: file_roles_proto_depIdxs,

@@ -512,3 +512,116 @@ var Loader_ServiceDesc = grpc.ServiceDesc{
 	},
 	Metadata: "roles.proto",
 }
+
+const (
+	Constructor_Fetch_FullMethodName = "/millrace.v1.Constructor/Fetch"
+)
+
+// ConstructorClient is the client API for Constructor service.
+//
+// For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
+//
+// A sidecar serves the sidecars of other hosts whose ranks share data-parallel ranks with its own.
+type ConstructorClient interface {
+	// Fetch streams the rows of some data-parallel ranks of a step, in the order of the plan. A reply without rows says
+	// that the constructor is alive and waits for loaders. Masked rows are left out.
+	Fetch(ctx context.Context, in *GroupRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[FetchReply], error)
+}
+
+type constructorClient struct {
+	cc grpc.ClientConnInterface
+}
+
+func NewConstructorClient(cc grpc.ClientConnInterface) ConstructorClient {
+	return &constructorClient{cc}
+}
+
+func (c *constructorClient) Fetch(ctx context.Context, in *GroupRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[FetchReply], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Constructor_ServiceDesc.Streams[0], Constructor_Fetch_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[GroupRequest, FetchReply]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Constructor_FetchClient = grpc.ServerStreamingClient[FetchReply]
+
+// ConstructorServer is the server API for Constructor service.
+// All implementations must embed UnimplementedConstructorServer
+// for forward compatibility.
+//
+// A sidecar serves the sidecars of other hosts whose ranks share data-parallel ranks with its own.
+type ConstructorServer interface {
+	// Fetch streams the rows of some data-parallel ranks of a step, in the order of the plan. A reply without rows says
+	// that the constructor is alive and waits for loaders. Masked rows are left out.
+	Fetch(*GroupRequest, grpc.ServerStreamingServer[FetchReply]) error
+	mustEmbedUnimplementedConstructorServer()
+}
+
+// UnimplementedConstructorServer must be embedded to have
+// forward compatible implementations.
+//
+// NOTE: this should be embedded by value instead of pointer to avoid a nil
+// pointer dereference when methods are called.
+type UnimplementedConstructorServer struct{}
+
+func (UnimplementedConstructorServer) Fetch(*GroupRequest, grpc.ServerStreamingServer[FetchReply]) error {
+	return status.Error(codes.Unimplemented, "method Fetch not implemented")
+}
+func (UnimplementedConstructorServer) mustEmbedUnimplementedConstructorServer() {}
+func (UnimplementedConstructorServer) testEmbeddedByValue()                     {}
+
+// UnsafeConstructorServer may be embedded to opt out of forward compatibility for this service.
+// Use of this interface is not recommended, as added methods to ConstructorServer will
+// result in compilation errors.
+type UnsafeConstructorServer interface {
+	mustEmbedUnimplementedConstructorServer()
+}
+
+func RegisterConstructorServer(s grpc.ServiceRegistrar, srv ConstructorServer) {
+	// If the following call panics, it indicates UnimplementedConstructorServer was
+	// embedded by pointer and is nil.  This will cause panics if an
+	// unimplemented method is ever invoked, so we test this at initialization
+	// time to prevent it from happening at runtime later due to I/O.
+	if t, ok := srv.(interface{ testEmbeddedByValue() }); ok {
+		t.testEmbeddedByValue()
+	}
+	s.RegisterService(&Constructor_ServiceDesc, srv)
+}
+
+func _Constructor_Fetch_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(GroupRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(ConstructorServer).Fetch(m, &grpc.GenericServerStream[GroupRequest, FetchReply]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Constructor_FetchServer = grpc.ServerStreamingServer[FetchReply]
+
+// Constructor_ServiceDesc is the grpc.ServiceDesc for Constructor service.
+// It's only intended for direct use with grpc.RegisterService,
+// and not to be introspected or modified (even as a copy)
+var Constructor_ServiceDesc = grpc.ServiceDesc{
+	ServiceName: "millrace.v1.Constructor",
+	HandlerType: (*ConstructorServer)(nil),
+	Methods:     []grpc.MethodDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "Fetch",
+			Handler:       _Constructor_Fetch_Handler,
+			ServerStreams: true,
+		},
+	},
+	Metadata: "roles.proto",
+}

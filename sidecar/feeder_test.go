@@ -61,7 +61,7 @@ func TestAStageWithoutTensorsReadsSamplesOnlyForItsMetadata(t *testing.T) {
 		want  int
 	}{{Begin{}, 0}, {Begin{Untrained: true}, 2}, {Begin{Fields: true}, 2}} {
 		c.begin.Topology, c.begin.Broadcast = topology, millrace.Broadcast{PP: true}
-		if got := c.begin.fed(middle); len(got) != c.want {
+		if got := c.begin.Fed(middle); len(got) != c.want {
 			t.Errorf("untrained %t, fields %t: samples of the ranks %d", c.begin.Untrained, c.begin.Fields, got)
 		}
 	}

@@ -64,7 +64,7 @@ func newSteps(ctx context.Context, c Config, b Begin) *steps {
 	ctx, cancel := context.WithCancel(ctx)
 	shapes := constructors.NewSet(b.Shapes, b.PadMultiple)
 	return &steps{
-		upstream: c.Upstream, fetcher: c.Fetcher, ranks: b.fed(c.Ranks), marked: b.Untrained, attempt: b.Attempt,
+		upstream: c.Upstream, fetcher: c.Fetcher, ranks: b.Fed(c.Ranks), marked: b.Untrained, attempt: b.Attempt,
 		shapes: shapes, room: shapes.MaxBytes(), ahead: millrace.Step(c.Ahead), reserve: c.Reserve,
 		groups: newGroups(c, b),
 		gauge:  c.Gauge, log: c.Log, ctx: ctx, cancel: cancel,

@@ -56,9 +56,9 @@ type Begin struct {
 // broadcasts to it.
 func (b *Begin) Source(rank millrace.Rank) millrace.Rank { return b.Broadcast.Source(b.Topology, rank) }
 
-// fed lists the data-parallel ranks whose samples the host of the given ranks needs. Ranks without tensors need them if
+// Fed lists the data-parallel ranks whose samples the host of the given ranks needs. Ranks without tensors need them if
 // the metadata of a batch depends on tokens, or comes with them.
-func (b *Begin) fed(ranks []millrace.Rank) (out []millrace.Rank) {
+func (b *Begin) Fed(ranks []millrace.Rank) (out []millrace.Rank) {
 	for _, r := range ranks {
 		isNeeded := b.Source(r) == r || b.Untrained || b.Fields
 		if dp := millrace.Rank(b.Topology.Coordinates(r).DP); isNeeded && !slices.Contains(out, dp) {

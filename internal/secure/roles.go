@@ -51,6 +51,7 @@ var callers = map[string][]Role{
 	proto.Loader_Fetch_FullMethodName:        {Sidecar},
 	proto.Loader_Beat_FullMethodName:         {Sidecar},
 	proto.Loader_Current_FullMethodName:      {Sidecar},
+	proto.Constructor_Fetch_FullMethodName:   {Sidecar},
 }
 
 // shares reports whether two lists have a role in common.

@@ -14,7 +14,9 @@ import (
 // TestEveryMethodHasCallers: no method of a service is open to every certificate by accident, or closed to all.
 func TestEveryMethodHasCallers(t *testing.T) {
 	methods := map[string]bool{}
-	for _, s := range []grpc.ServiceDesc{proto.Orchestrator_ServiceDesc, proto.Loader_ServiceDesc} {
+	for _, s := range []grpc.ServiceDesc{
+		proto.Orchestrator_ServiceDesc, proto.Loader_ServiceDesc, proto.Constructor_ServiceDesc,
+	} {
 		for _, m := range s.Methods {
 			methods["/"+s.ServiceName+"/"+m.MethodName] = true
 		}

@@ -45,6 +45,7 @@ type role struct {
 	seen      time.Time
 	wall, cpu time.Duration
 	sources   map[string]*pb.SourceFigures
+	supply    *pb.Supply // nil: it is no sidecar
 	marks     []roleMark
 }
 
@@ -83,7 +84,7 @@ func (b *Board) Observe(f *pb.Figures) {
 		r = &role{name: f.Role, pid: f.Pid, sources: map[string]*pb.SourceFigures{}}
 		b.roles[f.Role] = r
 	}
-	r.seen, r.wall, r.cpu = b.now, time.Duration(f.Wall), time.Duration(f.Cpu)
+	r.seen, r.wall, r.cpu, r.supply = b.now, time.Duration(f.Wall), time.Duration(f.Cpu), f.Supply
 	for _, s := range f.Sources {
 		r.sources[s.Source] = s
 	}
@@ -168,7 +169,7 @@ func (b *Board) Delivery() *pb.Delivery {
 	for _, name := range slices.Sorted(maps.Keys(b.roles)) {
 		r := b.roles[name]
 		f := &pb.RoleFigures{Role: r.name, Pid: r.pid, Cpu: r.cpu.Seconds(), Wall: r.wall.Seconds(),
-			Sources: sorted(r.sources)}
+			Sources: sorted(r.sources), Supply: r.supply}
 		if first := r.marks[0]; b.now.Sub(r.seen) <= gone && r.seen.After(first.at) {
 			f.Processors = (r.cpu - first.cpu).Seconds() / r.seen.Sub(first.at).Seconds()
 		} else if r.wall > 0 {

@@ -13,6 +13,7 @@ type Collector struct {
 	waited, waits, longest, connected, buffered, waiting *prometheus.Desc
 	fill, imbalance                                      *prometheus.Desc
 	seconds, bytes, tokens                               *prometheus.Desc
+	supplied, served                                     *prometheus.Desc
 	cpu, wall, processors                                *prometheus.Desc
 	store                                                []storeMetric
 }
@@ -44,8 +45,15 @@ func NewCollector(d func(name, help string, labels ...string) *prometheus.Desc) 
 			"source",
 			"activity",
 		),
-		bytes:      d("read_bytes_total", "Bytes that a role read from data files.", "role", "source"),
-		tokens:     d("made_tokens_total", "Tokens that a role made of records.", "role", "source"),
+		bytes:  d("read_bytes_total", "Bytes that a role read from data files.", "role", "source"),
+		tokens: d("made_tokens_total", "Tokens that a role made of records.", "role", "source"),
+		supplied: d(
+			"supplied_bytes_total",
+			"Bytes of tokens that came to a sidecar, by who sent them: loaders, or the constructors of other hosts.",
+			"role",
+			"from",
+		),
+		served:     d("served_bytes_total", "Bytes of tokens that a sidecar sent to its peers on other hosts.", "role"),
 		store:      storeMetrics(d),
 		cpu:        d("role_cpu_seconds_total", "Processor time of a role.", "role"),
 		wall:       d("role_seconds_total", "Time since a role's process started.", "role"),
@@ -56,7 +64,7 @@ func NewCollector(d func(name, help string, labels ...string) *prometheus.Desc) 
 // Describe sends the descriptions.
 func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{c.waited, c.waits, c.longest, c.connected, c.buffered, c.waiting, c.fill,
-		c.imbalance, c.seconds, c.bytes, c.tokens, c.cpu, c.wall, c.processors} {
+		c.imbalance, c.seconds, c.bytes, c.tokens, c.supplied, c.served, c.cpu, c.wall, c.processors} {
 		ch <- d
 	}
 	for _, m := range c.store {
@@ -90,6 +98,11 @@ func (c *Collector) Collect(d *pb.Delivery, gauge, counter func(*prometheus.Desc
 		counter(c.cpu, r.Cpu, r.Role)
 		counter(c.wall, r.Wall, r.Role)
 		gauge(c.processors, r.Processors, r.Role)
+		if s := r.Supply; s != nil {
+			counter(c.supplied, float64(s.FromLoaders), r.Role, "loaders")
+			counter(c.supplied, float64(s.FromConstructors), r.Role, "constructors")
+			counter(c.served, float64(s.ToPeers), r.Role)
+		}
 		for _, s := range r.Sources {
 			for i, kind := range s.Kind {
 				counter(c.seconds, s.Seconds[i], r.Role, s.Source, kind)

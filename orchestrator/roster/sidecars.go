@@ -16,6 +16,7 @@ type Sidecars struct {
 	byName     map[string]*sidecar
 	succession succession // of all sidecars that were ever connected
 	cutter     *parts.Cutter
+	groups     groups
 }
 
 // sidecar is a connected sidecar.
@@ -26,14 +27,16 @@ type sidecar struct {
 	welcomed bool
 	sent     uint64 // plans below this step of the attempt were sent
 	attempt  uint32
-	parts    []uint32  // data-parallel ranks whose parts of plans it gets, ascending; empty: it gets whole plans
-	gpus     []*pb.Gpu // newest figures
+	parts    []uint32   // data-parallel ranks whose parts of plans it gets, ascending; empty: it gets whole plans
+	gpus     []*pb.Gpu  // newest figures
+	feeds    []uint32   // data-parallel ranks in whose groups it is, ascending
+	told     *pb.Groups // newest that it was sent; nil: none
 }
 
 // NewSidecars returns an empty set, whose orders go to out. fence returns the fence that orders carry now.
 func NewSidecars(out *Actions, fence func() *pb.Fence) *Sidecars {
 	return &Sidecars{out: out, fence: fence, byName: map[string]*sidecar{}, succession: succession{},
-		cutter: parts.NewCutter()}
+		cutter: parts.NewCutter(), groups: groups{}}
 }
 
 // Connect observes a sidecar and replaces its predecessor. It returns false for a process that was replaced before, and
@@ -46,12 +49,18 @@ func (s *Sidecars) Connect(session Session, hello *pb.SidecarHello) bool {
 		s.bye(session, hello.Name)
 		return false
 	}
+	changed := []*sidecar{}
 	if old != nil {
 		s.bye(old.session, hello.Name)
+		s.groups.remove(old)
+		changed = append(changed, old)
 	}
 	s.succession.follow(hello.Name, hello.Identity)
-	s.byName[hello.Name] = &sidecar{name: hello.Name, hello: hello, session: session,
-		parts: slices.Compact(slices.Sorted(slices.Values(hello.Parts)))}
+	sc := &sidecar{name: hello.Name, hello: hello, session: session,
+		parts: slices.Compact(slices.Sorted(slices.Values(hello.Parts))), feeds: feedsOf(hello)}
+	s.byName[hello.Name] = sc
+	s.groups.add(sc)
+	s.tellGroups(append(changed, sc)...)
 	return true
 }
 
@@ -62,10 +71,13 @@ func (s *Sidecars) bye(to Session, name string) {
 
 // Disconnect observes that a sidecar's stream ended. It returns false for a session that was replaced.
 func (s *Sidecars) Disconnect(session Session, name string) bool {
-	if sc := s.byName[name]; sc == nil || sc.session != session {
+	sc := s.byName[name]
+	if sc == nil || sc.session != session {
 		return false
 	}
 	delete(s.byName, name)
+	s.groups.remove(sc)
+	s.tellGroups(sc)
 	return true
 }
 

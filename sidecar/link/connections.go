@@ -23,7 +23,8 @@ const retryAfter = 20 * time.Millisecond
 type connections struct {
 	net          seam.Net
 	credentials  *secure.Credentials
-	orchestrator string // its address; all others are of loaders
+	orchestrator string      // its address
+	others       secure.Role // of the processes at all other addresses
 
 	mu        sync.Mutex
 	byAddress map[string]*grpc.ClientConn
@@ -40,7 +41,7 @@ func (c *connections) dial(address string) (*grpc.ClientConn, error) {
 	if c.closed {
 		return nil, fmt.Errorf("reach %s: this sidecar is leaving: %w", address, context.Canceled)
 	}
-	role := secure.Loader
+	role := c.others
 	if address == c.orchestrator {
 		role = secure.Orchestrator
 	}
@@ -84,3 +85,12 @@ func (c *connections) closeAll() {
 		conn.Close()
 	}
 }
+
+// peers are the connections to the sidecars of other hosts, as a tier uses them.
+type peers struct{ *connections }
+
+// Dial implements tier.Network.
+func (p peers) Dial(address string) (grpc.ClientConnInterface, error) { return p.dial(address) }
+
+// KeepOnly implements tier.Network.
+func (p peers) KeepOnly(addresses []string) { p.keepOnly(addresses) }

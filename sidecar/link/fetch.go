@@ -16,6 +16,7 @@ import (
 	"millrace/internal/arena"
 	"millrace/internal/failpoint"
 	"millrace/internal/seam"
+	"millrace/sidecar"
 	"millrace/sidecar/link/watch"
 )
 
@@ -34,9 +35,9 @@ type suppliers struct {
 	places *places
 }
 
-// fetch gets the tokens of a step for some data-parallel ranks, from all sources and stripes at once. Its error is the
-// context's or final: another try would end with the same error.
-func (s *suppliers) fetch(ctx context.Context, plan *millrace.Plan, ranks []millrace.Rank) (*payload, error) {
+// Fetch implements sidecar.Fetcher: it gets the tokens of a step for some data-parallel ranks, from all sources and
+// stripes at once. Its error is the context's or final: another try would end with the same error.
+func (s *suppliers) Fetch(ctx context.Context, plan *millrace.Plan, ranks []millrace.Rank) (sidecar.Payload, error) {
 	p := &payload{plan: plan, tokens: make([]constructors.Tokens, len(plan.Assignments)), starts: map[[2]uint32]int{}}
 	sources := s.dir.sourceNames()
 	wanted := make([][]int, len(sources))

@@ -8,13 +8,15 @@
 //   - directory and connections have the loaders; watch judges their heartbeats.
 //   - masks and alerts hold the masks and alerts of the run.
 //   - waits holds the reasons of delays.
-//   - suppliers fetch the tokens of steps; a gathering does it for one step.
+//   - suppliers fetch the tokens of steps from loaders; a gathering does it for one step.
+//   - tier.Tier lets one of the hosts that need the same tokens fetch them for all.
 package link
 
 import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"time"
@@ -36,6 +38,7 @@ import (
 	"millrace/sidecar"
 	"millrace/sidecar/gauge"
 	"millrace/sidecar/link/watch"
+	"millrace/sidecar/tier"
 )
 
 // Config describes a sidecar and its surroundings.
@@ -44,6 +47,7 @@ type Config struct {
 	Orchestrator string           // address
 	Host         string           // name of the host; empty: the run has one
 	Up           string           // random id of this `millrace up`; empty: the run has one
+	Remote       string           // serves the sidecars of other hosts; port 0: any; empty: it does not
 	Version      *proto.Version   // of this program
 	Shapes       []millrace.Shape // of the stages, in their order
 	PadMultiple  uint32
@@ -84,6 +88,9 @@ type Link struct {
 	dir      *directory
 	progress *progress
 	fetcher  *suppliers
+	peers    *connections
+	tier     *tier.Tier
+	remote   string // the address of Config.Remote for diallers; Run sets it before it dials the orchestrator
 }
 
 // New returns a link that is not connected before Run.
@@ -91,6 +98,8 @@ func New(cfg Config) *Link {
 	l := &Link{cfg: cfg, identity: rand.Text(), born: cfg.Clock.Boottime()}
 	l.up = &uplink{events: cfg.Events}
 	l.conns = &connections{net: cfg.Net, credentials: cfg.Credentials, orchestrator: cfg.Orchestrator,
+		others: secure.Loader, byAddress: map[string]*grpc.ClientConn{}}
+	l.peers = &connections{net: cfg.Net, credentials: cfg.Credentials, others: secure.Sidecar,
 		byAddress: map[string]*grpc.ClientConn{}}
 	l.watch = watch.New(watch.Config{Pages: cfg.Pages, Dial: l.conns.dial, Clock: cfg.Clock, Log: cfg.Log})
 	l.waits = &waits{clock: cfg.Clock, doubt: make(chan struct{}, 1), ask: make(chan awaited, 1),
@@ -117,14 +126,31 @@ func New(cfg Config) *Link {
 		masks: l.masks, waits: l.waits, pool: pool, dump: dump{cfg.Dump, cfg.Log},
 		places: &places{files: cfg.Files, clock: cfg.Clock, log: cfg.Log, paused: map[string]time.Time{}},
 	}
+	l.tier = tier.New(tier.Config{
+		Name: cfg.Name, Loaders: l.fetcher, Plan: l.Plan, IsMasked: l.isMasked, Feeds: cfg.feeds(), Net: peers{l.peers},
+		Room: cfg.ArenaMemory / 2, Clock: cfg.Clock, Fail: cfg.Fail, Log: cfg.Log,
+	})
 	return l
+}
+
+// isMasked reports whether an assignment is masked on this host.
+func (l *Link) isMasked(a *millrace.Assignment) bool {
+	sources := l.dir.sourceNames()
+	l.masks.Lock()
+	defer l.masks.Unlock()
+	return l.masks.hides(sources[a.Source].Name, a)
 }
 
 // Run keeps the stream to the orchestrator open and watches the loaders until ctx ends. It returns an error if another
 // sidecar has replaced this one, or if the orchestrator refuses this program.
 func (l *Link) Run(ctx context.Context) error {
 	ctx, leave := context.WithCancel(ctx)
+	defer leave()
 	var patrol errgroup.Group
+	stop, err := l.serve(&patrol)
+	if err != nil {
+		return err
+	}
 	patrol.Go(func() error { l.watch.Patrol(ctx); return nil })
 	patrol.Go(func() error { l.waits.askLoaders(ctx, l.conns); return nil })
 	if l.cfg.Meter != nil {
@@ -132,8 +158,11 @@ func (l *Link) Run(ctx context.Context) error {
 	}
 	defer func() {
 		leave()
+		stop()
 		_ = patrol.Wait()
+		l.tier.Close()
 		l.conns.closeAll()
+		l.peers.closeAll()
 		l.watch.Retain(nil)
 		l.dir.pool.KeepOnly(nil)
 	}()
@@ -159,6 +188,23 @@ func (l *Link) Run(ctx context.Context) error {
 		case <-l.cfg.Clock.After(retryAfter):
 		}
 	}
+}
+
+// serve serves the sidecars of other hosts in the group, until the caller calls stop.
+func (l *Link) serve(group *errgroup.Group) (stop func(), err error) {
+	if l.cfg.Remote == "" {
+		return func() {}, nil
+	}
+	listener, remote, err := l.cfg.Credentials.Listen(l.cfg.Net, l.cfg.Remote)
+	if err != nil {
+		return nil, fmt.Errorf("listen for sidecars of other hosts: %w", err)
+	}
+	l.remote = remote
+	server := grpc.NewServer(append(l.cfg.Credentials.Server(), grpc.ForceServerCodecV2(wire.NewPayload()),
+		grpc.WaitForHandlers(true))...) // handlers use the tier, which is closed later
+	proto.RegisterConstructorServer(server, l.tier.Server())
+	group.Go(func() error { _ = server.Serve(listener); return nil }) // stop ends it
+	return server.Stop, nil
 }
 
 // session serves one stream to the orchestrator: it sends a greeting and carries out orders.
@@ -193,7 +239,13 @@ func (l *Link) session(ctx context.Context, client proto.OrchestratorClient) err
 func (l *Link) greet(stream proto.Orchestrator_ServeClient) error {
 	l.cfg.Fail.Hit("sidecar/greet/before")
 	hello := &proto.SidecarHello{Name: l.cfg.Name, Version: l.cfg.Version, Born: l.born,
-		Identity: l.identity, Host: l.cfg.Host, Up: l.cfg.Up, Parts: l.cfg.parts()}
+		Identity: l.identity, Host: l.cfg.Host, Up: l.cfg.Up, Parts: l.cfg.parts(),
+		Remote: l.remote}
+	if l.remote != "" {
+		for _, r := range l.cfg.feeds() {
+			hello.Feeds = append(hello.Feeds, uint32(r))
+		}
+	}
 	if err := l.progress.greet(stream, hello); err != nil {
 		return err
 	}
@@ -215,6 +267,12 @@ func (c *Config) parts() (out []uint32) {
 		return nil
 	}
 	return out
+}
+
+// feeds lists the data-parallel ranks whose tokens this host needs, in ascending order.
+func (c *Config) feeds() []millrace.Rank {
+	b := sidecar.Begin{Topology: c.Topology, Broadcast: c.Broadcast, Untrained: c.Untrained, Fields: c.Fields}
+	return slices.Sorted(slices.Values(b.Fed(c.Ranks)))
 }
 
 // obey carries out one order. It refuses an order below the highest term seen, because its sender is fenced.
@@ -239,6 +297,8 @@ func (l *Link) obey(order *proto.SidecarOrder) error {
 		l.alerts.replace(o.Alerts.Alerts)
 	case *proto.SidecarOrder_Loaders:
 		return l.dir.load(o.Loaders)
+	case *proto.SidecarOrder_Groups:
+		l.tier.Follow(o.Groups)
 	case *proto.SidecarOrder_Plan:
 		return l.progress.addPlan(o.Plan, l.dir.sourceNames())
 	case *proto.SidecarOrder_Part:
@@ -312,6 +372,9 @@ func (l *Link) ReportGPUs(f *proto.GpuFigures) {
 	l.up.send(&proto.SidecarEvent{Event: &proto.SidecarEvent_Gpus{Gpus: f}})
 }
 
+// Supply returns the bytes of tokens that have come from other roles and gone to other hosts.
+func (l *Link) Supply() *proto.Supply { return l.tier.Supply() }
+
 // Left implements sidecar.Upstream.
 func (l *Link) Left(rank millrace.Rank) { l.progress.leave(rank) }
 
@@ -328,7 +391,7 @@ func (l *Link) Alerts(ctx context.Context, after uint64) (alerts []sidecar.Alert
 // there is no standby. It reports a final error to the orchestrator, which ends the run.
 func (l *Link) Fetch(ctx context.Context, plan *millrace.Plan, ranks []millrace.Rank) (sidecar.Payload, error) {
 	l.cfg.Fail.Hit("sidecar/fetch/before")
-	p, err := l.fetcher.fetch(ctx, plan, ranks)
+	p, err := l.tier.Fetch(ctx, plan, ranks)
 	if err != nil {
 		if ctx.Err() == nil {
 			l.progress.complain(err.Error())

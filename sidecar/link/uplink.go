@@ -156,7 +156,7 @@ func (l *Link) reportFigures(ctx context.Context) {
 		}
 		all := map[string]activity.Total{}
 		figures := wire.FiguresToProto(l.cfg.Meter, l.cfg.Name, int64(os.Getpid()), all)
-		figures.Ranks = l.cfg.Gauge.Figures()
+		figures.Ranks, figures.Supply = l.cfg.Gauge.Figures(), l.Supply()
 		l.up.send(&proto.SidecarEvent{Event: &proto.SidecarEvent_Figures{Figures: figures}})
 	}
 }

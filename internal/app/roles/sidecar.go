@@ -92,7 +92,7 @@ func (r *role) serveStream(
 			Ranks:        ranks,
 			Untrained:    s.cfg.Sources.HaveUntrained(),
 			Fields:       s.cfg.Sources.HaveFields(),
-			Host:         r.site.Name, Up: r.site.Up, Net: r.net(), Credentials: r.credentials,
+			Host:         r.site.Name, Up: r.site.Up, Remote: r.remote(), Net: r.net(), Credentials: r.credentials,
 			Arenas:      arena.Host{},
 			ArenaMemory: memory / 4,
 			Files:       files,

@@ -54,7 +54,7 @@ func (p *surroundings) orchestrator(s *stream) string {
 	return rundir.Socket(s.dir, "orchestrator")
 }
 
-// remote returns the address at which a loader listens for other hosts; empty: there are none.
+// remote returns the address at which a loader or a sidecar listens for other hosts; empty: there are none.
 func (p *surroundings) remote() string {
 	if !p.isSpread() {
 		return ""

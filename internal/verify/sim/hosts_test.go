@@ -38,6 +38,17 @@ func TestHostsDeliverTheBatchesOfOneHost(t *testing.T) {
 						t.Errorf("workload %d: %d of %d plans of rank %d came as parts", number, x.parts, len(x.got), r)
 					}
 				}
+				loaded, fed := int64(0), int64(0)
+				for _, h := range w.hosts {
+					s := h.link.Supply()
+					loaded, fed = loaded+s.FromLoaders, fed+s.FromConstructors
+				}
+				// With a rank a host, the ranks that share a data-parallel rank are on different hosts. The groups may
+				// be told after the first fetches.
+				if most := int64(load.ranks/load.axes.DP() - 1); hosts == load.ranks && fed < most*loaded/2 {
+					t.Errorf("workload %d: loaders sent %d bytes, constructors %d, want about %d times as much",
+						number, loaded, fed, most)
+				}
 			})
 		}
 	}

@@ -224,6 +224,10 @@ func (w *world) deliver(p *process) (func(context.Context) error, func(), error)
 		}
 	}
 	watch := &watcher{w: w, p: p, terms: map[string]uint64{}}
+	remote := ""
+	if len(w.hosts) > 1 {
+		remote = fmt.Sprintf("%s.%d:7300", p.slot, p.life)
+	}
 	l := link.New(
 		link.Config{
 			Name:         p.slot,
@@ -238,6 +242,7 @@ func (w *world) deliver(p *process) (func(context.Context) error, func(), error)
 			Net:          w.network(p),
 			Host:         p.site.String(),
 			Up:           p.up,
+			Remote:       remote,
 			Arenas:       w.arenas,
 			ArenaMemory:  8 << 20,
 			Clock:        p.clock,

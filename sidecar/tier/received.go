@@ -1,0 +1,168 @@
+package tier
+
+import (
+	"fmt"
+	"unsafe"
+
+	"millrace"
+	"millrace/constructors"
+	"millrace/proto"
+)
+
+// received implements sidecar.Payload with the rows of ranks that a constructor has sent.
+type received struct {
+	plan   *millrace.Plan
+	starts map[millrace.Rank]int // the number of the first row
+	rows   []*millrace.Assignment
+	tokens []constructors.Tokens
+	masked []bool   // nil: none is
+	fields []string // nil: none has any
+	memory []uint32 // of all rows
+	at     []int    // by row: where its tokens begin in memory
+	filled int      // tokens of row next that have come: the next reply continues it
+	next   int      // the lowest number that the next row may have
+}
+
+func newReceived(plan *millrace.Plan, ranks []millrace.Rank) *received {
+	p, size := &received{plan: plan, starts: map[millrace.Rank]int{}}, 0
+	for _, r := range ranks {
+		p.starts[r] = len(p.rows)
+		for m := range plan.Microbatches {
+			part := plan.Part(r, m)
+			for i := range part {
+				p.rows, p.at = append(p.rows, &part[i]), append(p.at, size)
+				size += planned(&part[i])
+			}
+		}
+	}
+	p.tokens, p.memory = make([]constructors.Tokens, len(p.rows)), make([]uint32, size)
+	return p
+}
+
+// take files the rows of a reply. It refuses a row that the plan does not have, and a row of another length.
+func (p *received) take(r *proto.FetchReply) error {
+	if len(r.Row) != len(r.Count) || len(r.Tokens)%4 != 0 || len(r.Fields) > 0 && len(r.Fields) != len(r.Row) {
+		return millrace.Errorf(millrace.ErrMismatch, "%d rows, %d counts, %d bytes and fields of %d rows", len(r.Row),
+			len(r.Count), len(r.Tokens), len(r.Fields))
+	}
+	rest := r.Tokens
+	for k, number := range r.Row {
+		i, n := int(number), 4*uint64(r.Count[k])
+		if i >= len(p.rows) || i < p.next || p.filled > 0 && i != p.next {
+			return millrace.Errorf(millrace.ErrMismatch, "row %d of %d in place of row %d", i, len(p.rows), p.next)
+		}
+		if n > uint64(len(rest)) {
+			return millrace.Errorf(millrace.ErrMismatch, "%d tokens of row %d in %d bytes", r.Count[k], i, len(rest))
+		}
+		a := p.rows[i]
+		want, got := planned(a), p.filled+int(r.Count[k])
+		isCut := r.Cut && k == len(r.Row)-1
+		if got > want || got < want && !isCut {
+			return millrace.Errorf(millrace.ErrMismatch,
+				"%d tokens came for source %d, ordinal %d, offset %d; the plan has %d", got, a.Source, a.Ordinal,
+				a.Offset, want)
+		}
+		ids := p.memory[p.at[i] : p.at[i]+want : p.at[i]+want]
+		copy(bytesOfIDs(ids[p.filled:]), rest[:n])
+		rest, p.filled, p.next = rest[n:], got, i
+		if isCut {
+			continue
+		}
+		p.tokens[i], p.filled, p.next = constructors.Wide(ids), 0, i+1
+		if len(r.Fields) > 0 && r.Fields[k] != "" {
+			p.setFields(i, r.Fields[k])
+		}
+	}
+	if len(rest) > 0 {
+		return millrace.Errorf(millrace.ErrMismatch, "%d bytes after the last row", len(rest))
+	}
+	return nil
+}
+
+func (p *received) setFields(i int, fields string) {
+	if p.fields == nil {
+		p.fields = make([]string, len(p.rows))
+	}
+	p.fields[i] = fields
+}
+
+// settle drops the masked rows. All others must be here.
+func (p *received) settle(isMasked func(*millrace.Assignment) bool) error {
+	for i, a := range p.rows {
+		switch {
+		case isMasked(a):
+			if p.masked == nil {
+				p.masked = make([]bool, len(p.rows))
+			}
+			p.masked[i], p.tokens[i] = true, constructors.Tokens{}
+			if p.fields != nil {
+				p.fields[i] = ""
+			}
+		case p.tokens[i].IsNone(): // it knows of a mask that has not come here
+			return millrace.Errorf(millrace.ErrFenced, "it left out source %d, ordinal %d, offset %d", a.Source,
+				a.Ordinal, a.Offset)
+		}
+	}
+	return nil
+}
+
+// planned returns the number of tokens of a row.
+func planned(a *millrace.Assignment) int {
+	if a.More {
+		return int(a.Length) + 1
+	}
+	return int(a.Length)
+}
+
+// span returns the numbers of a microbatch's rows: from … to.
+func (p *received) span(rank millrace.Rank, microbatch uint32) (from, to int) {
+	from = p.starts[rank]
+	for m := range microbatch {
+		from += len(p.plan.Part(rank, m))
+	}
+	return from, from + len(p.plan.Part(rank, microbatch))
+}
+
+// Tokens implements sidecar.Payload.
+func (p *received) Tokens(rank millrace.Rank, microbatch uint32) ([]constructors.Tokens, error) {
+	from, to := p.span(rank, microbatch)
+	if to > len(p.tokens) {
+		return nil, fmt.Errorf("the payload of step %d has been released", p.plan.Step)
+	}
+	return p.tokens[from:to], nil
+}
+
+// Masked implements sidecar.Payload.
+func (p *received) Masked(rank millrace.Rank, microbatch uint32) []bool {
+	if p.masked == nil {
+		return nil
+	}
+	from, to := p.span(rank, microbatch)
+	return p.masked[from:to]
+}
+
+// Fields implements sidecar.Payload.
+func (p *received) Fields(rank millrace.Rank, microbatch uint32) []string {
+	if p.fields == nil {
+		return nil
+	}
+	from, to := p.span(rank, microbatch)
+	return p.fields[from:to]
+}
+
+// Bytes implements sidecar.Payload.
+func (p *received) Bytes() int64 {
+	n := 4 * int64(len(p.memory))
+	for _, fields := range p.fields {
+		n += int64(len(fields))
+	}
+	return n
+}
+
+// Release implements sidecar.Payload.
+func (p *received) Release() { p.tokens, p.fields, p.memory = nil, nil, nil }
+
+// bytesOfIDs returns the memory of ids. The machine is little-endian, as the messages are.
+func bytesOfIDs(ids []uint32) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(ids))), 4*len(ids))
+}

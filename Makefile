@@ -1,13 +1,13 @@
 # `make` prints the targets. A target reports each tool that it needs and cannot find.
 
 .DEFAULT_GOAL := help
-.PHONY: help build wheel image test test-race test-adapters test-pythons test-ray sim lint generate demo clean
+.PHONY: help build wheel image test test-race test-adapters test-pythons test-ray test-k8s sim lint generate demo clean
 .PHONY: chaos chaos-net endurance observe mutants fuzz flips
 .PHONY: bench bench-tokenizer bench-stream bench-plan bench-failover bench-delivery bench-scale bench-peers \
 	bench-read bench-storage bench-cluster
 
 help: ## print this
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 # NVML is loaded at run time. Its functions must therefore be bound lazily, which some linkers do not do by default.
 build: ## build ./millrace
@@ -55,6 +55,9 @@ RAY ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/millrace/venv-ray
 
 test-ray: ## train with Ray Train on a Ray of several nodes, in namespaces; kill -9 of actors and of a node. LONG=1
 	@MILLRACE_RAY_NODES=$(if $(LONG),4,2) tools/ray.sh $(RAY)
+
+test-k8s: ## install and scale a run on a real Kubernetes without kubelets; the first build of it takes 14 min of CPU
+	@tools/test_k8s.sh
 
 # TOTALS=docs/campaigns-sim.md appends the totals. HOSTS=1 plays only seeds with hosts and etcd. Failed seeds are kept, and `make test` replays them.
 sim: ## play SEEDS (10000) seeds of the simulation, from FROM (500) on; TOTALS=file appends a row of totals

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds Kubernetes' API server, controller manager, scheduler and kubectl, and kwok, from their Go modules: once, in
-# the cache directory of the user. Prints the directory of the programs. The first build takes some 12 minutes of CPU.
+# the cache directory of the user. Prints the directory of the programs. The first build takes some 14 minutes of CPU.
 set -euo pipefail
 cd "$(dirname "$0")/k8s"
 

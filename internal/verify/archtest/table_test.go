@@ -114,6 +114,7 @@ var rooms = []room{
 	{"internal/app/dryrun", list(".", "mixing", "sources/...", "constructors", "orchestrator/planner/...",
 		"orchestrator/offers", "internal/app/config/...", "internal/app/setup"), all},
 	{"internal/app/exit", list("."), none},
+	{"internal/app/place/kubernetes", list("internal/seam", "orchestrator/placer"), none},
 	// an etcd member for development: a process of its own, so that the program has no etcd server inside
 	{"internal/app/member", list("internal/app/exit"), list("golang.org/x/sys/unix")},
 	// the file of a run's etcd cluster

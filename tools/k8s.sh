@@ -13,7 +13,7 @@ mkdir -p "$bin"
 exec 9>"$bin.lock"
 flock 9 # another checkout may build the same
 work=$bin/.build
-trap 'chmod -R u+w "$work" 2>/dev/null; rm -rf "$work"' EXIT
+trap '[[ ! -e $work ]] || { chmod -R u+w "$work"; rm -rf "$work"; }' EXIT
 
 # build PACKAGE FLAG...: the programs share most packages, so the first one takes the time.
 build() {

@@ -29,7 +29,9 @@ class Evaluations:
     """The evaluations of a trainer, by one loader."""
 
     def __init__(self, orders: Dict[str, Any]) -> None:
-        self.loader = millrace.connect(orders["socket"], tensors="numpy", stream=orders.get("stream", "eval"))
+        self.loader = millrace.connect(
+            orders["socket"], tensors="numpy", stream=orders.get("stream", "eval"), patience=orders.get("patience")
+        )
         self.pause = orders.get("pause")
         self.done = 0
 
@@ -48,7 +50,9 @@ def main() -> None:
     orders = json.loads(sys.argv[1])
     evaluations = Evaluations(orders)
     every = orders.get("every", 0)
-    with millrace.connect(orders["socket"], tensors="numpy", start=orders.get("start")) as loader:
+    with millrace.connect(
+        orders["socket"], tensors="numpy", start=orders.get("start"), patience=orders.get("patience")
+    ) as loader:
         for batch in loader:
             say(train=[batch.step, batch.microbatch, digest(batch)])
             last = batch.microbatch == batch.num_microbatches - 1

@@ -49,7 +49,7 @@ class Told:
 class Ranks:
     """Trainers of all ranks, each a process with evaluating.py."""
 
-    def __init__(self, run: Run, **orders: Any) -> None:
+    def __init__(self, run: Any, **orders: Any) -> None:
         script = str(Path(__file__).parent / "evaluating.py")
         client = str(Path(__file__).resolve().parent.parent / "clients" / "python" / "src")
         self.children = [
@@ -123,13 +123,18 @@ def golden(stage: Any) -> Golden:
     return Golden(trained(alone), plans(stage, run.directory), [of_rank[0] for of_rank in evals])
 
 
-def check(stage: Any, run: Run, told: List[Told], golden: Golden, at_least: int = 3) -> None:
-    """Checks that the run ended by itself, and every byte of training and of all evaluations."""
-    assert run.wait() == 0, run.stderr()
+def same(told: List[Told], golden: Golden, at_least: int = 3) -> None:
+    """Checks every byte of training and of all evaluations."""
     assert trained(told) == golden.trained
     for rank, t in enumerate(told):
         assert len(t.evals) >= at_least
         assert all(e == golden.evals[rank] for e in t.evals), f"rank {rank}: evaluations differ"
+
+
+def check(stage: Any, run: Run, told: List[Told], golden: Golden, at_least: int = 3) -> None:
+    """Checks that the run ended by itself, and every byte."""
+    assert run.wait() == 0, run.stderr()
+    same(told, golden, at_least)
     assert plans(stage, run.directory) == golden.plans
     assert "panic:" not in run.stderr()
 

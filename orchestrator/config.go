@@ -56,9 +56,6 @@ type Config struct {
 	Log         *slog.Logger
 	// Lasts makes Run go on after every rank has consumed the stream: ranks may begin it anew.
 	Lasts bool
-	// Copied marks a run of several hosts: followers on other hosts keep copies of its journal, and the lease has the
-	// list of them. The lease is a lease.Keeper.
-	Copied bool
 	// Further marks a stream beside the one that the run is for. Nothing is read for it before a rank declares a start,
 	// and its failure does not end Run. It lasts.
 	Further bool

@@ -79,20 +79,21 @@ func TestCandidateProcess(t *testing.T) {
 	}
 	journal := checkpoint.Config{Dir: filepath.Join(c.Dir, "journal"), CreatedBy: "test", LockWait: time.Second,
 		Fail: fail}
-	f := follow.New(follow.Config{Journal: journal, Version: testVersion(), Host: c.Host, Identity: rand.Text()})
+	f := follow.New(follow.Config{Journal: journal, Version: testVersion(), Host: c.Host, Identity: rand.Text(),
+		Dial: func(ctx context.Context) (*grpc.ClientConn, error) {
+			leader, err := leaderOf(ctx, client, c.Run)
+			if err != nil {
+				return nil, err
+			}
+			return dialSocket(leader.Address)
+		}})
 	e, err := lease.NewEtcd(lease.EtcdConfig{Endpoints: []string{c.URL}, Run: c.Run, Stream: "train", Host: c.Host,
 		Line: c.Host, Address: c.socket(), Journal: f, TTL: 2 * time.Second,
 		Frozen: func(why string) { fmt.Println(c.Host, "frozen:", why) }})
 	if err != nil {
 		t.Fatal(err)
 	}
-	grant, err := f.Elect(t.Context(), e, func(ctx context.Context) (*grpc.ClientConn, error) {
-		leader, err := leaderOf(ctx, client, c.Run)
-		if err != nil {
-			return nil, err
-		}
-		return dialSocket(leader.Address)
-	})
+	grant, err := follow.Elect(t.Context(), e, f)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,8 +102,9 @@ func TestCandidateProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg := newConfig(t, 1)
-	cfg.Copied, cfg.Host = true, c.Host
-	o, err := New(t.Context(), cfg, Options{Store: store, Lines: os.Stdout, Leaser: grant, Fail: fail, Snapshots: 20})
+	cfg.Host = c.Host
+	o, err := New(t.Context(), cfg, Options{Store: store, Lines: os.Stdout, Leaser: grant, Fail: fail, Snapshots: 20,
+		Places: &follow.Places{}})
 	if err != nil {
 		t.Fatal(err)
 	}

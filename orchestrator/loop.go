@@ -30,8 +30,11 @@ type Options struct {
 	Lines  io.Writer // for people: quarantined samples
 	Events *event.Log
 	Fail   *failpoint.Set
-	Clock  seam.Clock           // nil: the system's
-	Leaser lease.Leaser         // nil: the holder of the store's lock has the lease
+	Clock  seam.Clock   // nil: the system's
+	Leaser lease.Leaser // nil: the holder of the store's lock has the lease
+	// Places are the followers' places in a run of several hosts: the process has one for all streams, and its lease is
+	// a lease.Keeper. nil: the run has one host.
+	Places *follow.Places
 	Fenced func(roster.Process) // told of a process to end; must not block; may be nil
 	// Snapshots is the journal records between two snapshots; 0 is 512.
 	Snapshots int
@@ -106,8 +109,8 @@ func (o *Orchestrator) begin(ctx context.Context, s *facts.State) (err error) {
 	}
 	term := &proto.TermTaken{Term: uint64(o.held.Term())}
 	err = o.note(s, &proto.Record{Fact: &proto.Record_Term{Term: term}})
-	if keeper, ok := o.held.(lease.Keeper); ok && o.cfg.Copied && err == nil {
-		o.copies = follow.NewLeader(o.opt.Store, keeper, o.cfg.Host, o.opt.Clock)
+	if keeper, ok := o.held.(lease.Keeper); ok && o.opt.Places != nil && err == nil {
+		o.copies = follow.NewLeader(o.opt.Store, keeper, o.cfg.Host, o.opt.Clock, o.opt.Places)
 		err = o.copies.Begin(ctx) // before a copy that may lack these plans could be elected with them
 	}
 	if err == nil {
@@ -218,8 +221,8 @@ func (o *Orchestrator) look() {
 	if free, total, err := o.opt.Store.Room(); err == nil {
 		o.m.Disk(free, total)
 	}
-	if o.copies != nil {
-		o.m.alerts.copies = copies{host: o.cfg.Host, isAlone: o.copies.Copies() == 1}
+	if o.copies != nil && !o.cfg.Further { // one alert for all journals
+		o.m.alerts.copies = copies{host: o.cfg.Host, isAlone: o.opt.Places.Copies() == 1}
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"sync"
 
 	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
 
 	"millrace"
 	"millrace/internal/wire"
@@ -186,6 +188,74 @@ func (s *Server) Status(ctx context.Context, _ *proto.StatusRequest) (*proto.Sta
 	var reply *proto.StatusReply
 	err := s.ask(ctx, func(m *Machine) error { reply = m.Status(); return nil })
 	return reply, err
+}
+
+// Servers serves several streams at one address. The authority of a call tells the stream.
+type Servers struct {
+	proto.UnimplementedOrchestratorServer
+	Of map[string]*Server // by authority
+}
+
+// of returns the server that a call is for.
+func (s Servers) of(ctx context.Context) (*Server, error) {
+	meta, _ := metadata.FromIncomingContext(ctx)
+	for _, name := range meta.Get(":authority") {
+		if server := s.Of[name]; server != nil {
+			return server, nil
+		}
+	}
+	return nil, wire.ToStatus(millrace.Errorf(millrace.ErrInvalid,
+		"the run has no stream whose orchestrator is %v: start every host with the same mixture file",
+		meta.Get(":authority")))
+}
+
+// pass calls a method of the server that a stream of messages is for.
+func pass[S grpc.ServerStream](s Servers, stream S, method func(*Server, S) error) error {
+	server, err := s.of(stream.Context())
+	if err != nil {
+		return err
+	}
+	return method(server, stream)
+}
+
+// Load implements proto.OrchestratorServer.
+func (s Servers) Load(stream proto.Orchestrator_LoadServer) error {
+	return pass(s, stream, (*Server).Load)
+}
+
+// Serve implements proto.OrchestratorServer.
+func (s Servers) Serve(stream proto.Orchestrator_ServeServer) error {
+	return pass(s, stream, (*Server).Serve)
+}
+
+// Follow implements proto.OrchestratorServer.
+func (s Servers) Follow(stream proto.Orchestrator_FollowServer) error {
+	return pass(s, stream, (*Server).Follow)
+}
+
+// Ledger implements proto.OrchestratorServer.
+func (s Servers) Ledger(request *proto.LedgerRequest, stream grpc.ServerStreamingServer[proto.LedgerReply]) error {
+	return pass(s, stream, func(server *Server, stream grpc.ServerStreamingServer[proto.LedgerReply]) error {
+		return server.Ledger(request, stream)
+	})
+}
+
+// Mix implements proto.OrchestratorServer.
+func (s Servers) Mix(ctx context.Context, request *proto.MixRequest) (*proto.MixReply, error) {
+	server, err := s.of(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return server.Mix(ctx, request)
+}
+
+// Status implements proto.OrchestratorServer.
+func (s Servers) Status(ctx context.Context, request *proto.StatusRequest) (*proto.StatusReply, error) {
+	server, err := s.of(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return server.Status(ctx, request)
 }
 
 // outbox is a Session. Messages wait in it, in order, for the stream that carries them. The loop never blocks on a slow

@@ -143,10 +143,6 @@ func (u *up) run(c *cobra.Command) error {
 			return err
 		}
 	}
-	if u.isSpread() && len(cfg.Streams) > 0 {
-		return cfg.ErrorAt("streams", "further streams of a run with several hosts are not served yet",
-			"leave them out, or evaluate in a run of its own")
-	}
 	digest, err := cfg.Digest()
 	if err != nil {
 		return err

@@ -42,7 +42,8 @@ func (c *Credentials) Server() []grpc.ServerOption {
 }
 
 // Client returns the options that every gRPC client of a role has. It dials an address in a network. If the connection
-// leaves the host, the server's certificate needs the role.
+// leaves the host, the server's certificate needs the role. The authority of the calls is the address, as in all of
+// HTTP: a server may serve several names. A path is no authority.
 func (c *Credentials) Client(network seam.Net, address string, server Role) []grpc.DialOption {
 	out := []grpc.DialOption{
 		grpc.WithTransportCredentials(transport{c, server}),
@@ -51,6 +52,9 @@ func (c *Credentials) Client(network seam.Net, address string, server Role) []gr
 		}),
 		grpc.WithDefaultCallOptions(
 			grpc.MaxCallRecvMsgSize(wire.MaxMessage), grpc.MaxCallSendMsgSize(wire.MaxMessage)),
+	}
+	if !seam.IsPath(address) {
+		out = append(out, grpc.WithAuthority(address))
 	}
 	if c == nil {
 		return out

@@ -5,7 +5,11 @@
 // leader publishes nothing before every listed copy has it: it waits for a listed follower, or removes it from the list
 // first. So every listed copy has all that was ever published, and only a candidate with a listed copy is elected.
 //
+// Each stream of a run has a journal, a list, a Leader and a Follower. One election decides for all: a candidate needs
+// a listed copy of every journal.
+//
 //	leader.go    Leader: its followers, the list, the wait for acknowledgements
+//	places.go    Places: which processes follow all streams of a leader
 //	serve.go     one follower's stream, at the leader
 //	queue.go     batches that wait for a slow follower, within a limit of bytes
 //	follower.go  Follower: follows the leader of the moment until it is elected

@@ -66,7 +66,12 @@ func (x *bench) etcd(host string, journal lease.Standing) *lease.Etcd {
 // listed returns the list of journals in etcd.
 func (x *bench) listed() string {
 	x.Helper()
-	got, err := x.client.Get(x.Context(), "millrace/"+x.run+"/train/journals")
+	return x.listedOf("train")
+}
+
+func (x *bench) listedOf(stream string) string {
+	x.Helper()
+	got, err := x.client.Get(x.Context(), "millrace/"+x.run+"/"+stream+"/journals")
 	must(x, err)
 	if len(got.Kvs) == 0 {
 		return ""
@@ -95,6 +100,7 @@ type host struct {
 	name    string
 	journal checkpoint.Config
 	socket  string
+	places  *Places // of the process, if it leads
 
 	store   *checkpoint.Store
 	leader  *Leader
@@ -105,7 +111,7 @@ type host struct {
 
 func (x *bench) host(name string) *host {
 	dir := x.TempDir()
-	return &host{x: x, name: name, socket: filepath.Join(dir, "s"),
+	return &host{x: x, name: name, socket: filepath.Join(dir, "s"), places: &Places{},
 		journal: checkpoint.Config{Dir: filepath.Join(dir, "journal"), CreatedBy: "test", LockWait: within}}
 }
 
@@ -117,7 +123,7 @@ func (h *host) lead(ctx context.Context, l lease.Leaser) {
 	must(h.x, err)
 	h.lease, _, err = l.Acquire(ctx, 0)
 	must(h.x, err)
-	h.leader = NewLeader(h.store, h.lease.(lease.Keeper), h.name, seam.System{})
+	h.leader = NewLeader(h.store, h.lease.(lease.Keeper), h.name, seam.System{}, h.places)
 	must(h.x, h.leader.Begin(ctx))
 	listener, err := (seam.SystemNet{}).Listen(h.socket)
 	must(h.x, err)
@@ -171,11 +177,20 @@ func (c *slowConn) Write(b []byte) (int, error) {
 
 // follows makes a host follow until the returned function is called. That function returns its journal closed.
 func (h *host) follows(leader *host, w *way) (f *Follower, end func()) {
-	f = New(Config{Journal: h.journal, Host: h.name, Identity: h.name + " process"})
+	f = h.follower(leader, w)
 	ctx, cancel := context.WithCancel(h.x.Context())
 	var wg sync.WaitGroup
-	wg.Go(func() { f.run(ctx, dialTo(leader, w)) })
+	wg.Go(func() { f.run(ctx) })
 	return f, sync.OnceFunc(func() { cancel(); wg.Wait() })
+}
+
+// follower returns the journal of a candidate. It follows a leader; nil: nobody.
+func (h *host) follower(leader *host, w *way) *Follower {
+	c := Config{Journal: h.journal, Host: h.name, Identity: h.name + " process"}
+	if leader != nil {
+		c.Dial = dialTo(leader, w)
+	}
+	return New(c)
 }
 
 // dump returns everything in a closed journal.
@@ -212,11 +227,13 @@ func TestCopies(t *testing.T) {
 	cluster := etcdtest.Start(t, 1, nil)
 	client := cluster.Client()
 	for name, test := range map[string]func(*bench){
-		"any history":              (*bench).anyHistory,
-		"a slow follower":          (*bench).slow,
-		"a third follower":         (*bench).third,
-		"a candidate is elected":   (*bench).elected,
-		"a leader that is deposed": (*bench).deposed,
+		"any history":               (*bench).anyHistory,
+		"a slow follower":           (*bench).slow,
+		"a third follower":          (*bench).third,
+		"a candidate is elected":    (*bench).elected,
+		"a leader that is deposed":  (*bench).deposed,
+		"places of several streams": (*bench).places,
+		"a candidate of streams":    (*bench).streams,
 	} {
 		t.Run(name, func(t *testing.T) {
 			test(&bench{T: t, cluster: cluster, client: client, run: strings.ReplaceAll(name, " ", "-")})
@@ -263,7 +280,7 @@ func (x *bench) anyHistory() {
 	leader.commit(step(401, 100))
 	eventually(x, "both copies are listed", func() bool {
 		must(x, leader.leader.Admit(x.Context()))
-		return leader.leader.Copies() == 3 && strings.Count(x.listed(), "host-") == 3
+		return leader.places.Copies() == 3 && strings.Count(x.listed(), "host-") == 3
 	})
 	must(x, leader.leader.Settle(x.Context()))
 	want := dump(x, leader.store)
@@ -375,14 +392,13 @@ func (x *bench) elected() {
 	for n := uint64(2); n < 10; n++ {
 		leader.commit(step(n, 1000))
 	}
-	late := New(Config{Journal: stale.journal, Host: "host-2", Identity: "2"})
-	f := New(Config{Journal: listed.journal, Host: "host-1", Identity: "1"})
+	late, f := stale.follower(nil, nil), listed.follower(leader, &way{})
 	grants := make(chan *lease.Grant, 2)
 	ctx, cancel := context.WithCancel(x.Context())
 	var wg sync.WaitGroup
-	elect := func(f *Follower, host string, dial Dial) {
+	elect := func(f *Follower, host string) {
 		wg.Go(func() {
-			g, err := f.Elect(ctx, x.etcd(host, f), dial)
+			g, err := Elect(ctx, x.etcd(host, f), f)
 			if err == nil {
 				grants <- g
 			} else if !errors.Is(err, context.Canceled) {
@@ -390,8 +406,8 @@ func (x *bench) elected() {
 			}
 		})
 	}
-	elect(late, "host-2", nil)
-	elect(f, "host-1", dialTo(leader, &way{}))
+	elect(late, "host-2")
+	elect(f, "host-1")
 	eventually(x, "host-1 is listed", func() bool {
 		must(x, leader.leader.Admit(x.Context()))
 		return strings.Contains(x.listed(), "host-1")

@@ -26,6 +26,8 @@ type Config struct {
 	Identity string       // of this process: a random number
 	Clock    seam.Clock   // nil: the system's
 	Log      *slog.Logger // nil: none
+	// Dial connects to the leader of the stream; nil: no other host has the journal, and nothing is followed.
+	Dial Dial
 }
 
 // retryDelay is the pause before a follower connects again.
@@ -58,10 +60,10 @@ func New(cfg Config) *Follower {
 
 // run follows the leader of the moment until ctx ends. It connects again after every error, and to the next leader
 // when there is one.
-func (f *Follower) run(ctx context.Context, dial Dial) {
+func (f *Follower) run(ctx context.Context) {
 	told := ""
 	for ctx.Err() == nil {
-		err := f.follow(ctx, dial)
+		err := f.follow(ctx)
 		if err != nil && ctx.Err() == nil && err.Error() != told {
 			told = err.Error()
 			f.cfg.Log.Warn("the journal of the leader is not followed", "err", told)
@@ -74,7 +76,7 @@ func (f *Follower) run(ctx context.Context, dial Dial) {
 }
 
 // follow waits until a session may begin, and runs it.
-func (f *Follower) follow(ctx context.Context, dial Dial) error {
+func (f *Follower) follow(ctx context.Context) error {
 	f.mu.Lock()
 	may := f.may
 	f.mu.Unlock()
@@ -98,7 +100,7 @@ func (f *Follower) follow(ctx context.Context, dial Dial) error {
 		f.session = nil
 		f.idle.Broadcast()
 	}()
-	err := f.followOnce(ctx, dial)
+	err := f.followOnce(ctx)
 	if ctx.Err() != nil {
 		return nil // Stand ended the session
 	}
@@ -136,13 +138,15 @@ func (f *Follower) Yield() {
 	}
 }
 
-// Elect follows the leader until this process is elected by e, whose journal is f. Then nothing follows any more, and
-// the caller opens the journal and acquires the grant. The lease ends with ctx. Without dial it only waits.
-func (f *Follower) Elect(ctx context.Context, e lease.Elector, dial Dial) (*lease.Grant, error) {
+// Elect follows the leader until this process is elected by e, which has the journals of all streams. Then nothing
+// follows any more, and the caller opens the journals and acquires the grant. The lease ends with ctx.
+func Elect(ctx context.Context, e lease.Elector, journals ...*Follower) (*lease.Grant, error) {
 	following, end := context.WithCancel(ctx)
 	var wg sync.WaitGroup
-	if dial != nil {
-		wg.Go(func() { f.run(following, dial) })
+	for _, f := range journals {
+		if f.cfg.Dial != nil {
+			wg.Go(func() { f.run(following) })
+		}
 	}
 	grant, err := e.Elect(ctx)
 	end()

@@ -11,9 +11,6 @@ import (
 	"millrace/orchestrator/lease"
 )
 
-// mostFollowers is the followers that a leader serves. Further ones wait.
-const mostFollowers = 2
-
 // Times of the leader. A listed follower that does not acknowledge within patience is removed from the list. It comes
 // back after a pause at the earliest, so a slow one delays few steps. A follower that is nearly in step is awaited for
 // a moment before it is listed.
@@ -24,23 +21,34 @@ const (
 	forMoment = 100 * time.Millisecond
 )
 
-// Leader ships the journal of the process that has the lease. One goroutine, which alone writes to the store, calls
-// Begin, Settle and Admit.
+// Leader ships the journal of one stream of the process that has the lease. One goroutine, which alone writes to the
+// store, calls Begin, Settle and Admit.
 type Leader struct {
 	store  *checkpoint.Store
 	keeper lease.Keeper
 	host   string
 	clock  seam.Clock
+	places *Places
 
-	mu        sync.Mutex
-	followers []*follower // the first mostFollowers are served
-	listed    []lease.Journal
+	mu        *sync.Mutex // of places
+	followers []*follower
+	listed    []inStep      // the leader's own is the first
 	changed   chan struct{} // closed when a follower acknowledges, comes or goes
 }
 
-// NewLeader returns the leader with its open store. host names this host for people.
-func NewLeader(store *checkpoint.Store, keeper lease.Keeper, host string, clock seam.Clock) *Leader {
-	return &Leader{store: store, keeper: keeper, host: host, clock: clock, changed: make(chan struct{})}
+// NewLeader returns the leader of a stream with its open store. host names this host for people. The leaders of all
+// streams of the process have the same places.
+func NewLeader(store *checkpoint.Store, keeper lease.Keeper, host string, clock seam.Clock, places *Places) *Leader {
+	l := &Leader{store: store, keeper: keeper, host: host, clock: clock, places: places, mu: &places.mu,
+		changed: make(chan struct{})}
+	places.add(l)
+	return l
+}
+
+// inStep is a listed copy, with the process that has it.
+type inStep struct {
+	lease.Journal
+	identity string
 }
 
 // follower is one stream of a follower, as the leader knows it. Leader.mu guards it.
@@ -110,7 +118,7 @@ func (l *Leader) behind(number uint64) (behind, gone []string, changed <-chan st
 func (l *Leader) remove(ctx context.Context, journals []string) error {
 	isRemoved := func(id string) bool { return slices.Contains(journals, id) }
 	l.mu.Lock()
-	var kept []lease.Journal
+	var kept []inStep
 	for _, j := range l.listed[1:] {
 		if !isRemoved(j.ID) {
 			kept = append(kept, j)
@@ -130,7 +138,7 @@ func (l *Leader) Admit(ctx context.Context) error {
 	number := l.store.Number()
 	moment := l.clock.After(forMoment)
 	for {
-		in, near, changed := l.inStep(number)
+		in, near, changed := l.arrived(number)
 		if len(in) > 0 {
 			return l.list(ctx, append(l.others(), in...))
 		}
@@ -147,17 +155,17 @@ func (l *Leader) Admit(ctx context.Context) error {
 	}
 }
 
-// inStep returns the copies that are not listed and have everything up to a batch. near reports whether another one
+// arrived returns the copies that are not listed and have everything up to a batch. near reports whether another one
 // nearly has.
-func (l *Leader) inStep(number uint64) (in []lease.Journal, near bool, changed <-chan struct{}) {
+func (l *Leader) arrived(number uint64) (in []inStep, near bool, changed <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, f := range l.followers {
-		isListed := slices.ContainsFunc(l.listed, func(j lease.Journal) bool { return j.ID == f.journal })
+		isListed := slices.ContainsFunc(l.listed, func(j inStep) bool { return j.ID == f.journal })
 		switch {
 		case f.journal == "" || isListed || l.clock.Now().Before(f.earliest):
 		case f.acked >= number:
-			in = append(in, lease.Journal{ID: f.journal, Host: f.host})
+			in = append(in, inStep{lease.Journal{ID: f.journal, Host: f.host}, f.identity})
 		case f.acked+nearly >= number:
 			near = true
 		}
@@ -166,29 +174,26 @@ func (l *Leader) inStep(number uint64) (in []lease.Journal, near bool, changed <
 }
 
 // others returns the listed copies beside the leader's.
-func (l *Leader) others() []lease.Journal {
+func (l *Leader) others() []inStep {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.listed[1:])
 }
 
 // list lists the leader's journal and others.
-func (l *Leader) list(ctx context.Context, others []lease.Journal) error {
-	all := append([]lease.Journal{{ID: l.store.ID(), Host: l.host}}, others...)
-	if err := l.keeper.List(ctx, all); err != nil {
+func (l *Leader) list(ctx context.Context, others []inStep) error {
+	all := append([]inStep{{Journal: lease.Journal{ID: l.store.ID(), Host: l.host}}}, others...)
+	var journals []lease.Journal
+	for _, j := range all {
+		journals = append(journals, j.Journal)
+	}
+	if err := l.keeper.List(ctx, journals); err != nil {
 		return err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.listed = all
 	return nil
-}
-
-// Copies returns how many copies are listed, with the leader's.
-func (l *Leader) Copies() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return len(l.listed)
 }
 
 // change tells those who wait that a follower has changed. The caller holds mu.
@@ -208,7 +213,7 @@ func (l *Leader) join(f *follower) {
 	}
 	l.followers = slices.DeleteFunc(l.followers, func(g *follower) bool { return g.identity == f.identity })
 	l.followers = append(l.followers, f)
-	l.place()
+	l.places.join(f.identity)
 }
 
 // leave removes a follower.
@@ -216,16 +221,15 @@ func (l *Leader) leave(f *follower) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.followers = slices.DeleteFunc(l.followers, func(g *follower) bool { return g == f })
-	l.place()
+	l.places.leave(f.identity)
 }
 
-// place gives the first followers their places.
-func (l *Leader) place() {
-	for _, f := range l.followers[:min(len(l.followers), mostFollowers)] {
-		if !f.hasPlace {
-			f.hasPlace = true
-			close(f.served)
-		}
-	}
-	l.change()
+// has reports whether a process has a stream to this leader. The caller holds mu.
+func (l *Leader) has(identity string) bool {
+	return slices.ContainsFunc(l.followers, func(f *follower) bool { return f.identity == identity })
+}
+
+// lists reports whether the copy of a process is listed. The caller holds mu.
+func (l *Leader) lists(identity string) bool {
+	return slices.ContainsFunc(l.listed, func(j inStep) bool { return j.identity == identity })
 }

@@ -23,8 +23,8 @@ type session struct {
 }
 
 // followOnce connects to the leader, and writes its journal until the stream ends.
-func (f *Follower) followOnce(ctx context.Context, dial Dial) (err error) {
-	conn, err := dial(ctx)
+func (f *Follower) followOnce(ctx context.Context) (err error) {
+	conn, err := f.cfg.Dial(ctx)
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -15,12 +16,13 @@ import (
 
 // Etcd is the lease of a run in an etcd cluster. The holder owns the run's election key, which is attached to an etcd
 // lease that the holder renews. The revision that created the key is the term. Every commit is a transaction that
-// compares this revision, so a process that lost the key changes nothing, whatever it believes.
+// compares this revision, so a process that lost the key changes nothing, whatever it believes. One election decides
+// for all streams of the run.
 //
 // The holder does not trust etcd's end of the lease: it stops by itself at its own deadline, which is earlier.
 type Etcd struct {
 	cfg   EtcdConfig
-	keys  keys
+	keys  []keys // of the streams, in the order of EtcdConfig.parts
 	value string // of the election key
 	told  string // the reason for the wait that was told last; "": none
 }
@@ -35,7 +37,11 @@ func NewEtcd(cfg EtcdConfig) (*Etcd, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode the election key: %w", err)
 	}
-	return &Etcd{cfg: cfg, keys: keysOf(cfg), value: string(value)}, nil
+	e := &Etcd{cfg: cfg, value: string(value)}
+	for _, p := range cfg.parts() {
+		e.keys = append(e.keys, keysOf(cfg, p.Stream))
+	}
+	return e, nil
 }
 
 // Times of the election. A candidate looks at the key again after relist, in case a watch was lost without an error.
@@ -68,7 +74,7 @@ func (e *Etcd) Elect(ctx context.Context) (*Grant, error) {
 		l, err := e.campaign(ctx, client)
 		if err == nil {
 			e.cfg.Frozen("")
-			return NewGrant(l, l.ctx, e.cfg.Run), nil
+			return e.grant(l), nil
 		}
 		if errors.Is(err, errAgain) {
 			continue
@@ -96,6 +102,21 @@ func (e *Etcd) tell(why string) {
 	}
 }
 
+// grant returns the grants of all streams.
+func (e *Etcd) grant(l *etcdLease) *Grant {
+	l.parts.Store(int32(len(e.keys)))
+	var all []*Grant
+	for _, k := range e.keys {
+		p := newPart(l, k)
+		all = append(all, NewGrant(p, p.ctx, e.cfg.Run))
+	}
+	all[0].further = map[millrace.Stream]*Grant{}
+	for i, p := range e.cfg.Further {
+		all[0].further[p.Stream] = all[i+1]
+	}
+	return all[0]
+}
+
 // errTaken: another candidate was faster.
 var errTaken = errors.New("another process has it")
 
@@ -111,14 +132,18 @@ func (e *Etcd) campaign(ctx context.Context, client *clientv3.Client) (_ *etcdLe
 	}
 	defer func() {
 		if err != nil {
-			e.cfg.Journal.Yield()
+			for _, p := range e.cfg.parts() {
+				p.Journal.Yield()
+			}
 		}
 	}()
-	switch id, err := e.cfg.Journal.Stand(); {
-	case err != nil:
-		return nil, err
-	case !listed.admits(id):
-		return nil, errAgain // it was replaced by a newer copy
+	for i, p := range e.cfg.parts() {
+		switch id, err := p.Journal.Stand(); {
+		case err != nil:
+			return nil, err
+		case !listed[i].admits(id):
+			return nil, errAgain // it was replaced by a newer copy
+		}
 	}
 	l := &etcdLease{e: e, client: client}
 	l.extend(e.cfg.Clock.Boottime())
@@ -129,7 +154,7 @@ func (e *Etcd) campaign(ctx context.Context, client *clientv3.Client) (_ *etcdLe
 		return nil, err
 	}
 	l.id = granted.ID
-	if err := e.claim(ctx, l, listed.revision); err != nil {
+	if err := e.claim(ctx, l, listed); err != nil {
 		l.revoke()
 		return nil, err
 	}
@@ -137,14 +162,20 @@ func (e *Etcd) campaign(ctx context.Context, client *clientv3.Client) (_ *etcdLe
 	return l, nil
 }
 
-// claim creates the election key, if the list of journals has had no change since a revision.
-func (e *Etcd) claim(ctx context.Context, l *etcdLease, listed int64) error {
+// leader returns the election key.
+func (e *Etcd) leader() string { return e.keys[0].leader }
+
+// claim creates the election key, if the lists of journals have had no change since they were read.
+func (e *Etcd) claim(ctx context.Context, l *etcdLease, listed []list) error {
+	may := []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(e.leader()), "=", 0)}
+	for i, k := range e.keys {
+		may = append(may, clientv3.Compare(clientv3.ModRevision(k.journals), "=", listed[i].revision))
+	}
 	call, cancel := context.WithTimeout(ctx, e.cfg.call())
 	defer cancel()
 	made, err := l.client.Txn(call).
-		If(clientv3.Compare(clientv3.CreateRevision(e.keys.leader), "=", 0),
-			clientv3.Compare(clientv3.ModRevision(e.keys.journals), "=", listed)).
-		Then(clientv3.OpPut(e.keys.leader, e.value, clientv3.WithLease(l.id))).
+		If(may...).
+		Then(clientv3.OpPut(e.leader(), e.value, clientv3.WithLease(l.id))).
 		Commit()
 	if err != nil {
 		return err
@@ -164,7 +195,7 @@ func (e *Etcd) claim(ctx context.Context, l *etcdLease, listed int64) error {
 func (e *Etcd) awaitFree(ctx context.Context, client *clientv3.Client) error {
 	for {
 		call, cancel := context.WithTimeout(ctx, e.cfg.call())
-		got, err := client.Get(call, e.keys.leader) // linearizable
+		got, err := client.Get(call, e.leader()) // linearizable
 		cancel()
 		if err != nil {
 			return err
@@ -193,30 +224,45 @@ func (e *Etcd) awaitFree(ctx context.Context, client *clientv3.Client) error {
 	}
 }
 
-// awaitChange blocks until the election key or the list of journals may have changed since a revision. The caller looks
+// awaitChange blocks until the election key or a list of journals may have changed since a revision. The caller looks
 // again. This covers a watch that etcd ended, for example because the revision is compacted.
 func (e *Etcd) awaitChange(ctx context.Context, client *clientv3.Client, since int64) error {
-	watch, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
+	ctx, cancel := context.WithCancel(ctx)
+	var watches sync.WaitGroup
+	defer watches.Wait()
 	defer cancel()
 	again := e.cfg.Clock.After(relist)
-	changes := client.Watch(watch, e.keys.journals, clientv3.WithRange(e.keys.leader+"\x00"), clientv3.WithRev(since))
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-again:
+	changed := make(chan error, len(e.keys)+1)
+	await := func(key string) {
+		watches.Go(func() {
+			changed <- awaitEvent(client.Watch(clientv3.WithRequireLeader(ctx), key, clientv3.WithRev(since)))
+		})
+	}
+	await(e.leader())
+	for _, k := range e.keys {
+		await(k.journals)
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-again:
+		return nil
+	case err := <-changed:
+		return err
+	}
+}
+
+// awaitEvent blocks until a watch has an event. It ends with the watch.
+func awaitEvent(changes clientv3.WatchChan) error {
+	for change := range changes {
+		switch {
+		case change.CompactRevision > 0 || len(change.Events) > 0:
 			return nil
-		case change, ok := <-changes:
-			switch {
-			case !ok:
-				return errors.New("etcd ended a watch")
-			case change.CompactRevision > 0 || len(change.Events) > 0:
-				return nil
-			case change.Err() != nil:
-				return change.Err()
-			}
+		case change.Err() != nil:
+			return change.Err()
 		}
 	}
+	return errors.New("etcd ended a watch")
 }
 
 var _ Leaser = (*Etcd)(nil)

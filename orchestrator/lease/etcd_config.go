@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,7 +20,10 @@ type EtcdConfig struct {
 	Endpoints []string // URLs of members: https://host:port, or http:// on this host
 	Run       string   // the same for all processes of a run; letters, digits, and any of ._-
 	Stream    millrace.Stream
-	Host      string // names this host to people; nothing depends on it
+	// Further are the other streams of the run. Whoever is elected for Stream leads them, too: they have one election
+	// key, and one term. Each has its own journals and plans.
+	Further []Part
+	Host    string // names this host to people; nothing depends on it
 	// Line names a line of processes of which one lives at a time, such as the orchestrators of one `up`. A candidate
 	// ends the lease of its predecessor, which is dead. Empty: the candidate waits for it.
 	Line string
@@ -28,7 +32,8 @@ type EtcdConfig struct {
 	StandsBy bool
 	// Address is where other hosts reach this process, as host:port; empty: no other host does.
 	Address string
-	// Journal is the journal of this candidate; nil: it has none. Only a listed one is elected.
+	// Journal is the journal of this candidate; nil: it has none. Only a candidate whose journals are listed, each in
+	// the list of its stream, is elected.
 	Journal Standing
 
 	// PEM files: the authority of the members, and the certificate and key of this client. All may be empty. They are
@@ -64,6 +69,12 @@ func (c EtcdConfig) withDefaults() EtcdConfig {
 	if c.Journal == nil {
 		c.Journal = without{}
 	}
+	c.Further = slices.Clone(c.Further)
+	for i := range c.Further {
+		if c.Further[i].Journal == nil {
+			c.Further[i].Journal = without{}
+		}
+	}
 	if c.Frozen == nil {
 		c.Frozen = func(string) {}
 	}
@@ -79,8 +90,6 @@ func (c EtcdConfig) validate() error {
 	switch {
 	case !runName.MatchString(c.Run):
 		return refuse("name %q: want 1 to 100 letters, digits, dots, underscores and hyphens", c.Run)
-	case !runName.MatchString(string(c.Stream)):
-		return refuse("stream %q: want 1 to 100 letters, digits, dots, underscores and hyphens", c.Stream)
 	case len(c.Endpoints) == 0:
 		return refuse("there is no endpoint: write URLs of etcd members, such as https://host:2379")
 	case c.TTL < leastTTL || c.TTL%time.Second != 0:
@@ -89,6 +98,11 @@ func (c EtcdConfig) validate() error {
 		return refuse("cert and key come together: name both files or none")
 	case (c.User == "") != (c.Password == ""):
 		return refuse("user and password come together: write both or none")
+	}
+	for _, p := range c.parts() {
+		if !runName.MatchString(string(p.Stream)) {
+			return refuse("stream %q: want 1 to 100 letters, digits, dots, underscores and hyphens", p.Stream)
+		}
 	}
 	for _, endpoint := range c.Endpoints {
 		u, err := url.Parse(endpoint)
@@ -113,6 +127,15 @@ func isLoopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
+// Part is a further stream of a run, as a candidate has it.
+type Part struct {
+	Stream  millrace.Stream
+	Journal Standing // see EtcdConfig.Journal
+}
+
+// parts returns all streams of the run.
+func (c EtcdConfig) parts() []Part { return append([]Part{{c.Stream, c.Journal}}, c.Further...) }
+
 // Holder is the value of the election key. It tells people who has the lease, a candidate whether that is its
 // predecessor, and the roles of other hosts where they find it.
 type Holder struct {
@@ -122,8 +145,8 @@ type Holder struct {
 	Address  string `json:"address,omitempty"` // host:port, for other hosts; empty: it serves its own host alone
 }
 
-// LeaderKey returns the election key of a stream.
-func LeaderKey(c EtcdConfig) string { return keysOf(c).leader }
+// LeaderKey returns the election key of a run.
+func LeaderKey(c EtcdConfig) string { return keysOf(c, c.Stream).leader }
 
 // isPredecessor reports whether an election key belongs to a dead process of a line.
 func isPredecessor(value []byte, line string) bool {
@@ -145,14 +168,16 @@ func describe(value []byte) string {
 
 // keys are the keys of a stream of a run.
 //
-//	millrace/RUN/STREAM/leader              the election key; its creation revision is the term
+//	millrace/RUN/STREAM/leader              the election key, of the first stream; its creation revision is the term
 //	millrace/RUN/STREAM/journals            the list of the journals in step
 //	millrace/RUN/STREAM/plans/ATTEMPT/STEP  the digests of a plan: content and placement
 type keys struct{ leader, journals, plans string }
 
-func keysOf(c EtcdConfig) keys {
-	prefix := fmt.Sprintf("millrace/%s/%s/", c.Run, c.Stream)
-	return keys{leader: prefix + "leader", journals: prefix + "journals", plans: prefix + "plans/"}
+// keysOf returns the keys of a stream.
+func keysOf(c EtcdConfig, stream millrace.Stream) keys {
+	prefix := fmt.Sprintf("millrace/%s/%s/", c.Run, stream)
+	leader := fmt.Sprintf("millrace/%s/%s/leader", c.Run, c.Stream)
+	return keys{leader: leader, journals: prefix + "journals", plans: prefix + "plans/"}
 }
 
 // plan returns the key of a plan. Keys are in the order of attempts and steps.

@@ -15,7 +15,8 @@ import (
 	"millrace"
 )
 
-// etcdLease is a grant of an Etcd. It owns its client.
+// etcdLease is the lease that an Etcd was granted, with the election key. It owns its client. Each stream has a part of
+// it, and the lease is released with the last of them.
 type etcdLease struct {
 	e      *Etcd
 	client *clientv3.Client
@@ -26,11 +27,48 @@ type etcdLease struct {
 	end      context.CancelCauseFunc
 	deadline atomic.Int64 // boot time in nanoseconds, at which the holder stops by itself
 	renewals sync.WaitGroup
+	parts    atomic.Int32 // that are not released
+	refusals refusals
+}
+
+// etcdPart is the part of a lease that one stream has.
+type etcdPart struct {
+	*etcdLease
+	keys     keys
+	ctx      context.Context // ends with the lease, and when the part is released
+	over     context.CancelCauseFunc
 	released sync.Once
 }
 
+func newPart(l *etcdLease, k keys) *etcdPart {
+	p := &etcdPart{etcdLease: l, keys: k}
+	p.ctx, p.over = context.WithCancelCause(l.ctx)
+	return p
+}
+
 // Term implements Lease.
-func (l *etcdLease) Term() millrace.Term { return l.term }
+func (p *etcdPart) Term() millrace.Term { return p.term }
+
+// check returns an error if the part or its lease has ended.
+func (p *etcdPart) check() error {
+	if err := p.etcdLease.check(); err != nil {
+		return err
+	}
+	if p.ctx.Err() != nil {
+		return ended(p.ctx, p.term)
+	}
+	return nil
+}
+
+// Release implements Lease. The next holder need not wait if etcd answers within farewell.
+func (p *etcdPart) Release() {
+	p.released.Do(func() {
+		p.over(lost(p.term, "it was released"))
+		if p.parts.Add(-1) == 0 {
+			p.release()
+		}
+	})
+}
 
 // hold starts the renewals. They end with the lease, and Release waits for them.
 func (l *etcdLease) hold(ctx context.Context) {
@@ -110,7 +148,7 @@ func (r *renewer) renew(within time.Duration) error {
 	}
 	call, cancel := context.WithTimeout(l.ctx, within)
 	defer cancel()
-	got, err := l.client.Get(call, l.e.keys.leader) // linearizable
+	got, err := l.client.Get(call, l.e.leader()) // linearizable
 	if err != nil {
 		return err
 	}
@@ -164,12 +202,10 @@ func (l *etcdLease) revoke() {
 	_, _ = l.client.Revoke(ctx, l.id) // see above
 }
 
-// Release implements Lease. The next holder need not wait if etcd answers within farewell.
-func (l *etcdLease) Release() {
-	l.released.Do(func() {
-		l.end(lost(l.term, "it was released"))
-		l.renewals.Wait()
-		l.revoke()
-		l.client.Close()
-	})
+// release ends the lease.
+func (l *etcdLease) release() {
+	l.end(lost(l.term, "it was released"))
+	l.renewals.Wait()
+	l.revoke()
+	l.client.Close()
 }

@@ -61,11 +61,13 @@ func (l list) hosts() string {
 	return out
 }
 
-// Grant is a lease that was granted before its holder opened the journal.
+// Grant is a lease that was granted before its holder opened the journal. It is of one stream, and knows the grants of
+// the run's other streams.
 type Grant struct {
-	lease Lease
-	ctx   context.Context
-	run   string
+	lease   Lease
+	ctx     context.Context
+	run     string
+	further map[millrace.Stream]*Grant
 }
 
 // Elector elects one candidate at a time.
@@ -74,6 +76,9 @@ type Elector interface {
 	// on. The lease ends with ctx.
 	Elect(ctx context.Context) (*Grant, error)
 }
+
+// Further returns the grant of a further stream, for which the candidate was elected, too.
+func (g *Grant) Further(stream millrace.Stream) *Grant { return g.further[stream] }
 
 // NewGrant returns the grant of an elector's lease. ctx ends with the lease, and run names the run for people.
 func NewGrant(l Lease, ctx context.Context, run string) *Grant {
@@ -92,7 +97,8 @@ func (g *Grant) Acquire(_ context.Context, above millrace.Term) (Lease, context.
 	return g.lease, g.ctx, nil
 }
 
-// Release ends the lease. It may be called again.
+// Release ends the lease of the stream. The process leads until all of its streams are released. Release may be called
+// again.
 func (g *Grant) Release() { g.lease.Release() }
 
 var (

@@ -34,11 +34,7 @@ type File struct {
 }
 
 // Etcd returns the part of the file that is for etcd.
-func (f *File) Etcd(stream millrace.Stream) lease.EtcdConfig {
-	c := f.etcd
-	c.Stream = stream
-	return c
-}
+func (f *File) Etcd() lease.EtcdConfig { return f.etcd }
 
 // Credentials returns the credentials of this host's processes; nil: they reach other hosts on loopback alone.
 func (f *File) Credentials(log *slog.Logger) (*secure.Credentials, error) {

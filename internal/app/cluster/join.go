@@ -18,7 +18,7 @@ func Join(ctx context.Context, f *File, me hosts.Host, lines io.Writer) (*hosts.
 			"other hosts reach this one", f.Path)
 	}
 	me.Name, me.Up = f.Host(), rand.Text()
-	cfg, told := f.Etcd(millrace.Train), ""
+	cfg, told := f.Etcd(), ""
 	cfg.Frozen = func(why string) {
 		switch {
 		case why != "":

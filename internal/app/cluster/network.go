@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"sync"
 
 	"millrace"
@@ -24,8 +25,12 @@ type Network struct {
 	known  string        // address of the last leader
 }
 
-// Leader is the address of the leader for Network.Dial. A run with several hosts has the stream `train` alone.
-const Leader = "leader"
+// Leader returns the address of the orchestrator of a stream for Network.Dial. One process leads all streams at one
+// port, and tells the streams of its calls by this address.
+func Leader(stream millrace.Stream) string { return string(stream) + leaderSuffix }
+
+// leaderSuffix is no end of a host:port.
+const leaderSuffix = ".leader"
 
 // newNetwork returns the network of a cluster. It connects to nothing before a dial.
 func newNetwork(f *File, below seam.Net) *Network {
@@ -34,7 +39,7 @@ func newNetwork(f *File, below seam.Net) *Network {
 
 // Dial implements seam.Net.
 func (n *Network) Dial(ctx context.Context, address string) (net.Conn, error) {
-	if address != Leader {
+	if !strings.HasSuffix(address, leaderSuffix) {
 		return n.Net.Dial(ctx, address)
 	}
 	found, err := n.leader(ctx)
@@ -53,7 +58,7 @@ func (n *Network) leader(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	h, err := client.Leader(ctx, millrace.Train)
+	h, err := client.Leader(ctx)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	switch {
@@ -73,7 +78,7 @@ func (n *Network) Client(ctx context.Context) (*hosts.Client, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.client == nil {
-		client, err := hosts.Dial(ctx, n.File.Etcd(millrace.Train))
+		client, err := hosts.Dial(ctx, n.File.Etcd())
 		if err != nil {
 			return nil, err
 		}
@@ -82,14 +87,14 @@ func (n *Network) Client(ctx context.Context) (*hosts.Client, error) {
 	return n.client, nil
 }
 
-// Hosts returns the registered hosts of the run, by rank, and the leader of the stream `train`.
+// Hosts returns the registered hosts of the run, by rank, and the leader.
 func (n *Network) Hosts(ctx context.Context) (list []hosts.Host, leader lease.Holder, err error) {
 	client, err := n.Client(ctx)
 	if err != nil {
 		return nil, leader, err
 	}
 	if list, err = client.List(ctx); err == nil {
-		leader, err = client.Leader(ctx, millrace.Train)
+		leader, err = client.Leader(ctx)
 	}
 	if err != nil {
 		return nil, leader, errors.New("list the hosts of the run: " + lease.Reason(err))

@@ -3,7 +3,6 @@ package roles
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -19,12 +18,12 @@ import (
 
 	"millrace"
 	"millrace/checkpoint"
+	"millrace/internal/app/cluster"
 	"millrace/internal/app/exit"
 	"millrace/internal/app/rundir"
 	"millrace/internal/app/setup"
 	"millrace/internal/app/supervisor"
 	"millrace/internal/seam"
-	"millrace/internal/secure"
 	"millrace/orchestrator"
 	"millrace/orchestrator/follow"
 	"millrace/orchestrator/lease"
@@ -92,32 +91,42 @@ func die(err error) {
 }
 
 func (r *role) orchestrate(ctx context.Context, o Planning) error {
+	// The lease outlives ctx, for the last snapshots. A signal ends the wait for it.
+	alive, end := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer end(nil)
+	granted := context.AfterFunc(ctx, func() { end(context.Cause(ctx)) })
+	for _, s := range r.streams { // of a killed process
+		if err := os.Remove(rundir.Socket(s.dir, "orchestrator")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("remove a socket: %w", err)
+		}
+	}
+	grants, err := r.elect(alive, o)
+	if err != nil {
+		return err
+	}
 	var all []*planning
 	defer func() {
 		for _, p := range all {
 			p.close()
 		}
+		for _, g := range grants {
+			g.Release() // Run has released it, if there was one
+		}
 	}()
+	places := &follow.Places{}
 	for _, s := range r.streams {
-		p, err := r.openPlanning(ctx, s, o)
+		p, err := r.openPlanning(alive, s, o, grants[s], places)
 		if err != nil {
 			return s.failed(err)
 		}
 		all = append(all, p)
 	}
+	if !granted() {
+		return context.Cause(ctx)
+	}
 	group, gctx := errgroup.WithContext(ctx)
-	for _, p := range all {
-		for _, l := range p.listeners {
-			group.Go(func() error { return p.server.Serve(l) })
-		}
-		// The loop's end is the role's end: nil if the run is complete or was asked to stop.
-		group.Go(func() error {
-			defer stopServing(p.server)
-			if err := p.Run(gctx); err != nil {
-				return p.stream.failed(err)
-			}
-			return errDone
-		})
+	if err := r.run(gctx, group, all); err != nil {
+		return err
 	}
 	if o.Metrics != "" {
 		group.Go(func() error { return orchestrator.ServeMetrics(gctx, o.Metrics, all[0].Orchestrator) })
@@ -135,29 +144,61 @@ func (r *role) orchestrate(ctx context.Context, o Planning) error {
 	return nil
 }
 
+// run serves all streams, to this host and to others if there are any, and runs their loops. The end of a loop is the
+// end of the role: nil if the run is complete or was asked to stop.
+func (r *role) run(ctx context.Context, group *errgroup.Group, all []*planning) error {
+	others, listener, err := r.serveOthers(all)
+	if err != nil {
+		return err
+	}
+	var loops sync.WaitGroup
+	for _, p := range all {
+		loops.Add(1)
+		group.Go(func() error { return p.server.Serve(p.listener) })
+		group.Go(func() error {
+			defer stopServing(p.server)
+			defer loops.Done()
+			if err := p.Run(ctx); err != nil {
+				return p.stream.failed(err)
+			}
+			return errDone
+		})
+	}
+	if others == nil {
+		return nil
+	}
+	group.Go(func() error { return others.Serve(listener) })
+	group.Go(func() error {
+		loops.Wait()
+		stopServing(others)
+		return nil
+	})
+	return nil
+}
+
 // planning is the orchestrator of one stream, with its journal and its socket.
 type planning struct {
 	*orchestrator.Orchestrator
-	stream    *stream
-	grant     *lease.Grant // nil: the run has no cluster
-	store     *checkpoint.Store
-	address   string
-	listeners []net.Listener // for this host, and for others
-	server    *grpc.Server
+	stream   *stream
+	store    *checkpoint.Store
+	address  string
+	listener net.Listener // for this host
+	served   *orchestrator.Server
+	server   *grpc.Server
 }
 
-// openPlanning opens the journal and the socket of a stream. Nothing runs yet. The caller closes it.
-func (r *role) openPlanning(ctx context.Context, s *stream, o Planning) (_ *planning, err error) {
+// openPlanning opens the journal and the socket of a stream. Nothing runs yet. The caller closes it. grant is the
+// stream's part of the lease; nil: the run has no cluster.
+func (r *role) openPlanning(
+	ctx context.Context, s *stream, o Planning, grant *lease.Grant, places *follow.Places,
+) (_ *planning, err error) {
 	cfg, err := OrchestratorConfig(s.cfg, setup.Fleet{Ranks: r.Ranks, World: r.World}, r.Version)
 	if err != nil {
 		return nil, err
 	}
 	cfg.Log, cfg.Up, cfg.Incarnation, cfg.Host = r.log, cmp.Or(r.site.Up, o.Up), o.Up, r.site.Name
-	cfg.Lasts, cfg.Further, cfg.Copied = len(r.streams) > 1, s.isFurther(), r.isSpread()
+	cfg.Lasts, cfg.Further = len(r.streams) > 1, s.isFurther()
 	p := &planning{stream: s, address: rundir.Socket(s.dir, "orchestrator")}
-	if err := os.Remove(p.address); err != nil && !errors.Is(err, fs.ErrNotExist) { // of a killed process
-		return nil, fmt.Errorf("remove a socket: %w", err)
-	}
 	defer func() {
 		if err != nil {
 			p.close()
@@ -166,103 +207,61 @@ func (r *role) openPlanning(ctx context.Context, s *stream, o Planning) (_ *plan
 	options := orchestrator.Options{
 		Lines: s.lines(os.Stderr), Events: s.events, Fail: r.fail, Fenced: r.fenced,
 	}
-	// The lease outlives ctx, for the last snapshot. A signal ends the wait for it.
-	alive, end := context.WithCancelCause(context.WithoutCancel(ctx))
-	granted := context.AfterFunc(ctx, func() { end(context.Cause(ctx)) })
-	journal := checkpoint.Config{
-		Dir: rundir.Journal(s.dir), CreatedBy: r.Version, LockWait: rundir.LockWait, Logger: r.log, Fail: r.fail,
-		Fatal: die,
+	if grant != nil {
+		options.Leaser = grant
 	}
-	if o.Cluster != "" { // until this process is elected, its journal may be a copy that is written
-		if p.grant, err = r.elect(alive, s, o, journal); err != nil {
-			return nil, err
-		}
-		options.Leaser = p.grant
+	if r.isSpread() {
+		options.Places = places
 	}
-	if p.store, err = checkpoint.Open(journal); err != nil {
+	if p.store, err = checkpoint.Open(r.journal(s)); err != nil {
 		return nil, err
 	}
 	options.Store = p.store
-	p.Orchestrator, err = orchestrator.New(alive, cfg, options)
-	if !granted() && err == nil {
-		err = context.Cause(ctx)
-	}
-	if err != nil {
+	if p.Orchestrator, err = orchestrator.New(ctx, cfg, options); err != nil {
 		return nil, err
 	}
-	if err := p.listen(r.surroundings); err != nil {
-		return nil, err
+	if p.listener, err = (seam.SystemNet{}).Listen(p.address); err != nil {
+		return nil, fmt.Errorf("listen for the other roles: %w", err)
 	}
+	p.served = orchestrator.NewServer(p.Orchestrator)
 	p.server = grpc.NewServer(r.credentials.Server()...)
-	proto.RegisterOrchestratorServer(p.server, orchestrator.NewServer(p.Orchestrator))
+	proto.RegisterOrchestratorServer(p.server, p.served)
 	return p, nil
 }
 
-// listen listens for the roles of this host, and of other hosts if there are any.
-func (p *planning) listen(at *surroundings) error {
-	own, err := (seam.SystemNet{}).Listen(p.address)
-	if err != nil {
-		return fmt.Errorf("listen for the other roles: %w", err)
+// journal returns the place of a stream's journal.
+func (r *role) journal(s *stream) checkpoint.Config {
+	return checkpoint.Config{
+		Dir: rundir.Journal(s.dir), CreatedBy: r.Version, LockWait: rundir.LockWait, Logger: r.log, Fail: r.fail,
+		Fatal: die,
 	}
-	p.listeners = append(p.listeners, own)
-	if !at.isSpread() {
-		return nil
-	}
-	others, _, err := at.credentials.Listen(seam.SystemNet{}, at.network.File.Listen)
-	if err != nil {
-		return fmt.Errorf("listen for other hosts: %w", err)
-	}
-	p.listeners = append(p.listeners, others)
-	return nil
 }
 
-// elect waits for the lease of a stream in the run's cluster. While the lease keeps the stream from being planned, the
-// reason is a line of `up` and of `millrace status`.
-func (r *role) elect(ctx context.Context, s *stream, o Planning, journal checkpoint.Config) (*lease.Grant, error) {
-	c, err := r.etcd(o, s.name)
-	if err != nil {
-		return nil, err
-	}
-	candidate := follow.New(follow.Config{Journal: journal, Version: speaks(r.Version), Host: c.Host,
-		Identity: rand.Text(), Log: r.log})
-	c.Journal = candidate
-	lines, last := s.lines(os.Stderr), ""
-	var mu sync.Mutex
-	c.Frozen = func(why string) {
-		mu.Lock()
-		defer mu.Unlock()
-		switch {
-		case why != "":
-			why = frozen + why
-			fmt.Fprintln(lines, "warning: "+why)
-		case last != "":
-			fmt.Fprintln(lines, "over: "+last)
-		}
-		last = why
-		r.lacks(why)
-	}
-	e, err := lease.NewEtcd(c)
-	if err != nil {
-		return nil, err
-	}
+// serveOthers returns the server of all streams for other hosts, and its listener; nil: there are no other hosts.
+func (r *role) serveOthers(all []*planning) (*grpc.Server, net.Listener, error) {
 	if !r.isSpread() {
-		return candidate.Elect(ctx, e, nil)
+		return nil, nil, nil
 	}
-	return candidate.Elect(ctx, e, func(context.Context) (*grpc.ClientConn, error) {
-		return grpc.NewClient(secure.Target, r.credentials.Client(r.net(), r.orchestrator(s), secure.Orchestrator)...)
-	})
+	listener, _, err := r.credentials.Listen(seam.SystemNet{}, r.network.File.Listen)
+	if err != nil {
+		return nil, nil, fmt.Errorf("listen for other hosts: %w", err)
+	}
+	streams := orchestrator.Servers{Of: map[string]*orchestrator.Server{}}
+	for _, p := range all {
+		streams.Of[cluster.Leader(p.stream.name)] = p.served
+	}
+	server := grpc.NewServer(r.credentials.Server()...)
+	proto.RegisterOrchestratorServer(server, streams)
+	return server, listener, nil
 }
 
 // close removes the socket and closes the journal.
 func (p *planning) close() {
-	if p.listeners != nil {
+	if p.listener != nil {
 		os.Remove(p.address)
 	}
 	if p.store != nil {
 		p.store.Close()
-	}
-	if p.grant != nil {
-		p.grant.Release() // Run has released it, if there was one
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"log/slog"
 	"net"
 
-	"millrace"
 	"millrace/internal/app/cluster"
 	"millrace/internal/app/rundir"
 	"millrace/internal/seam"
@@ -49,7 +48,7 @@ func (p *surroundings) net() seam.Net {
 // orchestrator returns the address of the orchestrator of a stream.
 func (p *surroundings) orchestrator(s *stream) string {
 	if p.isSpread() {
-		return cluster.Leader
+		return cluster.Leader(s.name)
 	}
 	return rundir.Socket(s.dir, "orchestrator")
 }
@@ -62,10 +61,10 @@ func (p *surroundings) remote() string {
 	return net.JoinHostPort(p.site.Name, "0")
 }
 
-// etcd returns the settings of a stream's lease. o has the cluster file of a run with one host.
-func (p *surroundings) etcd(o Planning, stream millrace.Stream) (lease.EtcdConfig, error) {
+// etcd returns the settings of the run's lease. o has the cluster file of a run with one host.
+func (p *surroundings) etcd(o Planning) (lease.EtcdConfig, error) {
 	if p.isSpread() {
-		c := p.network.File.Etcd(stream)
+		c := p.network.File.Etcd()
 		c.Line, c.Address, c.StandsBy = p.site.Up, p.network.File.Listen, true
 		return c, nil
 	}
@@ -73,7 +72,7 @@ func (p *surroundings) etcd(o Planning, stream millrace.Stream) (lease.EtcdConfi
 	if err != nil {
 		return lease.EtcdConfig{}, err
 	}
-	c := f.Etcd(stream)
+	c := f.Etcd()
 	c.Line = o.Up
 	return c, nil
 }

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"millrace"
 	"millrace/internal/app/cluster"
 	"millrace/internal/app/supervisor"
 	"millrace/internal/seam"
@@ -73,5 +74,6 @@ func way(dir string) (options []grpc.DialOption, done func(), err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return credentials.Client(network, cluster.Leader, secure.Orchestrator), network.Close, nil
+	address = cluster.Leader(millrace.Stream(supervisor.StreamOf(dir)))
+	return credentials.Client(network, address, secure.Orchestrator), network.Close, nil
 }

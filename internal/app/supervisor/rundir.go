@@ -47,6 +47,14 @@ func HomeOf(dir string) string {
 	return dir
 }
 
+// StreamOf returns the stream of a directory that StreamDir returned for a stream that is served now.
+func StreamOf(dir string) string {
+	if HomeOf(dir) == dir {
+		return string(millrace.Train)
+	}
+	return filepath.Base(dir)
+}
+
 // MakeStream creates the directories of a further stream. The runtime directory must exist.
 func MakeStream(runDir, stream string) error {
 	if err := os.MkdirAll(RuntimeDir(StreamDir(runDir, stream)), 0o700); err != nil {

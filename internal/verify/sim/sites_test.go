@@ -207,14 +207,14 @@ func (w *world) candidate(p *process, journal *follow.Follower) *election.Candid
 func (w *world) stand(p *process) (func(context.Context) error, func(), error) {
 	journal := w.journal(p, w.disks[p.slot])
 	f := follow.New(follow.Config{Journal: journal, Version: version(), Host: p.site.String(), Identity: rand.Text(),
-		Clock: steady{p.clock}})
+		Clock: steady{p.clock}, Dial: w.dialLeader(p)})
 	var store *checkpoint.Store
 	run := func(ctx context.Context) error {
 		// The lease outlives ctx, for the last snapshot.
 		alive, end := context.WithCancel(context.WithoutCancel(ctx))
 		defer end()
 		granted := context.AfterFunc(ctx, end)
-		grant, err := f.Elect(alive, w.candidate(p, f), w.dialLeader(p))
+		grant, err := follow.Elect(alive, w.candidate(p, f), f)
 		copies := w.etcd.Journals()
 		if err != nil {
 			return withoutCancel(ctx, err)
@@ -224,9 +224,9 @@ func (w *world) stand(p *process) (func(context.Context) error, func(), error) {
 			return withoutCancel(ctx, err)
 		}
 		config := w.load.config
-		config.Copied, config.Host = true, p.site.String()
+		config.Host = p.site.String()
 		serve, err := w.lead(alive, p, config, orchestrator.Options{Store: store, Lines: io.Discard,
-			Snapshots: snapshots, Leaser: grant, Clock: steady{p.clock}})
+			Snapshots: snapshots, Leaser: grant, Clock: steady{p.clock}, Places: &follow.Places{}})
 		if !granted() || err != nil {
 			return withoutCancel(ctx, err)
 		}

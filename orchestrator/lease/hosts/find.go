@@ -58,19 +58,17 @@ func (c *Client) list(ctx context.Context) ([]Host, int64, error) {
 	return out, got.Header.Revision, nil
 }
 
-// Leader returns the process that plans a stream of the run; the zero Holder if none does.
-func (c *Client) Leader(ctx context.Context, stream millrace.Stream) (lease.Holder, error) {
+// Leader returns the process that plans the run; the zero Holder if none does.
+func (c *Client) Leader(ctx context.Context) (lease.Holder, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	cfg := c.cfg
-	cfg.Stream = stream
-	got, err := c.etcd.Get(ctx, lease.LeaderKey(cfg)) // linearizable
+	got, err := c.etcd.Get(ctx, lease.LeaderKey(c.cfg)) // linearizable
 	if err != nil || len(got.Kvs) == 0 {
 		return lease.Holder{}, err
 	}
 	var h lease.Holder
 	if err := json.Unmarshal(got.Kvs[0].Value, &h); err != nil {
-		return h, fmt.Errorf("read the election key of run %s: %w", cfg.Run, err)
+		return h, fmt.Errorf("read the election key of run %s: %w", c.cfg.Run, err)
 	}
 	return h, nil
 }

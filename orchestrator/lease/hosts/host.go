@@ -1,5 +1,5 @@
 // Package hosts keeps the hosts of a run in etcd: each `millrace up` registers the ranks that it serves, and all of
-// them agree on the facts that must be equal everywhere. It also finds the leader of a stream, and records how a run
+// them agree on the facts that must be equal everywhere. It also finds the leader of a run, and records how a run
 // ended.
 //
 //	millrace/RUN/hosts/FIRST  a Host as JSON, attached to an etcd lease; FIRST is its first rank, with six digits
@@ -9,7 +9,7 @@
 //
 //	join.go     Join, Membership: registering, and staying registered
 //	outcome.go  Outcome: how the run ended, for the hosts that did not plan it
-//	find.go     Client: the hosts that are there, and the leader of a stream
+//	find.go     Client: the hosts that are there, and the leader of the run
 //	host.go     Host, and the rules by which hosts agree
 package hosts
 

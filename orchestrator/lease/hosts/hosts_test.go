@@ -161,7 +161,7 @@ func TestTheLeaderIsFound(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	if h, err := client.Leader(t.Context(), millrace.Train); err != nil || h != (lease.Holder{}) {
+	if h, err := client.Leader(t.Context()); err != nil || h != (lease.Holder{}) {
 		t.Errorf("before anyone leads: %v, %+v", err, h)
 	}
 	e, err := lease.NewEtcd(cfg)
@@ -173,7 +173,7 @@ func TestTheLeaderIsFound(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer held.Release()
-	if h, err := client.Leader(t.Context(), millrace.Train); err != nil || h.Address != cfg.Address {
+	if h, err := client.Leader(t.Context()); err != nil || h.Address != cfg.Address {
 		t.Errorf("%v: %+v", err, h)
 	}
 }

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# ray.sh DIR: runs the tests of Ray in the Python environment DIR, which it makes once (about 700 MB, without PyTorch).
+# ray.sh DIR [ARGUMENT …]: runs the tests of Ray in the Python environment DIR, which it makes once (about 700 MB,
+# without PyTorch). With arguments for pytest, it runs pytest once with them.
 # Ray and all its processes are in a PID namespace and a network namespace: nothing is left, and no port is taken.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -24,5 +25,13 @@ else
 fi
 go build -o build/millrace ./cmd/millrace
 export MILLRACE=$PWD/build/millrace
-"${own[@]}" bash -c 'ip link set lo up && exec "$@"' ray \
-	"$dir/bin/python" -m pytest -q -rs -s -p no:cacheprovider examples/ray/test_ray.py "${@:2}" 9>&-
+run() {
+	"${own[@]}" bash -c 'ip link set lo up && exec "$@"' ray \
+		"$dir/bin/python" -m pytest -q -rs -s -p no:cacheprovider "$@" 9>&-
+}
+shift
+if [[ $# -gt 0 ]]; then
+	run "$@"
+else # each has a Ray of its own
+	for tests in examples/ray/test_*.py; do run "$tests"; done
+fi

@@ -7,7 +7,7 @@ Each section prints its tables. Times of events are on one clock. The machine's 
     takeover  a loader on another host is lost: the time to the first rows of its standby
     election  the leader is lost: the time to the next leader's first record and first plan
     tls       the speed and cost of two hosts with TLS, without, and of one host
-    fanout    hundreds and thousands of clients of four loaders, at one rate of bytes
+    fanout    hundreds and thousands of clients of four loaders, at one rate of bytes; with and without constructors
     memory    PSS with 306 sources and 8 ranks a host
 """
 
@@ -37,7 +37,8 @@ def fanout(a: argparse.Namespace, work: Path) -> None:
     """Thousands of clients of four loaders, in bench/cluster/fanout."""
     clients = "64,256" if a.quick else "256,1024,4096" if a.long else "256,1024"
     print(f"\nClients that fetch from 4 loaders at 8 MB/s in all; load average {os.getloadavg()[0]:.1f}\n", flush=True)
-    command = ["go", "run", "./bench/cluster/fanout", "-clients", clients, "-span", f"{a.seconds / 6:.0f}s"]
+    command = ["go", "run", "./bench/cluster/fanout", "-clients", clients, "-groups", clients,
+               "-span", f"{a.seconds / 6:.0f}s"]
     subprocess.run(command, cwd=ROOT, check=True)
 
 

@@ -28,6 +28,7 @@ type directory struct {
 	conns        *connections
 	watch        *watch.Watcher
 	pool         *arena.Pool
+	asks         func() bool // this host asks loaders, not only if another host fails
 
 	condition
 	sources []sidecar.SourceNames
@@ -52,8 +53,8 @@ func (d *directory) sourceNames() []sidecar.SourceNames {
 	return d.sources
 }
 
-// load applies a directory of the orchestrator, or its news. It connects to standbys at once, so that a switch needs no
-// dial. It closes the connections to processes that the directory does not name.
+// load applies a directory of the orchestrator, or its news. A host that asks loaders connects to standbys at once, so
+// that a switch needs no dial. It closes the connections to processes that the directory does not name.
 func (d *directory) load(list *proto.Loaders) error {
 	d.Lock()
 	defer d.Unlock()
@@ -93,8 +94,8 @@ func (d *directory) load(list *proto.Loaders) error {
 	return nil
 }
 
-// connect opens connections to all named loaders. It closes the connections to all others, and their heartbeat pages
-// if no request is in flight. The caller holds the lock.
+// connect opens connections to all named loaders if this host asks them. It closes the connections to all others, and
+// their heartbeat pages if no request is in flight. The caller holds the lock.
 func (d *directory) connect() {
 	paces := map[string]*pace{}
 	for _, r := range d.routes {
@@ -109,6 +110,9 @@ func (d *directory) connect() {
 	d.conns.keepOnly(append(addresses, d.orchestrator))
 	d.watch.Retain(addresses)
 	d.pool.KeepOnly(addresses)
+	if !d.asks() {
+		return
+	}
 	for _, address := range addresses {
 		if conn, err := d.conns.dial(address); err == nil {
 			conn.Connect()

@@ -130,6 +130,7 @@ func New(cfg Config) *Link {
 		Name: cfg.Name, Loaders: l.fetcher, Plan: l.Plan, IsMasked: l.isMasked, Feeds: cfg.feeds(), Net: peers{l.peers},
 		Room: cfg.ArenaMemory / 2, Clock: cfg.Clock, Fail: cfg.Fail, Log: cfg.Log,
 	})
+	l.dir.asks = l.tier.AsksLoaders
 	return l
 }
 

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -16,82 +14,33 @@ import (
 	"millrace/sidecar"
 )
 
-// These bound the wait for a constructor.
-const (
-	silentAfter = 10 * beatEvery         // without any message
-	leastLate   = 250 * time.Millisecond // from the request to the last row; see constructor.lateAfter
-	mostLate    = 10 * time.Second       //
-	unknownLate = 2 * time.Second        // before enoughTimes answers
-	timesLate   = 4
-	enoughTimes = 8
-	mostTimes   = 32
-	firstPause  = time.Second // after a failure; it doubles with each further one
-	mostPause   = time.Minute
-)
-
-// constructor is another sidecar that fetches for this one. It is safe for concurrent use.
-type constructor struct {
-	name, address string
-
-	mu     sync.Mutex
-	took   []time.Duration // of its newest answers, a ring
-	next   int
-	pause  time.Duration // after the next failure; 0: firstPause
-	resume time.Time     // until then it is not asked
+// feed is the fetch of a step's tokens from their constructor, and from the loaders if it does not have them in time.
+// Whichever answers first wins.
+type feed struct {
+	*Tier
+	plan    *millrace.Plan
+	from    *constructor
+	ranks   []millrace.Rank
+	answers chan answer
+	open    int           // answers that have not come
+	asks    bool          // the loaders are asked
+	heard   atomic.Uint64 // messages of the constructor
+	before  uint64        // of them, before the constructor was taken for silent
 }
 
-// isAsked reports whether a request is worth a try.
-func (c *constructor) isAsked(now time.Time) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return !now.Before(c.resume)
-}
-
-// lateAfter returns the time after which an answer is late: a multiple of the second longest of its newest answers.
-func (c *constructor) lateAfter() time.Duration {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.took) < enoughTimes {
-		return unknownLate
-	}
-	sorted := slices.Sorted(slices.Values(c.took))
-	return min(max(timesLate*sorted[len(sorted)-2], leastLate), mostLate)
-}
-
-// answered notes an answer.
-func (c *constructor) answered(took time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.took) < mostTimes {
-		c.took = append(c.took, took)
-	} else {
-		c.took[c.next] = took
-	}
-	c.next = (c.next + 1) % mostTimes
-	c.pause, c.resume = 0, time.Time{}
-}
-
-// failed notes a failure. It returns false if one was noted a moment before, by a request for another step.
-func (c *constructor) failed(now time.Time) (pause time.Duration, isNew bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if now.Before(c.resume) {
-		return 0, false
-	}
-	pause = max(c.pause, firstPause)
-	c.pause, c.resume = min(2*pause, mostPause), now.Add(pause)
-	return pause, true
-}
-
-// source is one of two ways to the tokens.
-type source struct {
+// answer is the answer of the constructor or of the loaders.
+type answer struct {
 	payload  sidecar.Payload
 	err      error
 	isDirect bool
 }
 
-// fed fetches the tokens of ranks from their constructor. If it does not have them in time, fed asks the loaders, and
-// takes the first answer of the two.
+var (
+	errSilent = errors.New("it is silent")
+	errSlow   = errors.New("it is slower than the loaders")
+)
+
+// fed fetches the tokens of ranks from their constructor.
 func (t *Tier) fed(
 	ctx context.Context, plan *millrace.Plan, from *constructor, ranks []millrace.Rank,
 ) (sidecar.Payload, error) {
@@ -99,71 +48,96 @@ func (t *Tier) fed(
 	if !from.isAsked(began) {
 		return t.fromLoaders(ctx, plan, ranks)
 	}
+	f := &feed{Tier: t, plan: plan, from: from, ranks: ranks, answers: make(chan answer, 2)}
 	ctx, cancel := context.WithCancel(ctx)
-	answers, open := make(chan source, 2), 0
-	start := func(isDirect bool, get func(context.Context) (sidecar.Payload, error)) {
-		open++
-		t.asked.Go(func() {
-			p, err := get(ctx)
-			answers <- source{p, err, isDirect}
-		})
-	}
 	defer func() {
 		cancel()
-		if open > 0 { // the other way may have the tokens, too
-			t.asked.Go(func() { drop(answers, open) })
+		if f.open > 0 { // the other side may have the tokens, too
+			t.asked.Go(func() { drop(f.answers, f.open) })
 		}
 	}()
-	isDirect := false
-	direct := func() {
-		if !isDirect {
-			isDirect = true
-			start(true, func(ctx context.Context) (sidecar.Payload, error) { return t.fromLoaders(ctx, plan, ranks) })
-		}
-	}
-	start(false, func(ctx context.Context) (sidecar.Payload, error) { return t.ask(ctx, plan, from, ranks) })
+	f.start(ctx, false, f.ask)
+	silent := make(chan uint64, 1)
+	t.asked.Go(func() { f.watch(ctx, silent) })
 	late := t.cfg.Clock.After(from.lateAfter())
 	for {
 		select {
+		case f.before = <-silent:
+			silent = nil
+			f.direct(ctx)
 		case <-late:
-			direct()
-		case a := <-answers:
-			open--
+			f.direct(ctx)
+		case a := <-f.answers:
+			f.open--
 			switch {
 			case a.err == nil && !a.isDirect:
+				if silent == nil {
+					from.spoke(t.cfg.Clock.Now())
+				}
 				from.answered(t.cfg.Clock.Now().Sub(began))
 				return a.payload, nil
+			case a.isDirect && a.err == nil && f.open > 0:
+				f.lost(silent == nil)
+				return a.payload, nil
 			case a.isDirect:
-				if open > 0 && a.err == nil {
-					t.give(from, plan, errLate)
-				}
 				return a.payload, a.err
 			case ctx.Err() != nil:
 				return nil, ctx.Err()
 			}
-			t.give(from, plan, a.err)
-			direct()
+			f.giveUp(a.err)
+			f.direct(ctx)
 		}
 	}
 }
 
-var errLate = errors.New("it is slower than the loaders")
+func (f *feed) start(ctx context.Context, isDirect bool, get func(context.Context) (sidecar.Payload, error)) {
+	f.open++
+	f.asked.Go(func() {
+		p, err := get(ctx)
+		f.answers <- answer{p, err, isDirect}
+	})
+}
 
-// give gives a constructor up for a while. A refusal concerns one step alone.
-func (t *Tier) give(from *constructor, plan *millrace.Plan, err error) {
+// direct asks the loaders, once.
+func (f *feed) direct(ctx context.Context) {
+	if f.asks {
+		return
+	}
+	f.asks = true
+	f.start(ctx, true, func(ctx context.Context) (sidecar.Payload, error) {
+		return f.fromLoaders(ctx, f.plan, f.ranks)
+	})
+}
+
+// lost judges a constructor that the loaders have outrun.
+func (f *feed) lost(wasSilent bool) {
+	if wasSilent && f.heard.Load() == f.before {
+		f.giveUp(errSilent)
+		return
+	}
+	if wasSilent {
+		f.from.spoke(f.cfg.Clock.Now())
+	}
+	if f.from.outrun() {
+		f.giveUp(errSlow)
+	}
+}
+
+// giveUp does without the constructor for a while. A refusal concerns one step alone.
+func (f *feed) giveUp(err error) {
 	if errors.Is(err, millrace.ErrFenced) {
-		t.cfg.Log.Debug("a constructor refused a step", "constructor", from.name, "step", uint64(plan.Step),
+		f.cfg.Log.Debug("a constructor refused a step", "constructor", f.from.name, "step", uint64(f.plan.Step),
 			"reason", err)
 		return
 	}
-	if pause, isNew := from.failed(t.cfg.Clock.Now()); isNew {
-		t.cfg.Log.Warn("the loaders send what the constructor on another host did not", "constructor", from.name,
-			"step", uint64(plan.Step), "for", pause, "reason", err)
+	if pause, isNew := f.from.failed(f.cfg.Clock.Now()); isNew {
+		f.cfg.Log.Warn("the loaders send what the constructor on another host did not", "constructor", f.from.name,
+			"step", uint64(f.plan.Step), "for", pause, "reason", err)
 	}
 }
 
 // drop releases the payloads of answers that come too late.
-func drop(answers <-chan source, open int) {
+func drop(answers <-chan answer, open int) {
 	for range open {
 		if a := <-answers; a.payload != nil {
 			a.payload.Release()
@@ -171,77 +145,71 @@ func drop(answers <-chan source, open int) {
 	}
 }
 
-// ask asks a constructor. A silence is an error.
-func (t *Tier) ask(
-	ctx context.Context, plan *millrace.Plan, from *constructor, ranks []millrace.Rank,
-) (sidecar.Payload, error) {
-	t.cfg.Fail.Hit("sidecar/feed/before")
-	conn, err := t.cfg.Net.Dial(from.address)
+// ask asks the constructor.
+func (f *feed) ask(ctx context.Context) (sidecar.Payload, error) {
+	f.cfg.Fail.Hit("sidecar/feed/before")
+	conn, err := f.cfg.Net.Dial(f.from.address)
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	req := &proto.GroupRequest{
-		Fence: &proto.Fence{Stream: string(plan.Stream), Attempt: uint32(plan.Attempt)},
-		Step:  uint64(plan.Step), Placement: plan.Placement[:],
+		Fence: &proto.Fence{Stream: string(f.plan.Stream), Attempt: uint32(f.plan.Attempt)},
+		Step:  uint64(f.plan.Step), Placement: f.plan.Placement[:],
 	}
-	for _, r := range ranks {
+	for _, r := range f.ranks {
 		req.Rank = append(req.Rank, uint32(r))
 	}
-	var heard atomic.Uint64 // messages
-	t.asked.Go(func() { t.watch(ctx, cancel, &heard) })
 	stream, err := proto.NewConstructorClient(conn).Fetch(ctx, req)
 	if err != nil {
-		return nil, explained(ctx, err)
+		return nil, wire.FromStatus(err)
 	}
-	p := newReceived(plan, ranks)
+	p := newReceived(f.plan, f.ranks)
 	for isLast := false; !isLast; {
 		r, err := stream.Recv()
-		if err != nil {
-			return nil, explained(ctx, err)
+		if err == io.EOF {
+			err = errors.New("its answer has no end")
 		}
-		heard.Add(1)
+		if err != nil {
+			return nil, wire.FromStatus(err)
+		}
+		f.heard.Add(1)
 		if err := p.take(r); err != nil {
-			return nil, fmt.Errorf("step %s from %s: %w", plan.Step, from.name, err)
+			return nil, fmt.Errorf("step %s from %s: %w", f.plan.Step, f.from.name, err)
 		}
 		isLast = r.Last
 	}
-	if _, err := stream.Recv(); err != io.EOF {
-		return nil, explained(ctx, err)
-	}
-	if err := p.settle(t.cfg.IsMasked); err != nil {
+	if err := p.settle(f.cfg.IsMasked); err != nil {
 		return nil, err
 	}
-	t.constructors.Add(bytesOf(plan, ranks, p))
-	t.cfg.Fail.Hit("sidecar/feed/after")
+	f.constructors.Add(bytesOf(f.plan, f.ranks, p))
+	f.cfg.Fail.Hit("sidecar/feed/after")
 	return p, nil
 }
 
-// watch ends a request whose constructor is silent.
-func (t *Tier) watch(ctx context.Context, end context.CancelCauseFunc, heard *atomic.Uint64) {
+// watch posts the number of messages so far if nothing comes from the constructor for too long. Time in which this
+// process had no processor does not count.
+func (f *feed) watch(ctx context.Context, silent chan<- uint64) {
+	limit := f.from.silentAfter(f.cfg.Clock.Now())
+	quiet := time.Duration(0)
 	for before := uint64(0); ; {
+		began := f.cfg.Clock.Now()
 		select {
 		case <-ctx.Done():
 			return
-		case <-t.cfg.Clock.After(silentAfter):
+		case <-f.cfg.Clock.After(beatEvery):
 		}
-		now := heard.Load()
-		if now == before {
-			end(fmt.Errorf("it has been silent for %v", silentAfter))
+		now := f.heard.Load()
+		switch {
+		case now != before:
+			quiet = 0
+		case f.cfg.Clock.Now().Sub(began) < 2*beatEvery:
+			quiet += beatEvery
+		}
+		if before = now; quiet >= limit {
+			silent <- now
 			return
 		}
-		before = now
 	}
-}
-
-// explained returns the reason of a request's end.
-func explained(ctx context.Context, err error) error {
-	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
-		return cause
-	}
-	if err == nil {
-		return errors.New("it sent more than the last reply")
-	}
-	return wire.FromStatus(err)
 }

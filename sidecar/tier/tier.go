@@ -94,6 +94,9 @@ func (t *Tier) Follow(groups *proto.Groups) {
 	t.cfg.Net.KeepOnly(slices.Sorted(maps.Keys(addresses)))
 }
 
+// AsksLoaders reports whether this host asks the loaders for the tokens of any rank, as long as no constructor fails.
+func (t *Tier) AsksLoaders() bool { return len(t.divide(t.cfg.Feeds, nil).own) > 0 }
+
 // division has the data-parallel ranks of a fetch by the process that is asked for their tokens.
 type division struct {
 	own      []millrace.Rank // the loaders

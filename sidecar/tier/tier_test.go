@@ -97,7 +97,7 @@ func TestAPeerFallsBackToTheLoaders(t *testing.T) {
 		"its loaders fail": {func(h *host) { h.broken = status.Error(codes.Unknown, "no") },
 			func(h *host) { h.broken = nil }, 100 * time.Millisecond, true},
 		"its loaders are slow": {func(h *host) { h.slow = time.Hour }, func(h *host) { h.slow = 0 },
-			unknownLate + 100*time.Millisecond, true},
+			unknownLate + 100*time.Millisecond, false},
 		"a row has another length": {func(h *host) {
 			alter(h, func(r *proto.FetchReply) { r.Count[0], r.Tokens = r.Count[0]-1, r.Tokens[4:] })
 		}, func(h *host) { h.altered = nil }, 100 * time.Millisecond, true},
@@ -188,6 +188,44 @@ func TestASilentConstructorIsNotWaitedFor(t *testing.T) {
 	})
 }
 
+// TestAConstructorThatWasTakenForSilentGetsMoreTime: it answers while the loaders are asked, so it is asked again at
+// once, and the next silence counts later.
+func TestAConstructorThatWasTakenForSilentGetsMoreTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, first, second := pair(t)
+		defer w.close()
+		rng := rand.New(rand.NewPCG(1, 2))
+		second.slow = time.Hour // its way to the loaders
+		second.tier.cfg.Feeds, second.feeds = []millrace.Rank{0}, []millrace.Rank{0}
+		second.fetch(w.draw(rng, 0, 2, 2, 9))
+		for step := range millrace.Step(3) {
+			release := w.net.Hold(first.name, second.name)
+			time.AfterFunc(700*time.Millisecond, release)
+			second.fetch(w.draw(rng, step+1, 2, 2, 9))
+		}
+		if got := second.took(); !slices.Equal(got, []millrace.Rank{0}) {
+			t.Errorf("the loaders were asked for %d, want once for rank 0", got)
+		}
+	})
+}
+
+// TestASlowConstructorIsLeftAlone when the loaders were sooner several times, though they were asked later.
+func TestASlowConstructorIsLeftAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, first, second := pair(t)
+		defer w.close()
+		rng := rand.New(rand.NewPCG(1, 2))
+		first.slow = time.Hour
+		for step := range millrace.Step(mostSlow + 1) {
+			began := time.Now()
+			second.fetch(w.draw(rng, step, 2, 2, 9))
+			if waited := time.Since(began) >= unknownLate; waited == (step == mostSlow) {
+				t.Errorf("step %d took %v", step, time.Since(began))
+			}
+		}
+	})
+}
+
 // TestAConstructorThatWaitsForLoadersIsAlive: its peer waits with it, up to a multiple of the usual time.
 func TestAConstructorThatWaitsForLoadersIsAlive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -269,6 +307,7 @@ func TestStepsStayForPeers(t *testing.T) {
 			t.Errorf("a peer asked the loaders for %d steps, want the 3 that are not kept", got)
 		}
 		w.hosts[2].fetch(w.plans[5])
+		synctest.Wait() // for the end of its call
 		if n := len(first.tier.shelf.items); n != 2 || first.tier.shelf.idle != 2000 {
 			t.Errorf("%d steps with %d bytes are kept after all peers had one", n, first.tier.shelf.idle)
 		}

@@ -38,16 +38,19 @@ type client [loaders]*grpc.ClientConn
 // dial opens the connections with the options of sidecar/link, except for the buffer of 512 KiB: thousands of clients
 // share this process.
 func dial(addresses []string) (c client, err error) {
-	var none *secure.Credentials
 	for k, address := range addresses {
-		c[k], err = grpc.NewClient(secure.Target, append(none.Client(seam.SystemNet{}, address, secure.Loader),
-			grpc.WithDefaultCallOptions(grpc.ForceCodecV2(wire.NewPayload())), grpc.WithIdleTimeout(0),
-			grpc.WithInitialWindowSize(16<<20), grpc.WithInitialConnWindowSize(32<<20))...)
-		if err != nil {
+		if c[k], err = dialOne(address, secure.Loader); err != nil {
 			return c, err
 		}
 	}
 	return c, nil
+}
+
+func dialOne(address string, role secure.Role) (*grpc.ClientConn, error) {
+	var none *secure.Credentials
+	return grpc.NewClient(secure.Target, append(none.Client(seam.SystemNet{}, address, role),
+		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(wire.NewPayload())), grpc.WithIdleTimeout(0),
+		grpc.WithInitialWindowSize(16<<20), grpc.WithInitialConnWindowSize(32<<20))...)
 }
 
 // tally is the count of all clients.

@@ -16,6 +16,7 @@ func main() {
 	serve := flag.String("serve", "", "serve as the loaders, with files in this directory")
 	clients := flag.String("clients", "256,1024", "numbers of clients")
 	beats := flag.String("beats", "16,64,256", "numbers of clients that listen to beats, too")
+	grouped := flag.String("groups", "256,1024", "numbers of clients in groups of 16")
 	rate := flag.Float64("rate", 8, "MB of tokens a second, of all clients together")
 	span := flag.Duration("span", 15*time.Second, "of a measurement")
 	flag.Parse()
@@ -25,22 +26,35 @@ func main() {
 		}
 		return
 	}
-	fmt.Println("| clients | beats | connections a loader | calls a step | replies a step | steps " +
-		"| client CPU, µs a step | loader CPU, µs a step | fetch p50, ms | p99 | step p50, ms | p99 " +
-		"| loaders' RSS, KiB a connection |")
-	fmt.Println("|" + strings.Repeat("---|", 13))
-	for _, x := range []struct {
-		numbers string
-		beats   bool
-	}{{*clients, false}, {*beats, true}} {
-		for number := range strings.SplitSeq(x.numbers, ",") {
-			n, err := strconv.Atoi(number)
-			if err != nil {
-				log.Fatalf("numbers of clients %q: %v", x.numbers, err)
-			}
-			if err := measure(n, x.beats, *rate, *span); err != nil {
-				log.Fatal(err)
-			}
+	table("| clients | beats | connections a loader | calls a step | replies a step | steps "+
+		"| client CPU, µs a step | loader CPU, µs a step | fetch p50, ms | p99 | step p50, ms | p99 "+
+		"| loaders' RSS, KiB a connection |", 13)
+	each(*clients, func(n int) error { return measure(n, false, *rate, *span) })
+	each(*beats, func(n int) error { return measure(n, true, *rate, *span) })
+	table("\n| clients | tier | connections a loader | calls to loaders a client's step | kB from loaders "+
+		"| kB from constructors | client CPU, µs a step | loader CPU, µs | loader's call p50, ms | p99 "+
+		"| step p50, ms | p99 |", 12)
+	each(*grouped, func(n int) error { return measureGroups(n, false, *rate, *span) })
+	each(*grouped, func(n int) error { return measureGroups(n, true, *rate, *span) })
+}
+
+func table(title string, columns int) {
+	fmt.Println(title)
+	fmt.Println("|" + strings.Repeat("---|", columns))
+}
+
+// each measures for each of the numbers in a list.
+func each(numbers string, run func(n int) error) {
+	if numbers == "" {
+		return
+	}
+	for number := range strings.SplitSeq(numbers, ",") {
+		n, err := strconv.Atoi(number)
+		if err != nil {
+			log.Fatalf("numbers of clients %q: %v", numbers, err)
+		}
+		if err := run(n); err != nil {
+			log.Fatal(err)
 		}
 	}
 }

@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .PHONY: help build wheel image test test-race test-adapters test-pythons test-ray test-k8s sim lint generate demo clean
-.PHONY: chaos chaos-net endurance observe mutants fuzz flips
+.PHONY: chaos chaos-net outage endurance observe mutants fuzz flips
 .PHONY: bench bench-tokenizer bench-stream bench-plan bench-failover bench-delivery bench-scale bench-peers \
 	bench-read bench-storage bench-cluster
 
@@ -141,6 +141,11 @@ chaos-net: build ## inject FAULTS (30) faults of hosts, networks and etcd into r
 	MILLRACE_ETCD=$$(tools/etcd.sh) .venv-e2e/bin/python e2e/chaos_net.py --binary ./millrace \
 		--faults $(or $(FAULTS),30) --seed $(or $(SEED),1) $(if $(ONLY),--only "$(ONLY)") $(if $(KEEP),--keep) \
 		$(if $(RECORD),--record)
+
+outage: build ## take etcd's quorum from a run for MINUTES (30); ranks train on for RUNWAY (600) s. RECORD=1
+	@tools/venv.sh .venv-e2e e2e/requirements.txt
+	MILLRACE_ETCD=$$(tools/etcd.sh) .venv-e2e/bin/python e2e/outage.py --binary ./millrace \
+		--minutes $(or $(MINUTES),30) --runway $(or $(RUNWAY),600) $(if $(RECORD),--record)
 
 endurance: build ## train MINUTES (60) from SOURCES (1000) beside LOAD (0) busy processes; nothing may grow
 	@tools/venv.sh .venv-e2e e2e/requirements.txt

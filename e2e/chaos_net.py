@@ -25,7 +25,7 @@ from typing import Any, Dict, List, Tuple
 import corpus
 import net
 from conftest import Stage, variant
-from harness import DEADLINE
+from harness import Delivered
 from test_cluster import program
 from trainer import Orders
 
@@ -39,6 +39,20 @@ def mixture(seed: int) -> Dict[str, Any]:
         "seed": seed, "global_batch_size": 6, "micro_batch_size": 1, "loaders": 1, "stop": {"steps": 400},
         "balance": random.Random(seed).choice(["fsdp", "dp"]),
     })
+
+
+def compare(stage: Stage, plan: Dict[str, Any], delivered: Delivered) -> List[str]:
+    """The batches that a run without faults on one host does not have, and the gaps in the order of the ranks."""
+    last = max(b.step for rank in delivered.ranks for b in rank)
+    golden = stage.delivered({**plan, "stop": {"steps": last + 1}}, len(delivered.ranks)).bytes()
+    got = delivered.bytes()
+    wrong = [f"slot {slot} differs or is none of the run" for slot in got if got[slot] != golden.get(slot)]
+    for rank, batches in enumerate(delivered.ranks):
+        slots = [(b.step, b.microbatch) for b in batches]
+        want = [divmod(i, batches[0].num_microbatches) for i in range(len(slots))]
+        if slots != want:
+            wrong.append(f"rank {rank} received {slots[:3]} … {slots[-3:]}, out of order or with a gap")
+    return wrong
 
 
 def play(stage: Stage, seed: int, struck: List[str], keep: bool) -> Tuple[List[str], List[str]]:
@@ -56,19 +70,10 @@ def play(stage: Stage, seed: int, struck: List[str], keep: bool) -> Tuple[List[s
                 seen = max(b.step for rank in trainers.delivered.ranks for b in rank)
                 trainers.collect(until=seen + rng.randint(6, 14), within=STANDSTILL)
             delivered = trainers.end()  # with the batches that the trainers had sent meanwhile
-            last = max(b.step for rank in delivered.ranks for b in rank)
             for name, up in run.runs.items():
                 if (code := up.stop()) != 0:
                     wrong.append(f"`up` of {name} ended with {code}\n{run.said()}")
-        golden = stage.delivered({**plan, "stop": {"steps": last + 1}}, run.world).bytes()
-        got = delivered.bytes()
-        wrong += [f"slot {slot} differs or is none of the run" for slot in got if got[slot] != golden.get(slot)]
-        for rank, batches in enumerate(delivered.ranks):
-            slots = [(b.step, b.microbatch) for b in batches]
-            per = batches[0].num_microbatches
-            want = [divmod(i, per) for i in range(len(slots))]
-            if slots != want:
-                wrong.append(f"rank {rank} received {slots[:3]} … {slots[-3:]}, out of order or with a gap")
+        wrong += compare(stage, plan, delivered)
     except BaseException as e:
         if isinstance(e, KeyboardInterrupt):
             raise

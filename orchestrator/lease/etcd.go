@@ -65,11 +65,11 @@ func (e *Etcd) Acquire(ctx context.Context, above millrace.Term) (Lease, context
 // While etcd does not answer, Elect tries again. It fails if etcd refuses the user. A waiting candidate has nothing in
 // etcd.
 func (e *Etcd) Elect(ctx context.Context) (*Grant, error) {
+	e.told = ""
 	client, err := e.dial(ctx)
 	if err != nil {
 		return nil, err
 	}
-	e.told = ""
 	for {
 		l, err := e.campaign(ctx, client)
 		if err == nil {
@@ -116,9 +116,6 @@ func (e *Etcd) grant(l *etcdLease) *Grant {
 	}
 	return all[0]
 }
-
-// errTaken: another candidate was faster.
-var errTaken = errors.New("another process has it")
 
 // campaign waits until the lease is free and this candidate may have it, and tries to get it. After an error nothing of
 // it stays in etcd, or it ends with its time: a transaction without an answer may have succeeded.
@@ -181,7 +178,7 @@ func (e *Etcd) claim(ctx context.Context, l *etcdLease, listed []list) error {
 		return err
 	}
 	if !made.Succeeded {
-		return errTaken
+		return errAgain // another candidate was faster, or the list has changed
 	}
 	l.term = millrace.Term(made.Header.Revision)
 	if l.left() <= 0 {

@@ -32,7 +32,7 @@ func (e *Etcd) dial(ctx context.Context) (*clientv3.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	for told := false; ; {
+	for {
 		client, err := clientv3.New(clientv3.Config{
 			Endpoints: e.cfg.Endpoints, TLS: security, Username: e.cfg.User, Password: e.cfg.Password,
 			DialTimeout: e.cfg.call(), DialKeepAliveTime: pingAfter, DialKeepAliveTimeout: pingWait,
@@ -47,10 +47,7 @@ func (e *Etcd) dial(ctx context.Context) (*clientv3.Client, error) {
 		if ctx.Err() != nil || isFinal(err) {
 			return nil, fmt.Errorf("sign in to etcd as %s: %w", e.cfg.User, err)
 		}
-		if !told {
-			told = true
-			e.cfg.Frozen("waiting for the lease of run " + e.cfg.Run + ": " + reason(err))
-		}
+		e.tell("waiting for the lease of run " + e.cfg.Run + ": " + reason(err))
 		select {
 		case <-ctx.Done():
 		case <-e.cfg.Clock.After(retryDelay):

@@ -332,6 +332,8 @@ func (x *bench) quorumLost() {
 	c.TTL, c.Frozen = 4*time.Second, lines.add
 	l, held := x.acquire(c)
 	x.commits(l, nil, plan(0, 1))
+	granted := make(chan struct{})
+	third := x.standBy(c, granted)
 	x.cluster.Kill(0)
 	x.cluster.Kill(1)
 	lost := time.Now()
@@ -357,6 +359,7 @@ func (x *bench) quorumLost() {
 		x.Fatal("a lease was granted without a quorum")
 	case <-time.After(time.Second):
 	}
+	third(false)
 	x.cluster.Restart(0)
 	x.cluster.Restart(1)
 	x.cluster.AwaitHealthy()
@@ -375,6 +378,40 @@ func (x *bench) quorumLost() {
 	if text := lines.text(); !strings.Contains(text, "ends in ") || !strings.Contains(text, "does not answer") {
 		x.Errorf("the reasons are %q", text)
 	}
+	close(granted)
+	third(true)
+}
+
+// standBy starts a candidate that stands by for the holder, and stands for the election when granted is closed. await
+// fails the test unless the newest reason of the candidate is that etcd does not answer, or, if it is calm again, none.
+func (x *bench) standBy(c lease.EtcdConfig, granted <-chan struct{}) (await func(isCalm bool)) {
+	var said reasons
+	ctx, cancel := context.WithCancel(x.Context())
+	c.Host, c.StandsBy, c.Frozen = "host-3", true, said.add
+	c.Journal = &named{stands: func() {
+		select {
+		case <-granted:
+		case <-ctx.Done():
+		}
+	}}
+	done := make(chan struct{})
+	go func() { // ends with ctx
+		defer close(done)
+		if l, _, err := x.candidate(c).Acquire(ctx, 0); err == nil {
+			l.Release()
+		}
+	}()
+	x.Cleanup(func() { cancel(); <-done })
+	return func(isCalm bool) {
+		x.Helper()
+		over := time.Now().Add(20 * time.Second)
+		for strings.Contains(said.newest(), "does not answer") == isCalm && time.Now().Before(over) {
+			time.Sleep(20 * time.Millisecond)
+		}
+		if now := said.newest(); strings.Contains(now, "does not answer") == isCalm || isCalm && now != "" {
+			x.Errorf("a candidate that stands by said %q, and it is %v that it should be calm", said.text(), isCalm)
+		}
+	}
 }
 
 // reasons collects the reasons why a lease holds decisions up.
@@ -387,6 +424,15 @@ func (n *reasons) add(line string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.lines = append(n.lines, line)
+}
+
+func (n *reasons) newest() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.lines) == 0 {
+		return ""
+	}
+	return n.lines[len(n.lines)-1]
 }
 
 func (n *reasons) text() string {

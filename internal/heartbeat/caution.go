@@ -25,5 +25,10 @@ func (c *Caution) factor(now time.Time) time.Duration {
 	return min(time.Duration(1)<<c.doubts, mostCaution)
 }
 
-// suspect counts a suspicion.
-func (c *Caution) suspect(now time.Time) { c.doubts, c.last = min(c.doubts+1, mostCaution), now }
+// suspect counts a suspicion. It raises the factor to at most most.
+func (c *Caution) suspect(now time.Time, most time.Duration) {
+	if c.factor(now) < most {
+		c.doubts++
+	}
+	c.last = now
+}

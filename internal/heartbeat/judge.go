@@ -37,10 +37,11 @@ const (
 // The same on the wire, where nobody confirms a silence. A lost packet costs a few beats. A process that is short of
 // processor time says so in its beats, and counts as slower, up to a bound.
 const (
-	wireOverdue  = 90 * time.Millisecond
-	wireMostLate = time.Second
-	wireLook     = 2 * Look // the most that one look adds to the silence
-	wireMostSlow = 3
+	wireOverdue     = 90 * time.Millisecond
+	wireMostLate    = 300 * time.Millisecond
+	wireLook        = 2 * Look // the most that one look adds to the silence
+	wireMostSlow    = 3
+	wireMostCaution = 2 // the largest factor, unless processes are starved
 )
 
 // Judge turns readings of one page into verdicts. It is pure: time comes from its caller. Not safe for concurrent use.
@@ -67,6 +68,10 @@ type Judge struct {
 	silence time.Duration // counted since the last sign of life
 	late    time.Duration // how late recent beats were
 	still   time.Duration // counted since the last progress, with requests pending
+
+	// The first verdict of silence on the wire since the last beat.
+	silentAt time.Time // zero: there was none
+	limit    time.Duration
 }
 
 // NewJudge returns a judge. Its verdict is Stuck when requests are pending and there was no progress for the deadline.
@@ -100,10 +105,14 @@ func (j *Judge) Look(now time.Time, r Reading) Verdict {
 	} else {
 		j.still += min(passed, mostLook) / time.Duration(max(r.Slow, 1))
 	}
-	said := j.said
-	j.said = j.think(r, j.caution.factor(now))
-	if said == Alive && j.said != Alive && !r.Down && !(j.isWire && j.said == Silent) {
-		j.caution.suspect(now)
+	said, factor := j.said, j.caution.factor(now)
+	j.said = j.think(r, factor)
+	switch {
+	case said != Alive || j.said == Alive || r.Down:
+	case !j.isWire || j.said == Stuck:
+		j.caution.suspect(now, mostCaution)
+	case j.silentAt.IsZero():
+		j.silentAt, j.limit = now, j.allowance(r, factor)
 	}
 	return j.said
 }
@@ -116,21 +125,45 @@ func (j *Judge) counted(passed time.Duration, r Reading) time.Duration {
 	return min(passed, Look)
 }
 
-// Returned notes that a process of another host that was judged silent has sent a beat after all.
-func (j *Judge) Returned(now time.Time) { j.caution.suspect(now) }
+// Returned notes a beat of a process of another host. If the process was judged silent before, the verdict may have
+// been wrong:
+//
+//   - The beat comes so soon that twice the limit would have borne the silence. Then the path was late. The next limit
+//     is higher, within a bound.
+//   - The process was there, but its host gave it no processor. Its standby may fare no better, and each would repeat
+//     the work of the other. The next limit is higher, whatever the silence was.
+//
+// Otherwise the silence was an outage of the host, the network, or the process. To wait longer would have helped nobody.
+func (j *Judge) Returned(now time.Time, b Beat) {
+	if j.silentAt.IsZero() {
+		return
+	}
+	since := now.Sub(j.silentAt)
+	j.silentAt = time.Time{}
+	switch {
+	case b.Slow > 1 && b.Stalled > (since+j.limit)/2:
+		j.caution.suspect(now, mostCaution)
+	case since < j.limit:
+		j.caution.suspect(now, wireMostCaution)
+	}
+}
 
 func (j *Judge) think(r Reading, factor time.Duration) Verdict {
-	least, most := overdue, mostLate
-	if j.isWire {
-		least, most = wireOverdue, wireMostLate
-	}
 	switch {
-	case r.Down, j.silence >= r.Period+factor*max(least, min(2*j.late, most)):
+	case r.Down, j.silence >= j.allowance(r, factor):
 		return Silent
 	case j.still >= factor*j.deadline:
 		return Stuck
 	}
 	return Alive
+}
+
+// allowance returns the silence that is too long.
+func (j *Judge) allowance(r Reading, factor time.Duration) time.Duration {
+	if j.isWire {
+		return r.Period + max(factor*wireOverdue, min(2*j.late, wireMostLate))
+	}
+	return r.Period + factor*max(overdue, min(2*j.late, mostLate))
 }
 
 // Rest forgets the silence and the lack of progress so far, because the watcher paused.

@@ -57,6 +57,7 @@ type Page struct {
 	path   string
 	thread Thread
 	share  share
+	stalls stalls
 }
 
 // NewPage returns the page of process pid on zeroed words. Watchers may read the words afterwards.

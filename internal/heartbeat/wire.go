@@ -13,9 +13,10 @@ const opening = 500 * time.Millisecond
 
 // Beat is a message with which a process shows a watcher of another host that it lives, and what its page says.
 type Beat struct {
-	Progress uint64 // pieces of work done
-	Pending  uint64 // requests in flight
-	Slow     int    // see Reading.Slow; at least 1
+	Progress uint64        // pieces of work done
+	Pending  uint64        // requests in flight
+	Slow     int           // see Reading.Slow; at least 1
+	Stalled  time.Duration // the longest delay of its own beats in the last seconds
 }
 
 // Beat returns the state of this process. The pages of several streams share the questions to the kernel.
@@ -23,8 +24,38 @@ func (p *Page) Beat(now time.Time) Beat {
 	ended := p.words.ended.Load() // before begun, so that their difference is never negative
 	return Beat{
 		Progress: p.words.progress.Load(), Pending: p.words.begun.Load() - ended,
-		Slow: p.share.slow(now, p.thread.Threads),
+		Slow: p.share.slow(now, p.thread.Threads), Stalled: p.stalls.longest(now),
 	}
+}
+
+// Late notes that this process sends a beat on the wire later than it wanted to.
+func (p *Page) Late(now time.Time, by time.Duration) { p.stalls.note(now, by) }
+
+// stalls remembers the longest delay of the last seconds.
+type stalls struct {
+	mu sync.Mutex
+	at time.Time
+	by time.Duration
+}
+
+// stallMemory is the time for which a delay is remembered: longer than the kernel keeps a silent connection.
+const stallMemory = 5 * time.Second
+
+func (s *stalls) note(now time.Time, by time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if by >= s.by || now.Sub(s.at) > stallMemory {
+		s.at, s.by = now, by
+	}
+}
+
+func (s *stalls) longest(now time.Time) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now.Sub(s.at) > stallMemory {
+		return 0
+	}
+	return s.by
 }
 
 // share is the share of processor time that the host gives a process.

@@ -1,6 +1,7 @@
 package heartbeat
 
 import (
+	"math/rand/v2"
 	"os"
 	"testing"
 	"time"
@@ -48,27 +49,87 @@ func TestAStarvedWatcherHearsNoSilence(t *testing.T) {
 	}
 }
 
-// TestBeatsThatReturnRaiseCaution: a silence alone does not, because a host that is gone confirms nothing.
-func TestBeatsThatReturnRaiseCaution(t *testing.T) {
-	l := newWire(1)
-	_, first := l.until(t, Look)
-	if l.c.factor(l.now) != 1 {
-		t.Errorf("a silence without a beat after it has factor %d", l.c.factor(l.now))
+// outage plays a silence that ends with a beat. New requests begin meanwhile. It returns the time until the first verdict,
+// 0 if there was none.
+func (l *looks) outage(lasts time.Duration, back Beat) (verdict time.Duration) {
+	for passed := time.Duration(0); passed < lasts; passed += Look {
+		if l.step(Look, 0, 0) != Alive && verdict == 0 {
+			verdict = passed + Look
+		}
+		if verdict > 0 && (passed-verdict)%(200*time.Millisecond) == 0 { // a new request to it
+			l.j.Rest()
+		}
 	}
-	l.j.Returned(l.now)
-	l.j.Rest()
+	l.r.Slow = back.Slow
+	l.j.Returned(l.now, back)
+	if verdict > 0 {
+		l.j.Rest()
+	}
 	l.step(Look, 1, 0)
-	if l.c.factor(l.now) != 2 {
-		t.Errorf("after a beat the factor is %d", l.c.factor(l.now))
+	l.j.Returned(l.now, back)
+	for range 100 {
+		l.step(Every, 1, 0)
 	}
-	var second time.Duration
-	for l.since = 0; l.step(Look, 0, 0) == Alive; {
-		second = l.since
+	return verdict
+}
+
+// TestAVerdictIsWrongIfTheSilenceWasShort, or if the process was there without a processor. Else it was right, however
+// often it happens.
+func TestAVerdictIsWrongIfTheSilenceWasShort(t *testing.T) {
+	const ms, sec = time.Millisecond, time.Second
+	starved := []time.Duration{9 * sec, 9 * sec, 9 * sec, 9 * sec, 9 * sec}
+	for _, c := range []struct {
+		what    string
+		silence []time.Duration
+		back    Beat
+		factor  time.Duration
+	}{
+		{"no beat comes back", nil, Beat{}, 1},
+		{"the network is away for long", []time.Duration{300 * ms, sec, 3 * sec, time.Minute}, Beat{Slow: 1}, 1},
+		{"the same on a busy host", []time.Duration{sec, sec, 3 * sec}, Beat{Slow: 5}, 1},
+		{"a delay just beyond the limit", []time.Duration{150 * ms}, Beat{Slow: 1}, 2},
+		{"many delays", []time.Duration{150 * ms, 250 * ms, 350 * ms, 250 * ms}, Beat{Slow: 1}, 2},
+		{"the process was stopped for long", []time.Duration{sec, sec}, Beat{Slow: 1, Stalled: sec}, 1},
+		{"it is starved", []time.Duration{600 * ms}, Beat{Slow: 4, Stalled: 600 * ms}, 2},
+		{"it is starved again and again", starved, Beat{Slow: 4, Stalled: 9 * sec}, mostCaution},
+		{"it was starved before", []time.Duration{9 * sec}, Beat{Slow: 4, Stalled: sec}, 1},
+	} {
+		l := newWire(1)
+		for _, d := range c.silence {
+			if l.outage(d, c.back) == 0 {
+				t.Errorf("%s: a silence of %v has no verdict", c.what, d)
+			}
+		}
+		if c.silence == nil {
+			l.until(t, Look)
+		}
+		if got := l.c.factor(l.now); got != c.factor {
+			t.Errorf("%s: factor %d, want %d", c.what, got, c.factor)
+		}
 	}
-	if second < first+wireOverdue/2 {
-		t.Errorf("the next silence counts after %v, the first after %v", second, first)
+}
+
+// TestAFlappingHostIsNoticedSoon: neither late beats nor returns raise the limit to half a second.
+func TestAFlappingHostIsNoticedSoon(t *testing.T) {
+	l, rng := newWire(1), rand.New(rand.NewPCG(1, 2))
+	verdicts, worst := 0, time.Duration(0)
+	for range 2000 {
+		if after := l.outage(time.Duration(rng.Int64N(int64(time.Second))), Beat{Slow: 1}); after > 0 {
+			verdicts++
+			worst = max(worst, after)
+		}
 	}
-	l = newWire(1)
+	if limit := Every + wireMostLate; verdicts < 1000 || worst > limit+2*Look {
+		t.Errorf("%d verdicts, the latest %v after the last beat, want %v at most", verdicts, worst, limit)
+	}
+	if limit := Every + wireMostLate; limit > 400*time.Millisecond {
+		t.Errorf("the limit is %v: too long for a takeover within 500 ms", limit)
+	}
+}
+
+// TestStuckOnTheWireRaisesCaution, since the process beats.
+func TestStuckOnTheWireRaisesCaution(t *testing.T) {
+	l := newWire(1)
 	l.j.deadline = time.Second
 	l.r.Pending = 1
 	for i := 0; i < 200 && l.step(Every, 1, 0) == Alive; i++ {
@@ -76,6 +137,27 @@ func TestBeatsThatReturnRaiseCaution(t *testing.T) {
 	}
 	if l.j.said != Stuck || l.c.factor(l.now) != 2 {
 		t.Errorf("without progress it is %v, factor %d; want stuck and 2", l.j.said, l.c.factor(l.now))
+	}
+}
+
+// TestAProcessRemembersItsDelays for some seconds, the longest of them.
+func TestAProcessRemembersItsDelays(t *testing.T) {
+	var s stalls
+	now := time.Unix(1000, 0)
+	if got := s.longest(now); got != 0 {
+		t.Errorf("without a delay: %v", got)
+	}
+	s.note(now, time.Second)
+	s.note(now.Add(time.Second), time.Millisecond)
+	if got := s.longest(now.Add(stallMemory)); got != time.Second {
+		t.Errorf("of two delays: %v", got)
+	}
+	if got := s.longest(now.Add(stallMemory + time.Millisecond)); got != 0 {
+		t.Errorf("long after it: %v", got)
+	}
+	s.note(now.Add(2*stallMemory), time.Millisecond)
+	if got := s.longest(now.Add(2 * stallMemory)); got != time.Millisecond {
+		t.Errorf("a later delay: %v", got)
 	}
 }
 

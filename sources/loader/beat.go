@@ -16,14 +16,18 @@ func (l *Loader) Beat(_ *proto.BeatRequest, stream proto.Loader_BeatServer) erro
 	}
 	for {
 		b := l.cfg.Beat.Beat(l.cfg.Clock.Now())
-		err := stream.Send(&proto.BeatReply{Progress: b.Progress, Pending: b.Pending, Slow: uint32(b.Slow)})
+		err := stream.Send(&proto.BeatReply{Progress: b.Progress, Pending: b.Pending, Slow: uint32(b.Slow),
+			StalledMs: uint32(b.Stalled.Milliseconds())})
 		if err != nil {
 			return err
 		}
+		sent := l.cfg.Clock.Now() // behind a slow connection, Send waits
 		select {
 		case <-stream.Context().Done():
 			return nil
 		case <-l.cfg.Clock.After(heartbeat.Every):
 		}
+		next := l.cfg.Clock.Now()
+		l.cfg.Beat.Late(next, next.Sub(sent)-heartbeat.Every)
 	}
 }

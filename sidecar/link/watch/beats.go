@@ -27,8 +27,6 @@ type beats struct {
 	cancel  context.CancelFunc // ends the stream; nil: none is open
 	idle    time.Time          // the end of the last request
 	isQuiet bool               // the loader sends no beats: only the end of a stream shows that it is dead
-
-	hasReturned bool // it was judged silent and has sent a beat
 }
 
 // isDue reports whether Patrol is to open the stream for a request.
@@ -36,13 +34,6 @@ func (b *beats) isDue() bool { return b != nil && b.cancel == nil }
 
 // isMute reports whether the loader sends no beats.
 func (b *beats) isMute() bool { return b != nil && b.isQuiet }
-
-// forget begins a new judgement.
-func (b *beats) forget() {
-	if b != nil {
-		b.hasReturned = false
-	}
-}
 
 // close ends the stream.
 func (b *beats) close() {
@@ -113,20 +104,18 @@ func (w *Watcher) hearStream(ctx context.Context, x *Watched) error {
 		if b, err = stream.Recv(); err != nil {
 			break
 		}
-		x.beats.wire.Hear(heartbeat.Beat{Progress: b.Progress, Pending: b.Pending, Slow: int(b.Slow)})
-		w.returned(x)
+		w.take(x, heartbeat.Beat{Progress: b.Progress, Pending: b.Pending, Slow: int(b.Slow),
+			Stalled: time.Duration(b.StalledMs) * time.Millisecond})
 	}
 	return err
 }
 
-// returned notes a beat of a loader. If the loader was judged silent, the judges are more careful from now on.
-func (w *Watcher) returned(x *Watched) {
+// take takes a beat of a loader.
+func (w *Watcher) take(x *Watched, b heartbeat.Beat) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if x.verdict == heartbeat.Silent && !x.beats.hasReturned {
-		x.beats.hasReturned = true
-		x.judge.Returned(w.cfg.Clock.Now())
-	}
+	x.beats.wire.Hear(b)
+	x.judge.Returned(w.cfg.Clock.Now(), b)
 }
 
 // Life returns the other signs of life of a watched loader of another host, nil for other loaders.

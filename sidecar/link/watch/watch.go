@@ -85,7 +85,6 @@ func (w *Watcher) Attend(p Process) *Watched {
 		x.judge.Rest()
 		if x.verdict != heartbeat.Alive {
 			x.verdict, x.dead = heartbeat.Alive, make(chan struct{})
-			x.beats.forget()
 		}
 	}
 	x.requests++

@@ -8,11 +8,14 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Sequence
 
+import pytest
+
 from conftest import variant
-from harness import DEADLINE, Delivered, Trainers, command
+from harness import DEADLINE, SOON, Delivered, Trainers, command
 from test_cluster import frozen, running, status, until
 from trainer import CLIENT, Orders
 
@@ -212,3 +215,33 @@ def test_hosts_train_while_etcd_is_away(stage: Any, tmp_path: Path) -> None:
             delivered = trainers.collect()
             finished(both, delivered)
     assert delivered.bytes() == golden.bytes()
+
+
+@pytest.mark.parametrize("leads", [True, False])
+def test_a_host_that_stops_holds_nobody_up(stage: Any, tmp_path: Path, leads: bool) -> None:
+    """`up` of one host is stopped early in the run. The ranks of the other host use the runway at their own pace. Then
+    the host comes back, and all ranks start again at the step of the slowest."""
+    mixture = variant({"global_batch_size": 8, "stop": {"steps": 150}})
+    golden = stage.delivered(mixture, WORLD)
+    with running(stage, tmp_path) as member:
+        files = on_loopback(f"http://{member.address}", tmp_path)
+        with spread(stage, mixture, files) as both:
+            trainers = both.start(Orders(pause=0.1, patience=DEADLINE))
+            trainers.collect(until=3)
+            hosts = status(stage, both.runs[0])["hosts"]
+            stopped = next(i for i, h in enumerate(hosts) if h["leads"] == leads)
+            seen = max(b.step for rank in trainers.delivered.ranks for b in rank)
+            began = time.monotonic()
+            assert both.runs[stopped].stop() == 0, both.runs[stopped].stderr()
+            trainers.collect(until=seen + 60)
+            took = time.monotonic() - began
+            assert took < 60 * 0.1 + SOON / 2, f"60 steps of 0.1 s took {took:.1f} s\n{both.runs[1 - stopped].stderr()}"
+            back = stage.up(mixture, RANKS, both.runs[stopped].directory, first=stopped * RANKS, args=[
+                "--world-size", str(WORLD), "--first-rank", str(stopped * RANKS), "--cluster", str(files[stopped])])
+            first = trainers.end()
+            with back:
+                both.runs[stopped] = back
+                later = both.start(Orders(start="latest", patience=DEADLINE)).collect()
+                finished(both, later)
+    assert {**first.bytes(), **later.bytes()} == golden.bytes()
+    assert all(later.bytes().get(slot, digest) == digest for slot, digest in first.bytes().items())

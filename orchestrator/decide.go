@@ -199,10 +199,16 @@ func (directoryMoved) apply(m *Machine) {
 	m.sidecars.Broadcast(&proto.SidecarOrder{Order: &proto.SidecarOrder_Loaders{Loaders: m.roster.TakeNews()}})
 }
 
+// hasRoom reports whether the runway has room for another step.
+func (m *Machine) hasRoom() bool {
+	fastest, _ := m.ranks.Spread()
+	return m.planning.hasRoom(fastest)
+}
+
 // decidePlan seals the next step if the runway has room and its selection is drawn, or ends the run.
 func (m *Machine) decidePlan() Decision {
 	switch drawn := m.planning.drawn; {
-	case !m.planning.hasRoom() || isIdle(m):
+	case !m.hasRoom() || isIdle(m):
 		return Decision{}
 	case drawn == nil && m.planning.stale:
 		return perform(drawNext{})

@@ -59,17 +59,30 @@ func (p *planning) take(plan *pb.Plan) {
 	}
 }
 
-// hasRoom reports whether the runway has room for another step.
-func (p *planning) hasRoom() bool {
-	return p.s.Attempt != nil && p.s.Ended == nil &&
-		p.s.Next < p.s.Watermark+max(uint64(p.cfg.Runway), p.runway.steps(p.s, p.cfg.Ahead))
+// hasRoom reports whether the runway has room for another step. fastest is the first step that no rank has consumed.
+func (p *planning) hasRoom(fastest uint64) bool {
+	if p.s.Attempt == nil || p.s.Ended != nil {
+		return false
+	}
+	least := uint64(p.cfg.Runway)
+	steps := max(least, p.runway.steps(p.s, p.cfg.Ahead))
+	if p.runway.isRecent(p.cfg.Ahead) {
+		lead := max(fastest, p.s.Watermark) - p.s.Watermark
+		steps = max(steps, min(lead+least, p.runway.most(p.cfg.Ahead)))
+	}
+	return p.s.Next < p.s.Watermark+steps
 }
 
 // runway follows the pace of the ranks. It decides how early a step is planned, and nothing about its content.
+//
+// If the slowest rank goes away before the pace is known, or under another orchestrator, the other ranks set the pace:
+// steps are planned for them until the time of the runway is over.
 type runway struct {
 	attempt uint32
-	marks   []mark // a second or more apart, the oldest first
-	plan    int    // bytes of the newest plan
+	marks   []mark    // a second or more apart, the oldest first
+	plan    int       // bytes of the newest plan
+	moved   mark      // the time at which the watermark was first seen at its place
+	now     time.Time // of the last look
 }
 
 // mark is the watermark at a time.
@@ -86,8 +99,12 @@ const (
 
 // observe observes the watermark at a time.
 func (r *runway) observe(now time.Time, s *facts.State) {
+	r.now = now
 	if attempt := s.Attempt.GetAttempt(); attempt != r.attempt {
-		r.attempt, r.marks = attempt, nil
+		r.attempt, r.marks, r.moved = attempt, nil, mark{}
+	}
+	if r.moved.at.IsZero() || r.moved.watermark != s.Watermark {
+		r.moved = mark{now, s.Watermark}
 	}
 	if n := len(r.marks); n > 0 && now.Sub(r.marks[n-1].at) < time.Second || s.Watermark == 0 {
 		return
@@ -109,8 +126,16 @@ func (r *runway) steps(s *facts.State, ahead Ahead) uint64 {
 		return 0
 	}
 	steps := (last.watermark - first.watermark) * uint64(ahead.Time.Milliseconds()) / uint64(span.Milliseconds())
-	return min(steps, uint64(ahead.Steps), uint64(ahead.Bytes/r.plan))
+	return min(steps, r.most(ahead))
 }
+
+// most returns the other bounds of ahead.
+func (r *runway) most(ahead Ahead) uint64 {
+	return min(uint64(ahead.Steps), uint64(ahead.Bytes/max(1, r.plan)))
+}
+
+// isRecent reports whether the watermark has moved within ahead.Time.
+func (r *runway) isRecent(ahead Ahead) bool { return r.now.Sub(r.moved.at) < ahead.Time }
 
 // resume makes the selector stand after the last sealed step.
 func (p *planning) resume() (err error) {

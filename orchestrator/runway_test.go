@@ -3,6 +3,8 @@ package orchestrator
 import (
 	"testing"
 	"time"
+
+	"millrace/proto"
 )
 
 // consumeFor lets all ranks consume so many steps a second.
@@ -50,6 +52,49 @@ func TestTheRunwayFollowsThePace(t *testing.T) {
 				t.Errorf("%d steps of a new attempt are planned, want %d", got, w.cfg.Runway)
 			}
 		})
+	}
+}
+
+// TestOtherRanksUseTheRunway of a rank that went away before the pace was known: as many seconds as the runway has,
+// under the next orchestrator, too.
+func TestOtherRanksUseTheRunway(t *testing.T) {
+	for name, c := range map[string]struct {
+		ahead Ahead
+		want  uint64 // steps of rank 1 in 20 seconds, at most 4 a second
+	}{
+		"the time":               {Ahead{Time: 10 * time.Second, Steps: 1000, Bytes: 1 << 30}, 40},
+		"the most steps":         {Ahead{Time: 10 * time.Second, Steps: 12, Bytes: 1 << 30}, 12},
+		"no room for more plans": {Ahead{Time: 10 * time.Second, Steps: 1000, Bytes: 1}, 3},
+	} {
+		for _, isNew := range []bool{false, true} {
+			w := newWorld(t, 2)
+			w.cfg.Ahead = c.ahead
+			w.restart()
+			w.connect()
+			w.joinAll("fresh", nil)
+			w.consume(1)
+			if isNew {
+				w.restart()
+				w.connect()
+				w.reconnect(&proto.RankPosition{Rank: 1, Serving: true, Attempt: 1, Below: 1})
+			}
+			below := uint64(1)
+			for quarter := range 80 {
+				w.m.Tick(time.Unix(1000, int64(quarter)*int64(250*time.Millisecond)))
+				w.turn()
+				if below < w.m.s.Next {
+					below++
+					w.m.Committed(w.sidecar, &proto.Commit{Attempt: 1, Rank: 1, Step: below - 1})
+					w.turn()
+				}
+			}
+			if got := below - 1; got < c.want-1 || got > c.want+uint64(w.cfg.Runway) {
+				t.Errorf("%s, new %t: rank 1 went on for %d steps, want %d", name, isNew, got, c.want)
+			}
+			if w.m.s.Watermark != 1 {
+				t.Errorf("%s, new %t: the watermark is %d", name, isNew, w.m.s.Watermark)
+			}
+		}
 	}
 }
 

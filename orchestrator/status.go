@@ -21,7 +21,7 @@ func (m *Machine) Status() *proto.StatusReply {
 		Recent:    m.s.RecentQuarantines(),
 		Waiting:   m.Waiting().Text,
 		Delivery:  m.figures.Delivery(),
-		IsFull:    m.s.Attempt != nil && !m.planning.hasRoom(),
+		IsFull:    m.s.Attempt != nil && !m.hasRoom(),
 		Ended:     m.s.Ended != nil,
 		Pid:       int64(os.Getpid()),
 		Alerts:    m.alerts.now,
@@ -37,7 +37,7 @@ func (m *Machine) Status() *proto.StatusReply {
 	}
 	r.Mixture = m.mix.Status(next)
 	r.Mixture.Calibration = m.reports.calibration()
-	r.SlowestRanks = m.ranks.Slowest()
+	_, r.SlowestRanks = m.ranks.Spread()
 	r.Stripes = m.roster.Directory().GetStripes()
 	var total uint64
 	for i := range base.Sources {

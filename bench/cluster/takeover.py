@@ -60,7 +60,7 @@ def protected(routes: Dict[str, Route]) -> bool:
 def strike(bed: Bed, routes: Dict[str, Route], rng: random.Random, fault: str) -> Optional[Takeover]:
     if fault != "no shadow":
         until(lambda: protected(routes), "protection", pause=0.01)
-    leader = bed.net.leader() if fault == "unplug" else ""
+    leader = bed.net.leader() if fault in ("unplug", "flap") else ""
     time.sleep(rng.uniform(0.3, 0.5))
     names = {n for name, r in routes.items() for n in r.read().using.values()
              if n != "-" and net.TRAINING[first_rank(n)] not in (name, leader)}
@@ -87,8 +87,10 @@ def strike(bed: Bed, routes: Dict[str, Route], rng: random.Random, fault: str) -
 
 
 def inject(bed: Bed, fault: str, host: str, pid: int) -> Callable[[], None]:
-    """Does the fault, and returns its end. A process that was judged silent never comes back: sidecars would take its
-    next beat for the proof of a wrong verdict, and wait longer in the next trial."""
+    """Does the fault, and returns its end. Only a flapping host has its processes back."""
+    if fault == "flap":
+        bed.net.lab.unplug(host)
+        return lambda: bed.net.lab.plug(host)
     if fault == "unplug":
         bed.net.lab.unplug(host)
 
@@ -129,14 +131,14 @@ def quiet(bed: Bed, seconds: float) -> List[float]:
 def takeover(a: Any, work: Path) -> None:
     rows = []
     for fault, shadows, count in (("SIGKILL", 1, a.trials), ("SIGSTOP", 1, a.trials), ("unplug", 1, a.trials),
-                                  ("no shadow", 0, max(5, a.trials // 3))):
+                                  ("flap", 1, a.trials), ("no shadow", 0, max(5, a.trials // 3))):
         rng = random.Random(1)
         mix = mixture(work, reliability={"shadows": shadows})
         with laid(a, work, f"takeover-{fault.replace(' ', '-')}", mix, PAUSE) as bed:
             routes = {name: Route(Records(bed.events(name), "sidecar")) for name in net.TRAINING}
             without = quiet(bed, a.seconds / 6)
             seen = attempts(count, a.seconds, lambda: strike(bed, routes, rng, fault))
-        name = {"unplug": "host unplugged", "no shadow": "SIGKILL, no shadow"}.get(fault, f"{fault} of the process")
+        name = {"unplug": "host unplugged", "flap": "host unplugged again and again", "no shadow": "SIGKILL, no shadow"}.get(fault, f"{fault} of the process")
         rows.append([name, len(seen)] + [f for key in ("noticed", "rows", "stall")
                                          for f in figures([getattr(t, key) for t in seen])])
         rows.append([f"nothing, before {name}", len(without), *["-"] * 6, *figures(without)])

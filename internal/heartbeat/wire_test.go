@@ -49,8 +49,8 @@ func TestAStarvedWatcherHearsNoSilence(t *testing.T) {
 	}
 }
 
-// outage plays a silence that ends with a beat. New requests begin meanwhile. It returns the time until the first verdict,
-// 0 if there was none.
+// outage plays a silence that ends with a beat. New requests begin meanwhile. It returns the time until the first
+// verdict, 0 if there was none.
 func (l *looks) outage(lasts time.Duration, back Beat) (verdict time.Duration) {
 	for passed := time.Duration(0); passed < lasts; passed += Look {
 		if l.step(Look, 0, 0) != Alive && verdict == 0 {

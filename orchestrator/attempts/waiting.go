@@ -50,16 +50,17 @@ func named(ranks []string, one, several string) string {
 	return "ranks " + strings.Join(ranks, ", ") + several
 }
 
-// Slowest lists the ranks that have consumed the fewest steps, nil if all have consumed as many.
-func (r *Ranks) Slowest() (out []uint32) {
-	least, most := ^uint64(0), uint64(0)
+// Spread returns the first step that no rank has consumed. It lists the ranks that have consumed the fewest steps, nil
+// if all have consumed as many.
+func (r *Ranks) Spread() (most uint64, slowest []uint32) {
+	least := ^uint64(0)
 	for i := range r.ranks {
 		least, most = min(least, r.ranks[i].below), max(most, r.ranks[i].below)
 	}
 	for i := range r.ranks {
 		if least < most && r.ranks[i].below == least {
-			out = append(out, uint32(i))
+			slowest = append(slowest, uint32(i))
 		}
 	}
-	return out
+	return most, slowest
 }

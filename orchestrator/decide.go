@@ -200,7 +200,7 @@ func (directoryMoved) apply(m *Machine) {
 }
 
 // hasRoom reports whether the runway has room for another step.
-func (m *Machine) hasRoom() bool {
+func hasRoom(m *Machine) bool {
 	fastest, _ := m.ranks.Spread()
 	return m.planning.hasRoom(fastest)
 }
@@ -208,7 +208,7 @@ func (m *Machine) hasRoom() bool {
 // decidePlan seals the next step if the runway has room and its selection is drawn, or ends the run.
 func (m *Machine) decidePlan() Decision {
 	switch drawn := m.planning.drawn; {
-	case !m.hasRoom() || isIdle(m):
+	case !hasRoom(m) || isIdle(m):
 		return Decision{}
 	case drawn == nil && m.planning.stale:
 		return perform(drawNext{})

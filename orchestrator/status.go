@@ -21,7 +21,7 @@ func (m *Machine) Status() *proto.StatusReply {
 		Recent:    m.s.RecentQuarantines(),
 		Waiting:   m.Waiting().Text,
 		Delivery:  m.figures.Delivery(),
-		IsFull:    m.s.Attempt != nil && !m.hasRoom(),
+		IsFull:    m.s.Attempt != nil && !hasRoom(m),
 		Ended:     m.s.Ended != nil,
 		Pid:       int64(os.Getpid()),
 		Alerts:    m.alerts.now,

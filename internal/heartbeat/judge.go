@@ -133,7 +133,7 @@ func (j *Judge) counted(passed time.Duration, r Reading) time.Duration {
 //   - The process was there, but its host gave it no processor. Its standby may fare no better, and each would repeat
 //     the work of the other. The next limit is higher, whatever the silence was.
 //
-// Otherwise the silence was an outage of the host, the network, or the process. To wait longer would have helped nobody.
+// Otherwise the silence was an outage of the host, the network, or the process. A longer wait had helped nobody.
 func (j *Judge) Returned(now time.Time, b Beat) {
 	if j.silentAt.IsZero() {
 		return

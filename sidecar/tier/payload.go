@@ -1,7 +1,6 @@
 package tier
 
 import (
-	"fmt"
 	"sync"
 
 	"millrace"
@@ -25,8 +24,9 @@ func bytesOf(plan *millrace.Plan, ranks []millrace.Rank, p sidecar.Payload) (n i
 	return n
 }
 
-// union implements sidecar.Payload with the payloads of different ranks.
+// union implements sidecar.Payload with the payloads of different ranks. Ranks that were not fetched have no tokens.
 type union struct {
+	plan  *millrace.Plan
 	of    map[millrace.Rank]sidecar.Payload
 	parts []sidecar.Payload // each once
 }
@@ -40,21 +40,26 @@ func (u *union) add(ranks []millrace.Rank, p sidecar.Payload) {
 
 // Tokens implements sidecar.Payload.
 func (u *union) Tokens(rank millrace.Rank, microbatch uint32) ([]constructors.Tokens, error) {
-	p := u.of[rank]
-	if p == nil {
-		return nil, fmt.Errorf("the tokens of data-parallel rank %d were not fetched", rank)
+	if p := u.of[rank]; p != nil {
+		return p.Tokens(rank, microbatch)
 	}
-	return p.Tokens(rank, microbatch)
+	return make([]constructors.Tokens, len(u.plan.Part(rank, microbatch))), nil
 }
 
 // Masked implements sidecar.Payload.
 func (u *union) Masked(rank millrace.Rank, microbatch uint32) []bool {
-	return u.of[rank].Masked(rank, microbatch)
+	if p := u.of[rank]; p != nil {
+		return p.Masked(rank, microbatch)
+	}
+	return nil
 }
 
 // Fields implements sidecar.Payload.
 func (u *union) Fields(rank millrace.Rank, microbatch uint32) []string {
-	return u.of[rank].Fields(rank, microbatch)
+	if p := u.of[rank]; p != nil {
+		return p.Fields(rank, microbatch)
+	}
+	return nil
 }
 
 // Bytes implements sidecar.Payload.

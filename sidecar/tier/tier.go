@@ -133,7 +133,7 @@ func (t *Tier) Fetch(ctx context.Context, plan *millrace.Plan, ranks []millrace.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(t.life, cancel)()
-	out := &union{of: map[millrace.Rank]sidecar.Payload{}}
+	out := &union{plan: plan, of: map[millrace.Rank]sidecar.Payload{}}
 	var mu sync.Mutex
 	group, gctx := errgroup.WithContext(ctx)
 	fetch := func(ranks []millrace.Rank, from func(context.Context) (sidecar.Payload, error)) {

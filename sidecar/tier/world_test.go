@@ -299,6 +299,17 @@ func (h *host) fetch(p *millrace.Plan) {
 			}
 		}
 	}
+	for r := range millrace.Rank(p.Ranks) { // the batches of ranks without tensors are described, too
+		if _, ok := got.(*union); !ok || slices.Contains(h.feeds, r) {
+			continue
+		}
+		for m := range p.Microbatches {
+			tokens, err := got.Tokens(r, m)
+			if err != nil || len(tokens) != len(p.Part(r, m)) || got.Masked(r, m) != nil || got.Fields(r, m) != nil {
+				h.t.Errorf("%s: rank %d, which is not fetched, has %d segments: %v", h.name, r, len(tokens), err)
+			}
+		}
+	}
 	got.Release()
 }
 

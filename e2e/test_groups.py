@@ -44,20 +44,27 @@ def test_stages_on_two_hosts_are_fetched_once(stage: Any, tmp_path: Path) -> Non
 
 
 def test_a_middle_stage_fetches_nothing_if_trainers_broadcast(stage: Any, tmp_path: Path) -> None:
-    """With `broadcast: [pp]`, the first host has the first two of four stages, the second one the others. A host of
-    middle stages alone would fetch nothing; here each host fetches for one stage, once for both."""
-    stages = mixture(parallelism={"tp": 1, "cp": 1, "pp": WORLD}, broadcast=["pp"])
-    golden = stage.delivered(stages, WORLD)
-    with running(stage, tmp_path) as member:
-        with spread(stage, stages, on_loopback(f"http://{member.address}", tmp_path)) as both:
-            trainers = both.start(Orders(pause=0.05))
-            trainers.collect(until=20)
-            until("figures of both sidecars", lambda: len(supplied(stage, both)) == HOSTS, both.runs[0])
-            (loaded, _, sent), (direct, fed, _) = supplied(stage, both)
-            assert loaded > 0 and sent > 0 and fed > 0.7 * loaded and direct < 0.3 * loaded
-            delivered = trainers.collect()
-            finished(both, delivered)
-    assert delivered.bytes() == golden.bytes()
+    """Three stages on three hosts. With `broadcast: [pp]`, the host of the middle one fetches no token. Without it, all
+    fetch the same."""
+    for axes in ([], ["pp"]):
+        stages = mixture(parallelism={"tp": 1, "cp": 1, "pp": 3}, broadcast=axes, stop={"steps": 30})
+        golden = stage.delivered(stages, 3)
+        directory = tmp_path / f"etcd-{len(axes)}"
+        directory.mkdir()
+        with running(stage, directory) as member:
+            files = on_loopback(f"http://{member.address}", directory, hosts=3)
+            with spread(stage, stages, files, ranks=1) as hosts:
+                trainers = hosts.start(Orders(pause=0.05))
+                trainers.collect(until=15)
+                until("figures of all sidecars", lambda: len(supplied(stage, hosts)) == 3, hosts.runs[0])
+                seen = supplied(stage, hosts)
+                print(axes, seen)
+                (loaded, _, sent), (_, middle, _), (direct, last, _) = seen
+                assert loaded > 0 and 0.7 * loaded < last and direct < 0.3 * loaded, seen
+                assert (middle == 0) == bool(axes) and sent > 0.7 * (middle + last), seen
+                delivered = trainers.collect()
+                finished(hosts, delivered)
+        assert delivered.bytes() == golden.bytes()
 
 
 def test_the_constructor_is_killed_and_stopped(stage: Any, tmp_path: Path) -> None:

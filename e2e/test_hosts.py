@@ -30,10 +30,10 @@ def free_port() -> int:
         return int(s.getsockname()[1])
 
 
-def on_loopback(etcd: str, directory: Path) -> List[Path]:
+def on_loopback(etcd: str, directory: Path, hosts: int = HOSTS) -> List[Path]:
     """The cluster files of hosts that are all this machine."""
     out = []
-    for host in range(HOSTS):
+    for host in range(hosts):
         out.append(directory / f"host-{host}.yaml")
         out[-1].write_text(f"name: run-1\netcd: ['{etcd}']\nlisten: '127.0.0.1:{free_port()}'\n")
     return out
@@ -42,11 +42,15 @@ def on_loopback(etcd: str, directory: Path) -> List[Path]:
 class Spread:
     """The `up` of each host, as one run."""
 
-    def __init__(self, stage: Any, mixture: Dict[str, Any], files: Sequence[Path], launchers: Sequence[List[str]] = ()):
+    def __init__(
+        self, stage: Any, mixture: Dict[str, Any], files: Sequence[Path], launchers: Sequence[List[str]] = (),
+        ranks: int = RANKS,
+    ):
+        self.world = ranks * len(files)
         self.runs = [
             stage.up(
-                mixture, RANKS, first=host * RANKS, launcher=launchers[host] if launchers else (),
-                args=["--world-size", str(WORLD), "--first-rank", str(host * RANKS), "--cluster", str(file)],
+                mixture, ranks, first=host * ranks, launcher=launchers[host] if launchers else (),
+                args=["--world-size", str(self.world), "--first-rank", str(host * ranks), "--cluster", str(file)],
             )
             for host, file in enumerate(files)
         ]
@@ -55,7 +59,7 @@ class Spread:
         return [s for run in self.runs for s in run.sockets()]
 
     def start(self, orders: Any) -> Trainers:
-        return Trainers(self.sockets(), [orders] * WORLD)
+        return Trainers(self.sockets(), [orders] * self.world)
 
 
 @contextlib.contextmanager
@@ -68,7 +72,7 @@ def spread(*args: Any, **kwargs: Any) -> Iterator[Spread]:
 
 
 def finished(of: Spread, delivered: Delivered) -> None:
-    assert delivered.ends == ["end"] * WORLD, (delivered.ends, [r.stderr() for r in of.runs])
+    assert delivered.ends == ["end"] * of.world, (delivered.ends, [r.stderr() for r in of.runs])
     for run in of.runs:
         assert run.wait(DEADLINE) == 0, run.stderr()
 

@@ -66,7 +66,7 @@ failures.
 		indexCommand(), statusCommand(), topCommand(),
 		ledgerCommand(), benchCommand(), mixCommand(), restartCommand(), checkpointCommand(), etcdCommand(),
 		certsCommand(),
-		versionCommand(),
+		versionCommand(), mailboxCommand(),
 	)
 	root.AddCommand(roleCommands()...)
 	return root

@@ -7,10 +7,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"millrace/internal/app/cluster"
 	"millrace/internal/app/exit"
 	"millrace/internal/app/member"
+	"millrace/internal/app/place/mailbox"
 	"millrace/internal/app/roles"
 	"millrace/internal/app/supervisor"
+	"millrace/orchestrator/lease"
 )
 
 // roleCommands are the commands of the processes that up starts. They are hidden from help.
@@ -96,5 +99,27 @@ has built.`,
 	c.Flags().StringVar(&m.Dir, "dir", "", "directory of the data (required)")
 	c.Flags().StringVar(&m.Listen, "listen", "127.0.0.1:2379", "loopback address for clients")
 	c.Flags().StringVar(&m.Program, "program", "", "path of etcd's program (default: etcd in PATH)")
+	return c
+}
+
+// mailboxCommand is the side of an engine in the mailbox of a run. The keeper of millrace.ray starts it. It ends with
+// its input.
+func mailboxCommand() *cobra.Command {
+	c := &cobra.Command{Use: "mailbox --cluster FILE", Short: "Pass goals to an engine (started by millrace.ray)",
+		Hidden: true, Args: noArgs}
+	path := c.Flags().String("cluster", "", "file of the etcd cluster")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		f, err := cluster.Load(*path)
+		if err != nil {
+			return err
+		}
+		cfg := f.Etcd()
+		etcd, err := lease.Dial(c.Context(), cfg)
+		if err != nil {
+			return err
+		}
+		defer etcd.Close()
+		return mailbox.Keep(c.Context(), etcd, cfg, c.InOrStdin(), c.OutOrStdout())
+	}
 	return c
 }

@@ -142,6 +142,9 @@ var rooms = []room{
 		list("golang.org/x/sys/unix")},
 	// the placer of one host
 	{"internal/app/place/local", list("internal/app/supervisor", "internal/seam", "orchestrator/placer"), none},
+	// the placer of Ray: goals and reports in etcd
+	{"internal/app/place/mailbox", list(".", "orchestrator/lease", "orchestrator/placer"),
+		list("go.etcd.io/etcd")},
 	{"internal/verify/sim/...", all, all},
 
 	// checks of the repository
@@ -164,7 +167,7 @@ var owners = []struct {
 	rooms   []string
 }{
 	{"github.com/cockroachdb/pebble", list("checkpoint/...")},
-	{"go.etcd.io/", list("orchestrator/lease/...")},
+	{"go.etcd.io/", list("orchestrator/lease/...", "internal/app/place/mailbox")},
 	{"go.uber.org/zap", list("orchestrator/lease/...")},
 	{"github.com/NVIDIA/", list("sidecar/gpu")},
 	{"github.com/apache/arrow/", list("sources/parquet")},

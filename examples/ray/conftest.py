@@ -105,7 +105,7 @@ def nothing_is_left() -> Iterator[None]:
     yield
     if not ray.is_initialized():
         return
-    from millrace._ray_keeper import all_actors
+    from millrace._ray_actors import all_actors
 
     until = time.monotonic() + 20
     while (left := of_millrace()) or all_actors():

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import logging
 import os
 import threading
 import time
-from typing import Any, Dict, List, Optional
+from typing import Any, List, Optional
 
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy as On
 
 from ._child import Child
 from ._errors import RunError
+from ._ray_actors import LASTING, actors_of, end_actor
 from ._ray_host import Host, Seen
+from ._ray_loaders import Loaders
 from ._ray_spec import LOOPBACK, NAMESPACE, Spec, fill, remove_dir
 
 log = logging.getLogger("millrace")
@@ -24,11 +25,6 @@ ATTEMPTS = 10  # to start the etcd member, a second apart
 LOST = 15.0  # seconds for which every host lacks a journal that counts, until the journals are given up
 LOOK_EVERY = 1.0  # seconds between two looks at the hosts
 LOOK_WITHIN = 5.0  # seconds for the hosts to answer
-
-# An actor of Ray that lives until `shutdown`, and that Ray starts again after it died.
-LASTING: Dict[str, Any] = {
-    "lifetime": "detached", "namespace": NAMESPACE, "max_restarts": -1, "max_task_retries": -1, "num_cpus": 0,
-}  # fmt: skip
 
 
 class Keeper:
@@ -48,6 +44,7 @@ class Keeper:
             self._member = self._first_member()
             self._keeping = threading.Thread(target=self._keep_member, daemon=True)
             self._keeping.start()
+        self._loaders = self._place_loaders()
 
     def spec(self) -> Spec:
         """Return the facts of the run."""
@@ -80,27 +77,36 @@ class Keeper:
         `renewal`: that of which the caller knows. Several trainers renew the run once."""
         if renewal != self._spec.renewal or not self.is_orphaned():
             return
+        if self._loaders is not None:
+            self._loaders.stop()
         before, self._is_orphaned = self._spec, False
         self._spec = dataclasses.replace(before, renewal=renewal + 1)
         log.warning("every journal that counts of the run %s is lost: it begins anew as %s, from the saved state",
                     before.name_in_etcd, self._spec.name_in_etcd)  # fmt: skip
         for name in actors_of(before.name):
+            if before.loader_of(name):
+                end_actor(name)
             for first in before.firsts:
                 if before.is_host(first, name):
                     self.place(first, name.split("/")[-2])
+        self._loaders = self._place_loaders()
 
     def close(self) -> None:
-        """Place no more hosts."""
+        """Place no more hosts and loaders."""
         self._closed = True
+        if self._loaders is not None:
+            self._loaders.stop()
 
     def stop(self) -> None:
         """Stop the etcd member, if the run has its own."""
         self._stopping.set()
+        if self._spec.is_temporary:
+            remove_dir(self._own_dir("keeper"))
         if self._keeping is None:
             return
         self._keeping.join()
         if self._spec.is_temporary:
-            remove_dir(self._member_dir())
+            remove_dir(self._own_dir("etcd"))
 
     def _have_all_lost(self) -> bool:
         names = actors_of(self._spec.name)
@@ -134,31 +140,24 @@ class Keeper:
         self._member.stop()
 
     def _start_member(self) -> Child:
-        directory = self._member_dir()
+        directory = self._own_dir("etcd")
         os.makedirs(directory, exist_ok=True)
         listen = f"{LOOPBACK}:{self._spec.etcd_port}"
         arguments = ["etcd", "--dir", os.path.join(directory, "data"), "--listen", listen]
         return Child(arguments, os.path.join(directory, "etcd.log"))
 
-    def _member_dir(self) -> str:
-        return os.path.join(fill(self._spec.run_dir, LOOPBACK, ray.get_runtime_context().get_node_id()), "etcd")
+    def _place_loaders(self) -> Optional[Loaders]:
+        """Begin to carry out goals for loaders. A run on one host has none."""
+        if not self._spec.is_spread:
+            return None
+        directory, address = self._own_dir("keeper"), ray.util.get_node_ip_address()
+        os.makedirs(directory, mode=0o700, exist_ok=True)
+        self._spec.write_cluster(directory, address, ray.get_runtime_context().get_node_id())
+        return Loaders(self._spec, os.path.join(directory, "cluster.yaml"))
 
-
-def actors_of(run: str) -> List[str]:
-    """Return the names of the living actors of a run."""
-    return [name for name in all_actors() if name.startswith(run + "/")]
-
-
-def all_actors() -> List[str]:
-    """Return the names of the living actors of all runs."""
-    listed: Any = ray.util.list_named_actors(all_namespaces=True)
-    return [entry["name"] for entry in listed if entry["namespace"] == NAMESPACE]
-
-
-def end_actor(name: str) -> None:
-    """End an actor of a run, if it lives."""
-    with contextlib.suppress(ValueError):  # it has ended
-        ray.kill(ray.get_actor(name, namespace=NAMESPACE), no_restart=True)
+    def _own_dir(self, name: str) -> str:
+        node = ray.get_runtime_context().get_node_id()
+        return os.path.join(fill(self._spec.run_dir, LOOPBACK, node), name)
 
 
 def refuse_far_nodes(spec: Spec) -> None:

@@ -65,6 +65,19 @@ class Spec:
         """Whether an actor is one of a host, on any node and of any renewal."""
         return actor.startswith(f"{self.name}/host-{first}/")
 
+    def loader(self, name: str) -> str:
+        """The name of the actor of a loader that belongs to no host."""
+        return f"{self.name}/loader/{name}/{self.renewal}"
+
+    def loader_of(self, actor: str) -> str:
+        """The loader that an actor owns; "": it owns none of this renewal."""
+        parts = actor[len(self.name) + 1 :].split("/")
+        return parts[1] if parts[0] == "loader" and parts[-1] == str(self.renewal) else ""
+
+    def cwd(self, run_dir: str) -> str:
+        """The working directory of a process: relative paths of the mixture begin there."""
+        return self.directory if os.path.isdir(self.directory) else run_dir
+
     def first_of(self, rank: int) -> int:
         """The first rank of the host that serves a rank."""
         return rank - rank % self.ranks

@@ -36,7 +36,8 @@ from ._checkpoint import read_state_of, write_state
 from ._errors import RunError
 from ._loader import DataLoader
 from ._loader import connect as connect_to
-from ._ray_keeper import LASTING, Keeper, actors_of, all_actors, end_actor, refuse_far_nodes
+from ._ray_actors import LASTING, actors_of, all_actors, end_actor
+from ._ray_keeper import Keeper, refuse_far_nodes
 from ._ray_spec import LOOPBACK, NAMESPACE, Spec, free_ports, read_cluster, read_mixture
 
 __all__ = ["Run", "connect", "launch", "restore", "save", "shutdown"]

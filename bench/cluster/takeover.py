@@ -138,7 +138,9 @@ def takeover(a: Any, work: Path) -> None:
             routes = {name: Route(Records(bed.events(name), "sidecar")) for name in net.TRAINING}
             without = quiet(bed, a.seconds / 6)
             seen = attempts(count, a.seconds, lambda: strike(bed, routes, rng, fault))
-        name = {"unplug": "host unplugged", "flap": "host unplugged again and again", "no shadow": "SIGKILL, no shadow"}.get(fault, f"{fault} of the process")
+        name = {
+            "unplug": "host unplugged", "flap": "host unplugged again and again", "no shadow": "SIGKILL, no shadow",
+        }.get(fault, f"{fault} of the process")
         rows.append([name, len(seen)] + [f for key in ("noticed", "rows", "stall")
                                          for f in figures([getattr(t, key) for t in seen])])
         rows.append([f"nothing, before {name}", len(without), *["-"] * 6, *figures(without)])

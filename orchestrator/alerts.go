@@ -33,7 +33,7 @@ func (c condition) id() string { return c.kind + " " + c.key }
 
 // alertKinds returns the kinds of Alert.
 func alertKinds() []string {
-	return []string{"disk", "journal", "quarantine", "role", "source", "starving", "unprotected"}
+	return []string{"disk", "journal", "quarantine", "role", "scale", "source", "starving", "unprotected"}
 }
 
 // The journal's disk should have minFree bytes free, or one part in minShare if that is more.

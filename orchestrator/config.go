@@ -11,6 +11,7 @@ import (
 	"millrace/orchestrator/ledger"
 	"millrace/orchestrator/planner"
 	"millrace/orchestrator/planner/cost"
+	"millrace/orchestrator/scale"
 	"millrace/proto"
 )
 
@@ -56,9 +57,18 @@ type Config struct {
 	Log         *slog.Logger
 	// Lasts makes Run go on after every rank has consumed the stream: ranks may begin it anew.
 	Lasts bool
+	// Elastic is the number of loaders that follows the work; nil: it is fixed.
+	Elastic *Elastic
 	// Further marks a stream beside the one that the run is for. Nothing is read for it before a rank declares a start,
 	// and its failure does not end Run. It lasts.
 	Further bool
+}
+
+// Elastic describes loaders whose number follows the work.
+type Elastic struct {
+	scale.Limits
+	Memory  int64     // of a loader, in bytes
+	Profile []float64 // seconds of work a token, by source, 0: not known; nil: none is
 }
 
 // Ahead bounds the steps that are planned ahead of the slowest rank beyond Config.Runway: as many as the ranks consume

@@ -6,6 +6,7 @@ import (
 	"millrace/orchestrator/facts"
 	"millrace/orchestrator/mix"
 	"millrace/orchestrator/roster"
+	"millrace/orchestrator/scale"
 	"millrace/proto"
 )
 
@@ -45,6 +46,9 @@ func (m *Machine) Decide() Decision {
 	}
 	if m.ranks.AreDone() && !m.cfg.Lasts {
 		return Decision{}
+	}
+	if d := decideScale(m); !d.IsEmpty() {
+		return d
 	}
 	for _, decide := range []func() Decision{m.decideLoaders, m.decidePlan, m.decideNews} {
 		if d := decide(); !d.IsEmpty() {
@@ -192,6 +196,29 @@ func (m *Machine) decideLoaders() (out Decision) {
 type loaderOrders roster.Decision
 
 func (d loaderOrders) apply(m *Machine) { m.roster.Settle(roster.Decision(d)) }
+
+// decideScale orders another number of loaders. It needs no record: the engine knows its goal.
+func decideScale(m *Machine) Decision {
+	if m.control == nil {
+		return Decision{}
+	}
+	o, ok := m.control.Decide()
+	if !ok {
+		return Decision{}
+	}
+	return perform(scaled(o))
+}
+
+type scaled scale.Order
+
+func (d scaled) apply(m *Machine) {
+	o := scale.Order(d)
+	m.control.Carry(o)
+	if o.Line != "" {
+		m.out.Say("%s", o.Line)
+	}
+	m.out.Scale(o.Loaders)
+}
 
 type directoryMoved struct{}
 

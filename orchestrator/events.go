@@ -6,7 +6,10 @@ import (
 	"time"
 
 	"millrace/internal/activity"
+	"millrace/orchestrator/placer"
+	"millrace/orchestrator/placer/keeper"
 	"millrace/orchestrator/roster"
+	"millrace/orchestrator/scale"
 	pb "millrace/proto"
 )
 
@@ -17,7 +20,56 @@ func (m *Machine) Tick(now time.Time) {
 	m.ranks.Tick(now)
 	m.roster.Tick(now)
 	m.planning.runway.observe(now, m.s)
+	weigh(m, now)
 }
+
+// weigh measures the work of the loaders. It comes as often as Tick; the scaler takes a sample a second.
+func weigh(m *Machine, now time.Time) {
+	if m.control == nil || !m.control.IsDue(now) {
+		return
+	}
+	names := make([]string, len(m.cfg.Sources))
+	for i := range names {
+		names[i] = m.cfg.Sources[i].Name
+	}
+	work := m.figures.Work(names)
+	x := scale.Sample{At: now, Step: m.s.Watermark, Waited: work.Waited, Blamed: work.Blamed, Busy: work.Busy,
+		Made: work.Made, Names: names, Lanes: work.Lanes}
+	base := m.s.PlannerState(len(names))
+	for i := range base.Sources {
+		x.Served += float64(base.Sources[i].Tokens)
+	}
+	for _, l := range m.roster.Roles() {
+		if l.Role == loaderRole {
+			x.There++
+		}
+	}
+	m.control.Observe(x)
+}
+
+// placed observes news of the engine that runs the loaders.
+func placed(m *Machine, n keeper.News) {
+	if m.control == nil {
+		return
+	}
+	if n.Exist != nil {
+		loaders := 0
+		for _, i := range n.Exist {
+			if i.Role == loaderRole && i.State != placer.Ending {
+				loaders++
+			}
+		}
+		m.control.Found(loaders)
+	}
+	why := ""
+	if n.Err != nil {
+		why = n.Err.Error()
+	}
+	m.control.Trouble(why)
+}
+
+// loaderRole is the role whose number of processes follows the work.
+const loaderRole = "loader"
 
 // Disk observes the room of the journal's disk, in bytes.
 func (m *Machine) Disk(free, total uint64) { m.alerts.disk = disk{free, total} }

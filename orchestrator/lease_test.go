@@ -91,8 +91,8 @@ func TestSoloLease(t *testing.T) {
 	})
 }
 
-// keeper grants a lease that refuses the plan of one step, and remembers the plans that it recorded.
-type keeper struct {
+// registrar grants a lease that refuses the plan of one step, and remembers the plans that it recorded.
+type registrar struct {
 	refuses millrace.Step // 0: none
 
 	mu       sync.Mutex
@@ -103,14 +103,14 @@ type keeper struct {
 	released int
 }
 
-func (k *keeper) Acquire(ctx context.Context, above millrace.Term) (lease.Lease, context.Context, error) {
+func (k *registrar) Acquire(ctx context.Context, above millrace.Term) (lease.Lease, context.Context, error) {
 	k.term, k.plans = above+41, map[millrace.Step]lease.Plan{}
 	return k, ctx, nil
 }
 
-func (k *keeper) Term() millrace.Term { return k.term }
+func (k *registrar) Term() millrace.Term { return k.term }
 
-func (k *keeper) Commit(_ context.Context, plans []lease.Plan) error {
+func (k *registrar) Commit(_ context.Context, plans []lease.Plan) error {
 	time.Sleep(3 * time.Millisecond) // a plan that is published too early arrives meanwhile
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -126,14 +126,14 @@ func (k *keeper) Commit(_ context.Context, plans []lease.Plan) error {
 	return nil
 }
 
-func (k *keeper) Release() {
+func (k *registrar) Release() {
 	k.mu.Lock()
 	k.released++
 	k.mu.Unlock()
 }
 
 // recorded reports whether the lease has a plan.
-func (k *keeper) recorded(p *proto.Plan) bool {
+func (k *registrar) recorded(p *proto.Plan) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.plans[millrace.Step(p.Step)] == leased(p)
@@ -144,12 +144,12 @@ func (k *keeper) recorded(p *proto.Plan) bool {
 func TestNothingIsPublishedWithoutTheLease(t *testing.T) {
 	const steps, refused = 60, 30
 	disk := disktest.NewMemory()
-	first := &keeper{refuses: refused}
+	first := &registrar{refuses: refused}
 	l := liveUnder(t, first, newConfig(t, 1), disk)
 	if l.o.Term() != 41 {
 		t.Errorf("term %d", l.o.Term())
 	}
-	published := func(k *keeper) func(*proto.Plan) {
+	published := func(k *registrar) func(*proto.Plan) {
 		return func(p *proto.Plan) {
 			if !k.recorded(p) {
 				t.Errorf("the plan of step %d was published before it was committed", p.Step)
@@ -167,7 +167,7 @@ func TestNothingIsPublishedWithoutTheLease(t *testing.T) {
 		t.Errorf("%d plans, step %d is %q, released %d times", len(h.contents), refused, h.contents[refused],
 			first.released)
 	}
-	second := &keeper{}
+	second := &registrar{}
 	again := liveUnder(t, second, newConfig(t, 1), disk)
 	if again.o.Term() != 82 {
 		t.Errorf("term %d", again.o.Term())

@@ -19,6 +19,8 @@ import (
 	"millrace/orchestrator/facts"
 	"millrace/orchestrator/follow"
 	"millrace/orchestrator/lease"
+	"millrace/orchestrator/placer"
+	"millrace/orchestrator/placer/keeper"
 	"millrace/orchestrator/planner/progress"
 	"millrace/orchestrator/roster"
 	"millrace/proto"
@@ -36,6 +38,7 @@ type Options struct {
 	// a lease.Keeper. nil: the run has one host.
 	Places *follow.Places
 	Fenced func(roster.Process) // told of a process to end; must not block; may be nil
+	Placer placer.Placer        // the engine that runs the loaders; nil: nobody changes their number
 	// Snapshots is the journal records between two snapshots; 0 is 512.
 	Snapshots int
 }
@@ -51,6 +54,7 @@ type Orchestrator struct {
 	held    lease.Lease
 	lease   context.Context // ends with held
 	copies  *follow.Leader  // of the journal on other hosts; nil: the run has one host
+	keeper  *keeper.Keeper  // of the engine; nil: the number of loaders is fixed
 	events  chan func(*Machine)
 	stopped chan struct{}
 	since   int // records since the newest snapshot
@@ -96,7 +100,14 @@ func New(ctx context.Context, cfg Config, opt Options) (_ *Orchestrator, err err
 		}
 	}
 	opt.Fail.Hit("orchestrator/term/after")
-	o.m, err = NewMachine(cfg, s)
+	if opt.Placer == nil {
+		cfg.Elastic = nil
+	}
+	if o.m, err = NewMachine(cfg, s); err == nil && cfg.Elastic != nil {
+		o.keeper = keeper.New(opt.Placer, opt.Clock, func(ctx context.Context, n keeper.News) {
+			_ = o.post(ctx, func(m *Machine) { placed(m, n) }) // nobody needs it after the end
+		})
+	}
 	return o, err
 }
 
@@ -155,6 +166,12 @@ func (o *Orchestrator) checkIdentity(s *facts.State) error {
 func (o *Orchestrator) Run(ctx context.Context) error {
 	defer o.held.Release()
 	defer close(o.stopped)
+	if o.keeper != nil {
+		kept, end := context.WithCancel(ctx)
+		done := make(chan struct{})
+		go func() { defer close(done); o.keeper.Run(kept) }() // Run waits for it
+		defer func() { end(); <-done }()
+	}
 	o.look()
 	next := o.opt.Clock.After(tick)
 	for {
@@ -296,6 +313,9 @@ func (o *Orchestrator) perform(actions []roster.Action) {
 			a.To.Send(a.Msg)
 		case a.Answer != nil:
 			a.Answer()
+		case a.Loaders > 0:
+			o.keeper.Want(placer.Desired{Roles: []placer.Wanted{
+				{Role: loaderRole, Count: a.Loaders, Memory: o.cfg.Elastic.Memory}}})
 		case a.Fenced == nil:
 			fmt.Fprintln(o.opt.Lines, a.Line)
 		case o.opt.Fenced != nil:

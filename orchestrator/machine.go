@@ -12,6 +12,7 @@ import (
 	"millrace/orchestrator/offers"
 	"millrace/orchestrator/planner/progress"
 	"millrace/orchestrator/roster"
+	"millrace/orchestrator/scale"
 	"millrace/proto"
 )
 
@@ -33,6 +34,7 @@ type Machine struct {
 	alerts     *alerts
 	figures    *figures.Board
 	saves      *saves
+	control    *scale.Control // of the number of loaders; nil: it is fixed
 	told       activity.Cause // the newest reason for waiting that sidecars were told
 	failed     error
 }
@@ -67,6 +69,10 @@ func NewMachine(cfg Config, s *facts.State) (*Machine, error) {
 	m.quarantine = &quarantine{sources: cfg.Sources, s: s, queues: m.queues}
 	m.masks = &masking{names: names, s: s, queues: m.queues, out: m.out}
 	m.masks.restore()
+	if e := cfg.Elastic; e != nil {
+		shares := func(step uint64) []float64 { return sharesAhead(m, step) }
+		m.control = scale.NewControl(scale.New(e.Limits, e.Profile, shares))
+	}
 	if err := m.restart(); err != nil {
 		return nil, err
 	}
@@ -91,6 +97,12 @@ func (m *Machine) reposition() {
 		piece := m.cfg.Spec.Under(base).Sources[i].PieceTokens
 		m.roster.Reposition(i, base.Floor(i), base.Sources[i].SeekPoint, piece)
 	}
+}
+
+// sharesAhead returns the part of the tokens that each source will have in a step.
+func sharesAhead(m *Machine, step uint64) []float64 {
+	base := m.s.PlannerState(len(m.cfg.Sources))
+	return m.mix.Ahead(base, step, float64(base.Tokens)/float64(max(base.Step, 1)))
 }
 
 // Actions returns the effects of the turn, in order, and forgets them.

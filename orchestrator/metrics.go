@@ -25,6 +25,7 @@ type collector struct {
 	masked, switches, unprotected, alert   *prometheus.Desc
 	passed, missing, tooLong, bad          *prometheus.Desc
 	weight, fit, reports, changes          *prometheus.Desc
+	loaders                                *prometheus.Desc
 	cache                                  cacheDescs
 	gpu                                    gpuDescs
 	figures                                *figures.Collector
@@ -55,6 +56,8 @@ func newCollector(o *Orchestrator) *collector {
 		alert:       d("alert", "1 while the run has an alert of this kind.", "kind"),
 		weight: d("source_weight", "Share of the mixture that is in force at the next step to be planned.",
 			"source"),
+		loaders: d("loaders", "Loaders that the run wishes, and those that are there. Absent if the number is fixed.",
+			"state"),
 		changes: d("mixture_changes_total", "Changes of the mixture that the journal holds."),
 		reports: d("reported_times_total", "Times of microbatches that trainers reported to this orchestrator."),
 		fit: d("cost_r2",
@@ -68,7 +71,7 @@ func newCollector(o *Orchestrator) *collector {
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{c.step, c.planned, c.quarantined, c.term, c.tokens, c.samples, c.share,
 		c.epoch, c.offered, c.masked, c.switches, c.unprotected, c.alert, c.weight, c.fit, c.reports, c.changes,
-		c.passed, c.missing, c.tooLong, c.bad} {
+		c.passed, c.missing, c.tooLong, c.bad, c.loaders} {
 		ch <- d
 	}
 	c.cache.describe(ch)
@@ -122,6 +125,10 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		if share, err := strconv.ParseFloat(w.Weight, 64); err == nil {
 			gauge(c.weight, share, w.Source)
 		}
+	}
+	if s := st.Scaling; s != nil {
+		gauge(c.loaders, float64(s.Wished), "wished")
+		gauge(c.loaders, float64(s.There), "there")
 	}
 	c.cache.collect(st.Roles, gauge, counter)
 	c.gpu.collect(st.Gpus, gauge, counter)

@@ -73,7 +73,22 @@ func (m *Machine) Status() *proto.StatusReply {
 		&proto.RoleStatus{Role: "orchestrator", Name: "orchestrator", Host: m.cfg.Host, Pid: r.Pid, State: "running",
 			Term: m.s.Term})
 	r.Roles = append(append(r.Roles, m.roster.Roles()...), m.sidecars.Roles(m.s.Term)...)
+	r.Scaling = scalingOf(m)
 	return r
+}
+
+// scalingOf describes the number of loaders that follows the work, nil if it is fixed.
+func scalingOf(m *Machine) *proto.Scaling {
+	if m.control == nil {
+		return nil
+	}
+	s := m.control.Status()
+	out := &proto.Scaling{Wished: uint32(s.Wished), There: uint32(s.There), Min: uint32(s.Min), Max: uint32(s.Max),
+		Why: s.Why, Trouble: s.Trouble}
+	if !s.Changed.IsZero() {
+		out.Changed = s.Changed.UnixMilli()
+	}
+	return out
 }
 
 // opening is how long a loader may open its tokenizer and its sources before people are told.
@@ -98,6 +113,10 @@ func (m *Machine) lacking() []condition {
 	for _, t := range m.roster.Troubles() {
 		text := fmt.Sprintf("source %s cannot be read by %s for now: %s", t.Source, t.Member, t.Text)
 		out = append(out, condition{"source", t.Source + " " + t.Member, text, 0})
+	}
+	if s := scalingOf(m); s.GetTrouble() != "" {
+		text := fmt.Sprintf("the number of loaders does not become %d: %s", s.Wished, s.Trouble)
+		out = append(out, condition{"scale", "", text, 0})
 	}
 	if text := m.figures.Starving(); text != "" {
 		out = append(out, condition{"starving", "", text, 0})

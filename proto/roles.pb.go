@@ -1702,6 +1702,7 @@ type Figures struct {
 	Ranks         []*RankFigures         `protobuf:"bytes,4,rep,name=ranks,proto3" json:"ranks,omitempty"`
 	Role          string                 `protobuf:"bytes,5,opt,name=role,proto3" json:"role,omitempty"` // name of the process
 	Pid           int64                  `protobuf:"varint,6,opt,name=pid,proto3" json:"pid,omitempty"`
+	Lanes         uint32                 `protobuf:"varint,100,opt,name=lanes,proto3" json:"lanes,omitempty"`  // work that a loader does at once; 0: it reads no stripe
 	Supply        *Supply                `protobuf:"bytes,110,opt,name=supply,proto3" json:"supply,omitempty"` // only of a sidecar
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1775,6 +1776,13 @@ func (x *Figures) GetRole() string {
 func (x *Figures) GetPid() int64 {
 	if x != nil {
 		return x.Pid
+	}
+	return 0
+}
+
+func (x *Figures) GetLanes() uint32 {
+	if x != nil {
+		return x.Lanes
 	}
 	return 0
 }
@@ -6697,6 +6705,7 @@ type StatusReply struct {
 	Delivery      *Delivery                `protobuf:"bytes,30,opt,name=delivery,proto3" json:"delivery,omitempty"`
 	IsFull        bool                     `protobuf:"varint,31,opt,name=is_full,json=isFull,proto3" json:"is_full,omitempty"`                          // the runway has no room for another step
 	SlowestRanks  []uint32                 `protobuf:"varint,32,rep,packed,name=slowest_ranks,json=slowestRanks,proto3" json:"slowest_ranks,omitempty"` // which have consumed the fewest steps; empty: all are equal
+	Scaling       *Scaling                 `protobuf:"bytes,100,opt,name=scaling,proto3" json:"scaling,omitempty"`                                      // absent: the number of loaders is fixed
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6871,6 +6880,106 @@ func (x *StatusReply) GetSlowestRanks() []uint32 {
 	return nil
 }
 
+func (x *StatusReply) GetScaling() *Scaling {
+	if x != nil {
+		return x.Scaling
+	}
+	return nil
+}
+
+// Scaling is the number of loaders that follows the work.
+type Scaling struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Wished        uint32                 `protobuf:"varint,1,opt,name=wished,proto3" json:"wished,omitempty"`
+	There         uint32                 `protobuf:"varint,2,opt,name=there,proto3" json:"there,omitempty"` // that read a stripe
+	Min           uint32                 `protobuf:"varint,3,opt,name=min,proto3" json:"min,omitempty"`
+	Max           uint32                 `protobuf:"varint,4,opt,name=max,proto3" json:"max,omitempty"`
+	Why           string                 `protobuf:"bytes,5,opt,name=why,proto3" json:"why,omitempty"`          // the reason of the newest change; empty: none was made
+	Changed       int64                  `protobuf:"varint,6,opt,name=changed,proto3" json:"changed,omitempty"` // unix milliseconds of the newest change; 0: none was made
+	Trouble       string                 `protobuf:"bytes,7,opt,name=trouble,proto3" json:"trouble,omitempty"`  // why the engine does not take the number; empty: it has
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Scaling) Reset() {
+	*x = Scaling{}
+	mi := &file_roles_proto_msgTypes[81]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Scaling) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Scaling) ProtoMessage() {}
+
+func (x *Scaling) ProtoReflect() protoreflect.Message {
+	mi := &file_roles_proto_msgTypes[81]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Scaling.ProtoReflect.Descriptor instead.
+func (*Scaling) Descriptor() ([]byte, []int) {
+	return file_roles_proto_rawDescGZIP(), []int{81}
+}
+
+func (x *Scaling) GetWished() uint32 {
+	if x != nil {
+		return x.Wished
+	}
+	return 0
+}
+
+func (x *Scaling) GetThere() uint32 {
+	if x != nil {
+		return x.There
+	}
+	return 0
+}
+
+func (x *Scaling) GetMin() uint32 {
+	if x != nil {
+		return x.Min
+	}
+	return 0
+}
+
+func (x *Scaling) GetMax() uint32 {
+	if x != nil {
+		return x.Max
+	}
+	return 0
+}
+
+func (x *Scaling) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
+func (x *Scaling) GetChanged() int64 {
+	if x != nil {
+		return x.Changed
+	}
+	return 0
+}
+
+func (x *Scaling) GetTrouble() string {
+	if x != nil {
+		return x.Trouble
+	}
+	return ""
+}
+
 type SourceStatus struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Tokens        uint64                 `protobuf:"varint,1,opt,name=tokens,proto3" json:"tokens,omitempty"`
@@ -6894,7 +7003,7 @@ type SourceStatus struct {
 
 func (x *SourceStatus) Reset() {
 	*x = SourceStatus{}
-	mi := &file_roles_proto_msgTypes[81]
+	mi := &file_roles_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6906,7 +7015,7 @@ func (x *SourceStatus) String() string {
 func (*SourceStatus) ProtoMessage() {}
 
 func (x *SourceStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[81]
+	mi := &file_roles_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6919,7 +7028,7 @@ func (x *SourceStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceStatus.ProtoReflect.Descriptor instead.
 func (*SourceStatus) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{81}
+	return file_roles_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *SourceStatus) GetTokens() uint64 {
@@ -7043,7 +7152,7 @@ type RoleStatus struct {
 
 func (x *RoleStatus) Reset() {
 	*x = RoleStatus{}
-	mi := &file_roles_proto_msgTypes[82]
+	mi := &file_roles_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7055,7 +7164,7 @@ func (x *RoleStatus) String() string {
 func (*RoleStatus) ProtoMessage() {}
 
 func (x *RoleStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[82]
+	mi := &file_roles_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7068,7 +7177,7 @@ func (x *RoleStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoleStatus.ProtoReflect.Descriptor instead.
 func (*RoleStatus) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{82}
+	return file_roles_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *RoleStatus) GetRole() string {
@@ -7133,7 +7242,7 @@ type LedgerRequest struct {
 
 func (x *LedgerRequest) Reset() {
 	*x = LedgerRequest{}
-	mi := &file_roles_proto_msgTypes[83]
+	mi := &file_roles_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7145,7 +7254,7 @@ func (x *LedgerRequest) String() string {
 func (*LedgerRequest) ProtoMessage() {}
 
 func (x *LedgerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[83]
+	mi := &file_roles_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7158,7 +7267,7 @@ func (x *LedgerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LedgerRequest.ProtoReflect.Descriptor instead.
 func (*LedgerRequest) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{83}
+	return file_roles_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *LedgerRequest) GetByStep() bool {
@@ -7210,7 +7319,7 @@ type LedgerReply struct {
 
 func (x *LedgerReply) Reset() {
 	*x = LedgerReply{}
-	mi := &file_roles_proto_msgTypes[84]
+	mi := &file_roles_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7222,7 +7331,7 @@ func (x *LedgerReply) String() string {
 func (*LedgerReply) ProtoMessage() {}
 
 func (x *LedgerReply) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[84]
+	mi := &file_roles_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7235,7 +7344,7 @@ func (x *LedgerReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LedgerReply.ProtoReflect.Descriptor instead.
 func (*LedgerReply) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{84}
+	return file_roles_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *LedgerReply) GetAttempt() uint32 {
@@ -7448,14 +7557,15 @@ const file_roles_proto_rawDesc = "" +
 	"\x05shard\x18\x03 \x01(\tR\x05shard\x12\x12\n" +
 	"\x04role\x18\x04 \x01(\tR\x04role\x12\x10\n" +
 	"\x03pid\x18\x05 \x01(\x03R\x03pid\x12\x12\n" +
-	"\x04text\x18\x06 \x01(\tR\x04text\"\xe8\x01\n" +
+	"\x04text\x18\x06 \x01(\tR\x04text\"\xfe\x01\n" +
 	"\aFigures\x12\x12\n" +
 	"\x04wall\x18\x01 \x01(\x03R\x04wall\x12\x10\n" +
 	"\x03cpu\x18\x02 \x01(\x03R\x03cpu\x124\n" +
 	"\asources\x18\x03 \x03(\v2\x1a.millrace.v1.SourceFiguresR\asources\x12.\n" +
 	"\x05ranks\x18\x04 \x03(\v2\x18.millrace.v1.RankFiguresR\x05ranks\x12\x12\n" +
 	"\x04role\x18\x05 \x01(\tR\x04role\x12\x10\n" +
-	"\x03pid\x18\x06 \x01(\x03R\x03pid\x12+\n" +
+	"\x03pid\x18\x06 \x01(\x03R\x03pid\x12\x14\n" +
+	"\x05lanes\x18d \x01(\rR\x05lanes\x12+\n" +
 	"\x06supply\x18n \x01(\v2\x13.millrace.v1.SupplyR\x06supply\"s\n" +
 	"\x06Supply\x12!\n" +
 	"\ffrom_loaders\x18\x01 \x01(\x03R\vfromLoaders\x12+\n" +
@@ -7847,7 +7957,7 @@ const file_roles_proto_rawDesc = "" +
 	"\x02r2\x18\x02 \x01(\x01R\x02r2\x12'\n" +
 	"\x04best\x18\x03 \x01(\v2\x13.millrace.v1.CostedR\x04best\x12\x17\n" +
 	"\abest_r2\x18\x04 \x01(\x01R\x06bestR2\"\x0f\n" +
-	"\rStatusRequest\"\xc1\x06\n" +
+	"\rStatusRequest\"\xf1\x06\n" +
 	"\vStatusReply\x12(\n" +
 	"\x05fence\x18\x01 \x01(\v2\x12.millrace.v1.FenceR\x05fence\x12\x12\n" +
 	"\x04step\x18\x02 \x01(\x04R\x04step\x12\x18\n" +
@@ -7869,10 +7979,19 @@ const file_roles_proto_rawDesc = "" +
 	"\x04gpus\x18( \x03(\v2\x10.millrace.v1.GpuR\x04gpus\x121\n" +
 	"\bdelivery\x18\x1e \x01(\v2\x15.millrace.v1.DeliveryR\bdelivery\x12\x17\n" +
 	"\ais_full\x18\x1f \x01(\bR\x06isFull\x12#\n" +
-	"\rslowest_ranks\x18  \x03(\rR\fslowestRanks\x1aU\n" +
+	"\rslowest_ranks\x18  \x03(\rR\fslowestRanks\x12.\n" +
+	"\ascaling\x18d \x01(\v2\x14.millrace.v1.ScalingR\ascaling\x1aU\n" +
 	"\fSourcesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12/\n" +
-	"\x05value\x18\x02 \x01(\v2\x19.millrace.v1.SourceStatusR\x05value:\x028\x01\"\x98\x03\n" +
+	"\x05value\x18\x02 \x01(\v2\x19.millrace.v1.SourceStatusR\x05value:\x028\x01\"\xa1\x01\n" +
+	"\aScaling\x12\x16\n" +
+	"\x06wished\x18\x01 \x01(\rR\x06wished\x12\x14\n" +
+	"\x05there\x18\x02 \x01(\rR\x05there\x12\x10\n" +
+	"\x03min\x18\x03 \x01(\rR\x03min\x12\x10\n" +
+	"\x03max\x18\x04 \x01(\rR\x03max\x12\x10\n" +
+	"\x03why\x18\x05 \x01(\tR\x03why\x12\x18\n" +
+	"\achanged\x18\x06 \x01(\x03R\achanged\x12\x18\n" +
+	"\atrouble\x18\a \x01(\tR\atrouble\"\x98\x03\n" +
 	"\fSourceStatus\x12\x16\n" +
 	"\x06tokens\x18\x01 \x01(\x04R\x06tokens\x12\x18\n" +
 	"\asamples\x18\x02 \x01(\x04R\asamples\x12\x14\n" +
@@ -7945,7 +8064,7 @@ func file_roles_proto_rawDescGZIP() []byte {
 	return file_roles_proto_rawDescData
 }
 
-var file_roles_proto_msgTypes = make([]protoimpl.MessageInfo, 86)
+var file_roles_proto_msgTypes = make([]protoimpl.MessageInfo, 87)
 var file_roles_proto_goTypes = []any{
 	(*FollowerEvent)(nil),  // 0: millrace.v1.FollowerEvent
 	(*FollowerHello)(nil),  // 1: millrace.v1.FollowerHello
@@ -8028,24 +8147,25 @@ var file_roles_proto_goTypes = []any{
 	(*Calibration)(nil),    // 78: millrace.v1.Calibration
 	(*StatusRequest)(nil),  // 79: millrace.v1.StatusRequest
 	(*StatusReply)(nil),    // 80: millrace.v1.StatusReply
-	(*SourceStatus)(nil),   // 81: millrace.v1.SourceStatus
-	(*RoleStatus)(nil),     // 82: millrace.v1.RoleStatus
-	(*LedgerRequest)(nil),  // 83: millrace.v1.LedgerRequest
-	(*LedgerReply)(nil),    // 84: millrace.v1.LedgerReply
-	nil,                    // 85: millrace.v1.StatusReply.SourcesEntry
-	(*Fence)(nil),          // 86: millrace.v1.Fence
-	(*Manifest)(nil),       // 87: millrace.v1.Manifest
-	(*Quarantine)(nil),     // 88: millrace.v1.Quarantine
-	(*SeekPoint)(nil),      // 89: millrace.v1.SeekPoint
-	(*Saved)(nil),          // 90: millrace.v1.Saved
-	(*Plan)(nil),           // 91: millrace.v1.Plan
-	(*Ended)(nil),          // 92: millrace.v1.Ended
-	(*Masked)(nil),         // 93: millrace.v1.Masked
-	(*Mask)(nil),           // 94: millrace.v1.Mask
-	(*Skipped)(nil),        // 95: millrace.v1.Skipped
-	(*Costed)(nil),         // 96: millrace.v1.Costed
-	(*Assignments)(nil),    // 97: millrace.v1.Assignments
-	(*OrdinalRange)(nil),   // 98: millrace.v1.OrdinalRange
+	(*Scaling)(nil),        // 81: millrace.v1.Scaling
+	(*SourceStatus)(nil),   // 82: millrace.v1.SourceStatus
+	(*RoleStatus)(nil),     // 83: millrace.v1.RoleStatus
+	(*LedgerRequest)(nil),  // 84: millrace.v1.LedgerRequest
+	(*LedgerReply)(nil),    // 85: millrace.v1.LedgerReply
+	nil,                    // 86: millrace.v1.StatusReply.SourcesEntry
+	(*Fence)(nil),          // 87: millrace.v1.Fence
+	(*Manifest)(nil),       // 88: millrace.v1.Manifest
+	(*Quarantine)(nil),     // 89: millrace.v1.Quarantine
+	(*SeekPoint)(nil),      // 90: millrace.v1.SeekPoint
+	(*Saved)(nil),          // 91: millrace.v1.Saved
+	(*Plan)(nil),           // 92: millrace.v1.Plan
+	(*Ended)(nil),          // 93: millrace.v1.Ended
+	(*Masked)(nil),         // 94: millrace.v1.Masked
+	(*Mask)(nil),           // 95: millrace.v1.Mask
+	(*Skipped)(nil),        // 96: millrace.v1.Skipped
+	(*Costed)(nil),         // 97: millrace.v1.Costed
+	(*Assignments)(nil),    // 98: millrace.v1.Assignments
+	(*OrdinalRange)(nil),   // 99: millrace.v1.OrdinalRange
 }
 var file_roles_proto_depIdxs = []int32{
 	1,   // 0: millrace.v1.FollowerEvent.hello:type_name -> millrace.v1.FollowerHello
@@ -8054,10 +8174,10 @@ var file_roles_proto_depIdxs = []int32{
 	4,   // 3: millrace.v1.JournalPart.waiting:type_name -> millrace.v1.JournalWaiting
 	5,   // 4: millrace.v1.JournalPart.image:type_name -> millrace.v1.JournalImage
 	6,   // 5: millrace.v1.JournalPart.bytes:type_name -> millrace.v1.JournalBytes
-	86,  // 6: millrace.v1.LoaderEvent.fence:type_name -> millrace.v1.Fence
+	87,  // 6: millrace.v1.LoaderEvent.fence:type_name -> millrace.v1.Fence
 	9,   // 7: millrace.v1.LoaderEvent.hello:type_name -> millrace.v1.LoaderHello
 	11,  // 8: millrace.v1.LoaderEvent.opening:type_name -> millrace.v1.Opening
-	87,  // 9: millrace.v1.LoaderEvent.manifest:type_name -> millrace.v1.Manifest
+	88,  // 9: millrace.v1.LoaderEvent.manifest:type_name -> millrace.v1.Manifest
 	28,  // 10: millrace.v1.LoaderEvent.fatal:type_name -> millrace.v1.Fatal
 	13,  // 11: millrace.v1.LoaderEvent.leaving:type_name -> millrace.v1.Leaving
 	14,  // 12: millrace.v1.LoaderEvent.trouble:type_name -> millrace.v1.Trouble
@@ -8067,8 +8187,8 @@ var file_roles_proto_depIdxs = []int32{
 	21,  // 16: millrace.v1.LoaderEvent.figures:type_name -> millrace.v1.Figures
 	12,  // 17: millrace.v1.Offered.stripes:type_name -> millrace.v1.Offers
 	10,  // 18: millrace.v1.LoaderHello.version:type_name -> millrace.v1.Version
-	88,  // 19: millrace.v1.Offers.rejects:type_name -> millrace.v1.Quarantine
-	89,  // 20: millrace.v1.Offers.seek_points:type_name -> millrace.v1.SeekPoint
+	89,  // 19: millrace.v1.Offers.rejects:type_name -> millrace.v1.Quarantine
+	90,  // 20: millrace.v1.Offers.seek_points:type_name -> millrace.v1.SeekPoint
 	23,  // 21: millrace.v1.Figures.sources:type_name -> millrace.v1.SourceFigures
 	25,  // 22: millrace.v1.Figures.ranks:type_name -> millrace.v1.RankFigures
 	22,  // 23: millrace.v1.Figures.supply:type_name -> millrace.v1.Supply
@@ -8080,26 +8200,26 @@ var file_roles_proto_depIdxs = []int32{
 	26,  // 29: millrace.v1.Delivery.roles:type_name -> millrace.v1.RoleFigures
 	25,  // 30: millrace.v1.Delivery.ranks:type_name -> millrace.v1.RankFigures
 	20,  // 31: millrace.v1.Delivery.slowest:type_name -> millrace.v1.Activity
-	86,  // 32: millrace.v1.LoaderOrder.fence:type_name -> millrace.v1.Fence
+	87,  // 32: millrace.v1.LoaderOrder.fence:type_name -> millrace.v1.Fence
 	30,  // 33: millrace.v1.LoaderOrder.open:type_name -> millrace.v1.OpenSource
 	31,  // 34: millrace.v1.LoaderOrder.read:type_name -> millrace.v1.ReadFrom
 	35,  // 35: millrace.v1.LoaderOrder.bye:type_name -> millrace.v1.Bye
 	32,  // 36: millrace.v1.LoaderOrder.promote:type_name -> millrace.v1.Promote
 	33,  // 37: millrace.v1.LoaderOrder.drop:type_name -> millrace.v1.Drop
 	34,  // 38: millrace.v1.LoaderOrder.reading:type_name -> millrace.v1.Reading
-	89,  // 39: millrace.v1.ReadFrom.seek_point:type_name -> millrace.v1.SeekPoint
-	89,  // 40: millrace.v1.Reading.seek_point:type_name -> millrace.v1.SeekPoint
-	86,  // 41: millrace.v1.FetchRequest.fence:type_name -> millrace.v1.Fence
+	90,  // 39: millrace.v1.ReadFrom.seek_point:type_name -> millrace.v1.SeekPoint
+	90,  // 40: millrace.v1.Reading.seek_point:type_name -> millrace.v1.SeekPoint
+	87,  // 41: millrace.v1.FetchRequest.fence:type_name -> millrace.v1.Fence
 	37,  // 42: millrace.v1.FetchRequest.part:type_name -> millrace.v1.FetchPart
 	41,  // 43: millrace.v1.FetchReply.failed:type_name -> millrace.v1.PartFailed
 	40,  // 44: millrace.v1.FetchReply.placed:type_name -> millrace.v1.PlacedRows
-	86,  // 45: millrace.v1.GroupRequest.fence:type_name -> millrace.v1.Fence
-	88,  // 46: millrace.v1.PartFailed.samples:type_name -> millrace.v1.Quarantine
-	86,  // 47: millrace.v1.SidecarEvent.fence:type_name -> millrace.v1.Fence
+	87,  // 45: millrace.v1.GroupRequest.fence:type_name -> millrace.v1.Fence
+	89,  // 46: millrace.v1.PartFailed.samples:type_name -> millrace.v1.Quarantine
+	87,  // 47: millrace.v1.SidecarEvent.fence:type_name -> millrace.v1.Fence
 	45,  // 48: millrace.v1.SidecarEvent.hello:type_name -> millrace.v1.SidecarHello
 	47,  // 49: millrace.v1.SidecarEvent.join:type_name -> millrace.v1.Join
 	50,  // 50: millrace.v1.SidecarEvent.commit:type_name -> millrace.v1.Commit
-	90,  // 51: millrace.v1.SidecarEvent.saved:type_name -> millrace.v1.Saved
+	91,  // 51: millrace.v1.SidecarEvent.saved:type_name -> millrace.v1.Saved
 	51,  // 52: millrace.v1.SidecarEvent.left:type_name -> millrace.v1.Left
 	28,  // 53: millrace.v1.SidecarEvent.fatal:type_name -> millrace.v1.Fatal
 	48,  // 54: millrace.v1.SidecarEvent.switched:type_name -> millrace.v1.Switched
@@ -8111,83 +8231,84 @@ var file_roles_proto_depIdxs = []int32{
 	44,  // 60: millrace.v1.GpuFigures.gpus:type_name -> millrace.v1.Gpu
 	46,  // 61: millrace.v1.SidecarHello.ranks:type_name -> millrace.v1.RankPosition
 	10,  // 62: millrace.v1.SidecarHello.version:type_name -> millrace.v1.Version
-	88,  // 63: millrace.v1.Bad.sample:type_name -> millrace.v1.Quarantine
+	89,  // 63: millrace.v1.Bad.sample:type_name -> millrace.v1.Quarantine
 	53,  // 64: millrace.v1.Reported.losses:type_name -> millrace.v1.SourceLoss
-	86,  // 65: millrace.v1.SidecarOrder.fence:type_name -> millrace.v1.Fence
+	87,  // 65: millrace.v1.SidecarOrder.fence:type_name -> millrace.v1.Fence
 	59,  // 66: millrace.v1.SidecarOrder.welcome:type_name -> millrace.v1.Welcome
 	62,  // 67: millrace.v1.SidecarOrder.begin:type_name -> millrace.v1.Begin
 	63,  // 68: millrace.v1.SidecarOrder.refusal:type_name -> millrace.v1.Refusal
-	91,  // 69: millrace.v1.SidecarOrder.plan:type_name -> millrace.v1.Plan
-	92,  // 70: millrace.v1.SidecarOrder.ended:type_name -> millrace.v1.Ended
+	92,  // 69: millrace.v1.SidecarOrder.plan:type_name -> millrace.v1.Plan
+	93,  // 70: millrace.v1.SidecarOrder.ended:type_name -> millrace.v1.Ended
 	28,  // 71: millrace.v1.SidecarOrder.failed:type_name -> millrace.v1.Fatal
 	64,  // 72: millrace.v1.SidecarOrder.loaders:type_name -> millrace.v1.Loaders
 	68,  // 73: millrace.v1.SidecarOrder.waiting:type_name -> millrace.v1.Waiting
 	35,  // 74: millrace.v1.SidecarOrder.bye:type_name -> millrace.v1.Bye
 	58,  // 75: millrace.v1.SidecarOrder.committed:type_name -> millrace.v1.Committed
-	93,  // 76: millrace.v1.SidecarOrder.masked:type_name -> millrace.v1.Masked
+	94,  // 76: millrace.v1.SidecarOrder.masked:type_name -> millrace.v1.Masked
 	60,  // 77: millrace.v1.SidecarOrder.alerts:type_name -> millrace.v1.Alerts
 	67,  // 78: millrace.v1.SidecarOrder.roll_call:type_name -> millrace.v1.RollCall
 	56,  // 79: millrace.v1.SidecarOrder.groups:type_name -> millrace.v1.Groups
 	57,  // 80: millrace.v1.Groups.group:type_name -> millrace.v1.Group
-	87,  // 81: millrace.v1.Welcome.manifests:type_name -> millrace.v1.Manifest
-	94,  // 82: millrace.v1.Welcome.masks:type_name -> millrace.v1.Mask
+	88,  // 81: millrace.v1.Welcome.manifests:type_name -> millrace.v1.Manifest
+	95,  // 82: millrace.v1.Welcome.masks:type_name -> millrace.v1.Mask
 	61,  // 83: millrace.v1.Alerts.alerts:type_name -> millrace.v1.Alert
 	65,  // 84: millrace.v1.Loaders.stripes:type_name -> millrace.v1.LoaderStripe
 	66,  // 85: millrace.v1.LoaderStripe.standby:type_name -> millrace.v1.Standby
 	20,  // 86: millrace.v1.Waiting.cause:type_name -> millrace.v1.Activity
 	70,  // 87: millrace.v1.MixRequest.set:type_name -> millrace.v1.SetWeights
 	72,  // 88: millrace.v1.MixRequest.schedule:type_name -> millrace.v1.SetSchedule
-	95,  // 89: millrace.v1.MixRequest.skip:type_name -> millrace.v1.Skipped
+	96,  // 89: millrace.v1.MixRequest.skip:type_name -> millrace.v1.Skipped
 	74,  // 90: millrace.v1.MixRequest.add:type_name -> millrace.v1.AddSource
-	96,  // 91: millrace.v1.MixRequest.costs:type_name -> millrace.v1.Costed
+	97,  // 91: millrace.v1.MixRequest.costs:type_name -> millrace.v1.Costed
 	71,  // 92: millrace.v1.SetWeights.weights:type_name -> millrace.v1.SourceWeight
 	73,  // 93: millrace.v1.SetSchedule.milestones:type_name -> millrace.v1.WeightsAt
 	71,  // 94: millrace.v1.WeightsAt.weights:type_name -> millrace.v1.SourceWeight
 	76,  // 95: millrace.v1.MixReply.change:type_name -> millrace.v1.MixChange
 	71,  // 96: millrace.v1.MixtureStatus.weights:type_name -> millrace.v1.SourceWeight
 	76,  // 97: millrace.v1.MixtureStatus.changes:type_name -> millrace.v1.MixChange
-	96,  // 98: millrace.v1.MixtureStatus.costs:type_name -> millrace.v1.Costed
+	97,  // 98: millrace.v1.MixtureStatus.costs:type_name -> millrace.v1.Costed
 	78,  // 99: millrace.v1.MixtureStatus.calibration:type_name -> millrace.v1.Calibration
-	96,  // 100: millrace.v1.Calibration.best:type_name -> millrace.v1.Costed
-	86,  // 101: millrace.v1.StatusReply.fence:type_name -> millrace.v1.Fence
-	85,  // 102: millrace.v1.StatusReply.sources:type_name -> millrace.v1.StatusReply.SourcesEntry
-	88,  // 103: millrace.v1.StatusReply.recent:type_name -> millrace.v1.Quarantine
-	82,  // 104: millrace.v1.StatusReply.roles:type_name -> millrace.v1.RoleStatus
+	97,  // 100: millrace.v1.Calibration.best:type_name -> millrace.v1.Costed
+	87,  // 101: millrace.v1.StatusReply.fence:type_name -> millrace.v1.Fence
+	86,  // 102: millrace.v1.StatusReply.sources:type_name -> millrace.v1.StatusReply.SourcesEntry
+	89,  // 103: millrace.v1.StatusReply.recent:type_name -> millrace.v1.Quarantine
+	83,  // 104: millrace.v1.StatusReply.roles:type_name -> millrace.v1.RoleStatus
 	61,  // 105: millrace.v1.StatusReply.alerts:type_name -> millrace.v1.Alert
 	65,  // 106: millrace.v1.StatusReply.stripes:type_name -> millrace.v1.LoaderStripe
 	77,  // 107: millrace.v1.StatusReply.mixture:type_name -> millrace.v1.MixtureStatus
 	44,  // 108: millrace.v1.StatusReply.gpus:type_name -> millrace.v1.Gpu
 	27,  // 109: millrace.v1.StatusReply.delivery:type_name -> millrace.v1.Delivery
-	16,  // 110: millrace.v1.RoleStatus.cache:type_name -> millrace.v1.CacheFigures
-	97,  // 111: millrace.v1.LedgerReply.segments:type_name -> millrace.v1.Assignments
-	98,  // 112: millrace.v1.LedgerReply.ranges:type_name -> millrace.v1.OrdinalRange
-	76,  // 113: millrace.v1.LedgerReply.changes:type_name -> millrace.v1.MixChange
-	81,  // 114: millrace.v1.StatusReply.SourcesEntry.value:type_name -> millrace.v1.SourceStatus
-	7,   // 115: millrace.v1.Orchestrator.Load:input_type -> millrace.v1.LoaderEvent
-	42,  // 116: millrace.v1.Orchestrator.Serve:input_type -> millrace.v1.SidecarEvent
-	79,  // 117: millrace.v1.Orchestrator.Status:input_type -> millrace.v1.StatusRequest
-	83,  // 118: millrace.v1.Orchestrator.Ledger:input_type -> millrace.v1.LedgerRequest
-	69,  // 119: millrace.v1.Orchestrator.Mix:input_type -> millrace.v1.MixRequest
-	0,   // 120: millrace.v1.Orchestrator.Follow:input_type -> millrace.v1.FollowerEvent
-	36,  // 121: millrace.v1.Loader.Fetch:input_type -> millrace.v1.FetchRequest
-	17,  // 122: millrace.v1.Loader.Beat:input_type -> millrace.v1.BeatRequest
-	19,  // 123: millrace.v1.Loader.Current:input_type -> millrace.v1.CurrentRequest
-	39,  // 124: millrace.v1.Constructor.Fetch:input_type -> millrace.v1.GroupRequest
-	29,  // 125: millrace.v1.Orchestrator.Load:output_type -> millrace.v1.LoaderOrder
-	55,  // 126: millrace.v1.Orchestrator.Serve:output_type -> millrace.v1.SidecarOrder
-	80,  // 127: millrace.v1.Orchestrator.Status:output_type -> millrace.v1.StatusReply
-	84,  // 128: millrace.v1.Orchestrator.Ledger:output_type -> millrace.v1.LedgerReply
-	75,  // 129: millrace.v1.Orchestrator.Mix:output_type -> millrace.v1.MixReply
-	3,   // 130: millrace.v1.Orchestrator.Follow:output_type -> millrace.v1.JournalPart
-	38,  // 131: millrace.v1.Loader.Fetch:output_type -> millrace.v1.FetchReply
-	18,  // 132: millrace.v1.Loader.Beat:output_type -> millrace.v1.BeatReply
-	20,  // 133: millrace.v1.Loader.Current:output_type -> millrace.v1.Activity
-	38,  // 134: millrace.v1.Constructor.Fetch:output_type -> millrace.v1.FetchReply
-	125, // [125:135] is the sub-list for method output_type
-	115, // [115:125] is the sub-list for method input_type
-	115, // [115:115] is the sub-list for extension type_name
-	115, // [115:115] is the sub-list for extension extendee
-	0,   // [0:115] is the sub-list for field type_name
+	81,  // 110: millrace.v1.StatusReply.scaling:type_name -> millrace.v1.Scaling
+	16,  // 111: millrace.v1.RoleStatus.cache:type_name -> millrace.v1.CacheFigures
+	98,  // 112: millrace.v1.LedgerReply.segments:type_name -> millrace.v1.Assignments
+	99,  // 113: millrace.v1.LedgerReply.ranges:type_name -> millrace.v1.OrdinalRange
+	76,  // 114: millrace.v1.LedgerReply.changes:type_name -> millrace.v1.MixChange
+	82,  // 115: millrace.v1.StatusReply.SourcesEntry.value:type_name -> millrace.v1.SourceStatus
+	7,   // 116: millrace.v1.Orchestrator.Load:input_type -> millrace.v1.LoaderEvent
+	42,  // 117: millrace.v1.Orchestrator.Serve:input_type -> millrace.v1.SidecarEvent
+	79,  // 118: millrace.v1.Orchestrator.Status:input_type -> millrace.v1.StatusRequest
+	84,  // 119: millrace.v1.Orchestrator.Ledger:input_type -> millrace.v1.LedgerRequest
+	69,  // 120: millrace.v1.Orchestrator.Mix:input_type -> millrace.v1.MixRequest
+	0,   // 121: millrace.v1.Orchestrator.Follow:input_type -> millrace.v1.FollowerEvent
+	36,  // 122: millrace.v1.Loader.Fetch:input_type -> millrace.v1.FetchRequest
+	17,  // 123: millrace.v1.Loader.Beat:input_type -> millrace.v1.BeatRequest
+	19,  // 124: millrace.v1.Loader.Current:input_type -> millrace.v1.CurrentRequest
+	39,  // 125: millrace.v1.Constructor.Fetch:input_type -> millrace.v1.GroupRequest
+	29,  // 126: millrace.v1.Orchestrator.Load:output_type -> millrace.v1.LoaderOrder
+	55,  // 127: millrace.v1.Orchestrator.Serve:output_type -> millrace.v1.SidecarOrder
+	80,  // 128: millrace.v1.Orchestrator.Status:output_type -> millrace.v1.StatusReply
+	85,  // 129: millrace.v1.Orchestrator.Ledger:output_type -> millrace.v1.LedgerReply
+	75,  // 130: millrace.v1.Orchestrator.Mix:output_type -> millrace.v1.MixReply
+	3,   // 131: millrace.v1.Orchestrator.Follow:output_type -> millrace.v1.JournalPart
+	38,  // 132: millrace.v1.Loader.Fetch:output_type -> millrace.v1.FetchReply
+	18,  // 133: millrace.v1.Loader.Beat:output_type -> millrace.v1.BeatReply
+	20,  // 134: millrace.v1.Loader.Current:output_type -> millrace.v1.Activity
+	38,  // 135: millrace.v1.Constructor.Fetch:output_type -> millrace.v1.FetchReply
+	126, // [126:136] is the sub-list for method output_type
+	116, // [116:126] is the sub-list for method input_type
+	116, // [116:116] is the sub-list for extension type_name
+	116, // [116:116] is the sub-list for extension extendee
+	0,   // [0:116] is the sub-list for field type_name
 }
 
 func init() { file_roles_proto_init() }
@@ -8271,7 +8392,7 @@ func file_roles_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_roles_proto_rawDesc), len(file_roles_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   86,
+			NumMessages:   87,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

@@ -248,7 +248,7 @@ func (u *up) supervise(ctx context.Context, c *cobra.Command, cfg *config.Config
 		Fail:   fail,
 		RunDir: u.runDir, Children: u.children(cfg), Spawn: u.spawn,
 		Program: strings.Fields(os.Getenv(roles.EnvProgram)),
-		Stderr: c.ErrOrStderr(),
+		Stderr:  c.ErrOrStderr(),
 		Prepare: func() error {
 			if err := os.Remove(rundir.OutcomeFile(u.runDir)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err

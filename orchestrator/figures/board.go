@@ -31,11 +31,12 @@ type Board struct {
 	caused time.Time
 	steps  steps
 	hungry string // the text of the open alert that trainers starve
+	work   work
 }
 
 // New returns an empty board for a number of data-parallel ranks.
 func New() *Board {
-	return &Board{roles: map[string]*role{}, ranks: map[uint32]*rank{}, steps: newSteps()}
+	return &Board{roles: map[string]*role{}, ranks: map[uint32]*rank{}, steps: newSteps(), work: newWork()}
 }
 
 // role is one process. A process with the same name replaces it.
@@ -47,6 +48,7 @@ type role struct {
 	sources   map[string]*pb.SourceFigures
 	supply    *pb.Supply // nil: it is no sidecar
 	marks     []roleMark
+	lanes     uint32 // work that a loader does at once; 0: it reads no stripe
 }
 
 // roleMark is a role's figures at a time.
@@ -84,8 +86,12 @@ func (b *Board) Observe(f *pb.Figures) {
 		r = &role{name: f.Role, pid: f.Pid, sources: map[string]*pb.SourceFigures{}}
 		b.roles[f.Role] = r
 	}
-	r.seen, r.wall, r.cpu, r.supply = b.now, time.Duration(f.Wall), time.Duration(f.Cpu), f.Supply
+	r.seen, r.wall, r.cpu = b.now, time.Duration(f.Wall), time.Duration(f.Cpu)
+	r.supply, r.lanes = f.Supply, f.Lanes
 	for _, s := range f.Sources {
+		if f.Lanes > 0 {
+			b.work.add(r.sources[s.Source], s)
+		}
 		r.sources[s.Source] = s
 	}
 	if n := len(r.marks); n == 0 || b.now.Sub(r.marks[n-1].at) >= every {
@@ -111,6 +117,12 @@ func (b *Board) observeRank(f *pb.RankFigures) {
 	if k == nil || f.Waited < k.now.Waited { // another trainer
 		k = &rank{}
 		b.ranks[f.Rank] = k
+	} else if more := f.Waited - k.now.Waited; more > 0 {
+		cause := f.Waiting
+		if cause == nil {
+			cause = b.slowest() // the wait was over before it was reported
+		}
+		b.work.wait(f.Rank, more, cause)
 	}
 	k.seen, k.now = b.now, f
 	if n := len(k.marks); n == 0 || b.now.Sub(k.marks[n-1].at) >= every {

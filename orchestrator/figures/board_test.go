@@ -83,3 +83,42 @@ func TestImbalanceOfASealedStepAndOfReports(t *testing.T) {
 		t.Errorf("fill %v, predicted %v, reported %v", d.Fill, d.Predicted, d.Reported)
 	}
 }
+
+// TestWorkIsOfLoadersThatRead: their counters add up over processes that come and go. Ranks' waits count if a loader
+// causes them.
+func TestWorkIsOfLoadersThatRead(t *testing.T) {
+	b := New()
+	now := time.Unix(1000, 0)
+	loader := func(name string, pid int64, lanes uint32, read, tokenise float64, tokens int64) {
+		now = now.Add(time.Second)
+		b.Tick(now)
+		b.Observe(&pb.Figures{Role: name, Pid: pid, Lanes: lanes, Sources: []*pb.SourceFigures{{Source: "web",
+			Kind: []string{"read", "fetch", "tokenise"}, Seconds: []float64{read, 100, tokenise}, Tokens: tokens}}})
+	}
+	loader("loader-0", 1, 2, 1, 2, 10)
+	loader("loader-1", 2, 4, 1, 0, 5)
+	loader("loader-0", 1, 2, 2, 2, 20)
+	loader("loader-0", 3, 2, 0.5, 0, 1) // it was restarted
+	loader("shadow-0", 4, 0, 9, 9, 90)
+	rank := func(waited float64, cause *pb.Activity) {
+		b.Observe(&pb.Figures{Role: "sidecar-0", Pid: 7, Ranks: []*pb.RankFigures{{Rank: 1, Waited: waited,
+			Waiting: cause}}})
+	}
+	rank(3, &pb.Activity{Kind: "read", Source: "web"}) // before this board
+	rank(4, &pb.Activity{Kind: "decode", Source: "code"})
+	rank(5, &pb.Activity{Kind: "ranks"})
+	rank(6, &pb.Activity{Kind: "build"})
+	rank(6.5, nil) // reading takes the most time
+	w := b.Work([]string{"code", "web"})
+	if w.Busy[0] != 0 || w.Busy[1] != 5.5 || w.Made[1] != 26 || w.Lanes != 3 {
+		t.Errorf("the work is %+v", w)
+	}
+	if w.Waited != 1.5 || w.Blamed != "web" {
+		t.Errorf("the waits are %v, for %q", w.Waited, w.Blamed)
+	}
+	now = now.Add(time.Minute)
+	b.Tick(now)
+	if w := b.Work(nil); w.Lanes != 0 {
+		t.Errorf("silent loaders have %v lanes", w.Lanes)
+	}
+}

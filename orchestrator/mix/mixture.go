@@ -1,6 +1,7 @@
 package mix
 
 import (
+	"millrace"
 	"millrace/orchestrator/facts"
 	"millrace/orchestrator/planner"
 	"millrace/orchestrator/planner/cost"
@@ -145,6 +146,28 @@ func (x *Mixture) Costs(step uint64) (_ cost.Cost, changed bool) {
 		return c, true
 	}
 	return x.cfg.Cost, false
+}
+
+// Ahead returns the part of the tokens that each source is expected to have in a step to come, as the mixture is known
+// now. st is the planner's state at an earlier step, and perStep the tokens of a step. It decides nothing of a plan.
+func (x *Mixture) Ahead(st *progress.State, step uint64, perStep float64) []float64 {
+	tokens := st.Tokens
+	if step > uint64(st.Step) {
+		tokens += uint64(float64(step-uint64(st.Step)) * perStep)
+	}
+	schedule := x.spec.Schedule
+	shares := schedule.Divide(schedule.At(max(step, uint64(st.Step)), tokens), nil)
+	out, sum := make([]float64, len(shares)), 0.0
+	for i, share := range shares {
+		if out[i] = float64(share); x.spec.Unit == millrace.UnitSamples && st.Sources[i].Samples > 0 {
+			out[i] *= float64(st.Sources[i].Tokens) / float64(st.Sources[i].Samples)
+		}
+		sum += out[i]
+	}
+	for i := range out {
+		out[i] /= max(sum, 1)
+	}
+	return out
 }
 
 func (x *Mixture) describe(c *pb.Mixed) *pb.MixChange {

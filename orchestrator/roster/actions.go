@@ -22,6 +22,8 @@ type Action struct {
 	// slot needs a fresh process. A process of another host leaves by itself when it is told to, or when it is refused.
 	Fenced *Process
 	Answer func() // answers a call; it does not block
+	// Loaders is the number of loaders that the engine should run; 0: this is another action.
+	Loaders int
 }
 
 // Actions collects the actions of a turn in order.
@@ -40,6 +42,9 @@ func (a *Actions) Fence(p Process) { a.list = append(a.list, Action{Fenced: &p})
 
 // Answer adds the answer to a call.
 func (a *Actions) Answer(answer func()) { a.list = append(a.list, Action{Answer: answer}) }
+
+// Scale asks the engine for a number of loaders.
+func (a *Actions) Scale(loaders int) { a.list = append(a.list, Action{Loaders: loaders}) }
 
 // Take returns the actions so far and forgets them.
 func (a *Actions) Take() []Action {

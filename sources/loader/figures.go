@@ -64,9 +64,21 @@ func (l *Loader) reportFigures(ctx context.Context) error {
 			reached, told = out, map[string]activity.Total{}
 		}
 		figures := wire.FiguresToProto(l.cfg.Meter, l.cfg.Name, l.cfg.Pid, told)
+		figures.Lanes = lanes(l)
 		// A lost stream is no fault: the next session gets the figures again.
 		_ = out.send(0, &proto.LoaderEvent{Event: &proto.LoaderEvent_Figures{Figures: figures}})
 	}
+}
+
+// lanes returns the documents that a loader makes at once, 0 while it reads no stripe: a shadow's work is no measure
+// for the number of loaders.
+func lanes(l *Loader) uint32 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.isPrimary() {
+		return 0
+	}
+	return uint32(l.cfg.Parallel)
 }
 
 // Current implements proto.LoaderServer.

@@ -33,6 +33,8 @@ type Status struct {
 	GPUs        []GPU             `json:"gpus"`            // of the connected ranks; empty without a driver
 	Delivery    *Delivery         `json:"delivery"`        // null if unknown
 	Hosts       []Host            `json:"hosts,omitempty"` // of a run with several hosts, by rank
+	// Scaling is the number of loaders that follows the work; null if it is fixed, or unknown.
+	Scaling *Scaling `json:"scaling"`
 	// Streams are the further streams that are served, by name.
 	Streams map[string]*Status `json:"streams,omitempty"`
 }
@@ -185,7 +187,7 @@ func (v *Status) Answer(r *proto.StatusReply) {
 	v.setQuarantined(r.Quarantined, r.Recent)
 	v.Masked = r.Masked
 	v.Cache, v.Delivery = newCache(r.Roles), (*Delivery)(r.Delivery)
-	v.Mixture = NewMixture(r.Mixture)
+	v.Mixture, v.Scaling = NewMixture(r.Mixture), newScaling(r.Scaling)
 	for _, a := range r.Alerts {
 		v.Alerts = append(v.Alerts, newAlert(a))
 	}
@@ -309,6 +311,7 @@ func (v *Status) Print(w io.Writer) error {
 	for _, a := range v.Alerts {
 		fmt.Fprintf(w, "warning: %s\n", a.line())
 	}
+	v.Scaling.print(w)
 	v.printHosts(w)
 	v.printStreams(w)
 	if err := v.printRoles(w); err != nil {

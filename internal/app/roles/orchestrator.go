@@ -20,6 +20,7 @@ import (
 	"millrace/checkpoint"
 	"millrace/internal/app/cluster"
 	"millrace/internal/app/exit"
+	"millrace/internal/app/place/local"
 	"millrace/internal/app/rundir"
 	"millrace/internal/app/setup"
 	"millrace/internal/app/supervisor"
@@ -206,6 +207,7 @@ func (r *role) openPlanning(
 	}()
 	options := orchestrator.Options{
 		Lines: s.lines(os.Stderr), Events: s.events, Fail: r.fail, Fenced: r.fenced,
+		Placer: local.New(r.life, r.RunDir, r.site.Name),
 	}
 	if grant != nil {
 		options.Leaser = grant

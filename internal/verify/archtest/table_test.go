@@ -53,6 +53,8 @@ var rooms = []room{
 	{"orchestrator/lease/etcdtest", none, list("go.etcd.io/etcd", "go.uber.org/zap")},
 	{"orchestrator/parts", list(".", "proto", "internal/seal"), list("google.golang.org/protobuf")},
 	{"orchestrator/placer", none, none}, // the way to an engine; its implementations are below internal/app
+	{"orchestrator/placer/keeper", list("internal/seam", "orchestrator/placer"), none},
+	{"orchestrator/scale", none, none}, // the number of loaders: no clock, no plan
 	{"orchestrator/placer/placertest", list("orchestrator/placer"), none},
 	// copies of the journal on other hosts: no machine inside
 	{"orchestrator/follow", list(".", "checkpoint/...", "proto", "internal/seam", "internal/wire",

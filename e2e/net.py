@@ -105,22 +105,32 @@ class Net:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, which)
 
-    def depose(self) -> None:
-        """Deletes the election key, as an operator would who takes the lease by force."""
-        key = base64.b64encode(b"millrace/run-1/train/leader").decode()
+    def call(self, path: str, body: Dict[str, Any]) -> Dict[str, Any]:
+        """Sends a request to the gateway of etcd, from the host of a member."""
         certs = self.directory / "certs"
         address = self.lab.address("e1")
         script = (
             "import ssl,sys,urllib.request;"
             f"c=ssl.create_default_context(cafile={str(certs / 'ca.pem')!r});"
             f"c.load_cert_chain({str(certs / (address + '.pem'))!r},{str(certs / (address + '-key.pem'))!r});"
-            f"r=urllib.request.Request({self.etcd.url('e1') + '/v3/kv/deleterange'!r},"
-            f"data={json.dumps({'key': key}).encode()!r});"
-            "print(urllib.request.urlopen(r,context=c,timeout=10).read())"
+            f"r=urllib.request.Request({self.etcd.url('e1') + path!r},data={json.dumps(body).encode()!r});"
+            "print(urllib.request.urlopen(r,context=c,timeout=10).read().decode())"
         )
         done = subprocess.run([*self.lab.enter("e1"), "python3", "-c", script], capture_output=True, text=True,
                               timeout=DEADLINE)
         assert done.returncode == 0, done.stderr
+        return dict(json.loads(done.stdout))
+
+    def depose(self) -> None:
+        """Deletes the election key, as an operator would who takes the lease by force."""
+        self.call("/v3/kv/deleterange", {"key": base64.b64encode(b"millrace/run-1/train/leader").decode()})
+
+    def compact(self) -> str:
+        """Compacts etcd at its newest revision, which it returns."""
+        key = base64.b64encode(b"millrace/run-1/train/leader").decode()
+        revision = self.call("/v3/kv/range", {"key": key})["header"]["revision"]
+        self.call("/v3/kv/compaction", {"revision": revision, "physical": True})
+        return str(revision)
 
     def close(self) -> None:
         if self.trainers is not None:
@@ -267,6 +277,14 @@ def faults(mixture: Mapping[str, Any]) -> Dict[str, Fault]:
         name = net.leader()
         net.depose()
         return f"{name}, by deleting its key"
+
+    def compacted(net: Net, rng: random.Random) -> str:
+        name = rng.choice(TRAINING)  # its watches go on at a revision that is gone
+        net.lab.unplug(name)
+        time.sleep(rng.uniform(1, 6))
+        revision = net.compact()
+        net.lab.plug(name)
+        return f"at revision {revision}, while {name} is unplugged"
 
     def member_killed(net: Net, rng: random.Random) -> str:
         name = rng.choice(MEMBERS)

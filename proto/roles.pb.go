@@ -1500,6 +1500,7 @@ type BeatReply struct {
 	Pending       uint64                 `protobuf:"varint,2,opt,name=pending,proto3" json:"pending,omitempty"`                        // requests in flight
 	Slow          uint32                 `protobuf:"varint,3,opt,name=slow,proto3" json:"slow,omitempty"`                              // the processor time that its threads ask for, by the time that the host gives them
 	StalledMs     uint32                 `protobuf:"varint,130,opt,name=stalled_ms,json=stalledMs,proto3" json:"stalled_ms,omitempty"` // the longest delay of its own beats in the last seconds
+	PeriodMs      uint32                 `protobuf:"varint,131,opt,name=period_ms,json=periodMs,proto3" json:"period_ms,omitempty"`    // until the next beat; 0: 10 ms
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1558,6 +1559,13 @@ func (x *BeatReply) GetSlow() uint32 {
 func (x *BeatReply) GetStalledMs() uint32 {
 	if x != nil {
 		return x.StalledMs
+	}
+	return 0
+}
+
+func (x *BeatReply) GetPeriodMs() uint32 {
+	if x != nil {
+		return x.PeriodMs
 	}
 	return 0
 }
@@ -7542,13 +7550,14 @@ const file_roles_proto_rawDesc = "" +
 	" \x01(\x04R\aleftOut\x12\x16\n" +
 	"\x06failed\x18\v \x01(\x04R\x06failed\x12\x18\n" +
 	"\atrouble\x18\f \x01(\tR\atrouble\"\r\n" +
-	"\vBeatRequest\"u\n" +
+	"\vBeatRequest\"\x93\x01\n" +
 	"\tBeatReply\x12\x1a\n" +
 	"\bprogress\x18\x01 \x01(\x04R\bprogress\x12\x18\n" +
 	"\apending\x18\x02 \x01(\x04R\apending\x12\x12\n" +
 	"\x04slow\x18\x03 \x01(\rR\x04slow\x12\x1e\n" +
 	"\n" +
-	"stalled_ms\x18\x82\x01 \x01(\rR\tstalledMs\"(\n" +
+	"stalled_ms\x18\x82\x01 \x01(\rR\tstalledMs\x12\x1c\n" +
+	"\tperiod_ms\x18\x83\x01 \x01(\rR\bperiodMs\"(\n" +
 	"\x0eCurrentRequest\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\"\x86\x01\n" +
 	"\bActivity\x12\x12\n" +

@@ -331,7 +331,8 @@ type LoaderClient interface {
 	// Fetch streams the tokens of the requested segments of a step, from any number of stripes. A stripe that fails or
 	// waits does not delay the others.
 	Fetch(ctx context.Context, in *FetchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[FetchReply], error)
-	// Beat lasts as long as a sidecar of another host watches: the loader sends a beat every 10 ms.
+	// Beat lasts as long as a sidecar of another host watches: the loader sends a beat every 10 ms, or less often if many
+	// watch.
 	Beat(ctx context.Context, in *BeatRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[BeatReply], error)
 	// Current names the activity of the loader, for a trainer that waits for a source.
 	Current(ctx context.Context, in *CurrentRequest, opts ...grpc.CallOption) (*Activity, error)
@@ -402,7 +403,8 @@ type LoaderServer interface {
 	// Fetch streams the tokens of the requested segments of a step, from any number of stripes. A stripe that fails or
 	// waits does not delay the others.
 	Fetch(*FetchRequest, grpc.ServerStreamingServer[FetchReply]) error
-	// Beat lasts as long as a sidecar of another host watches: the loader sends a beat every 10 ms.
+	// Beat lasts as long as a sidecar of another host watches: the loader sends a beat every 10 ms, or less often if many
+	// watch.
 	Beat(*BeatRequest, grpc.ServerStreamingServer[BeatReply]) error
 	// Current names the activity of the loader, for a trainer that waits for a source.
 	Current(context.Context, *CurrentRequest) (*Activity, error)

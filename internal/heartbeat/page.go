@@ -58,6 +58,8 @@ type Page struct {
 	thread Thread
 	share  share
 	stalls stalls
+
+	listeners atomic.Int32 // watchers of other hosts
 }
 
 // NewPage returns the page of process pid on zeroed words. Watchers may read the words afterwards.

@@ -5,11 +5,18 @@ import (
 	"time"
 )
 
-// Every is the time between two beats on the wire.
-const Every = 10 * time.Millisecond
+// Every is the time between two beats on the wire, if at most few watchers listen. A process sends no more beats in all
+// for more watchers: each gets them less often.
+const (
+	Every = 10 * time.Millisecond
+	few   = 16
+)
 
-// opening is the allowance for the first beat of a stream: a connection may have to be made before it.
-const opening = 500 * time.Millisecond
+// The allowances for the first beat of a stream. A connection may have to be made before it.
+const (
+	opening   = 500 * time.Millisecond
+	connected = 40 * time.Millisecond // there is a connection
+)
 
 // Beat is a message with which a process shows a watcher of another host that it lives, and what its page says.
 type Beat struct {
@@ -17,6 +24,7 @@ type Beat struct {
 	Pending  uint64        // requests in flight
 	Slow     int           // see Reading.Slow; at least 1
 	Stalled  time.Duration // the longest delay of its own beats in the last seconds
+	Period   time.Duration // until the next beat; 0: Every
 }
 
 // Beat returns the state of this process. The pages of several streams share the questions to the kernel.
@@ -25,8 +33,18 @@ func (p *Page) Beat(now time.Time) Beat {
 	return Beat{
 		Progress: p.words.progress.Load(), Pending: p.words.begun.Load() - ended,
 		Slow: p.share.slow(now, p.thread.Threads), Stalled: p.stalls.longest(now),
+		Period: pace(int(p.listeners.Load())),
 	}
 }
+
+// Listen counts a watcher of another host, until leave is called.
+func (p *Page) Listen() (leave func()) {
+	p.listeners.Add(1)
+	return func() { p.listeners.Add(-1) }
+}
+
+// pace returns the time between two beats to each of so many watchers.
+func pace(listeners int) time.Duration { return Every * time.Duration(max(1, (listeners+few-1)/few)) }
 
 // Late notes that this process sends a beat on the wire later than it wanted to.
 func (p *Page) Late(now time.Time, by time.Duration) { p.stalls.note(now, by) }
@@ -105,9 +123,12 @@ func slowness(ran, waited time.Duration) int {
 // waits for the first beat of a stream.
 type Wire struct {
 	mu    sync.Mutex
-	beats uint64
+	beats uint64 // signs of life
+	rows  uint64 // those that are no beats
 	last  Beat
 	isOn  bool // the stream has brought a beat
+	// isConnected: the stream was opened on a connection that stood.
+	isConnected bool
 }
 
 // Hear takes a beat.
@@ -125,22 +146,40 @@ func (w *Wire) Live() {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.beats++
+	w.beats, w.rows = w.beats+1, w.rows+1
 }
 
-// Off notes that the stream has ended. The next one may have to make a connection first.
+// Rows returns the number of messages that were no beats.
+func (w *Wire) Rows() uint64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.rows
+}
+
+// Opening notes that the stream is opened.
+func (w *Wire) Opening(isConnected bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.isConnected = isConnected
+}
+
+// Off notes that the stream has ended. The counters of its last beat say nothing from now on.
 func (w *Wire) Off() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.isOn = false
+	w.isOn, w.isConnected, w.last.Pending = false, false, 0
 }
 
 // Sample returns the newest state of the process.
 func (w *Wire) Sample() Reading {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	r := Reading{Beats: w.beats, Period: Every, Progress: w.last.Progress, Pending: w.last.Pending, Slow: w.last.Slow}
-	if !w.isOn {
+	r := Reading{Beats: w.beats, Period: max(w.last.Period, Every), Progress: w.last.Progress,
+		Pending: w.last.Pending, Slow: w.last.Slow}
+	switch {
+	case !w.isOn && w.isConnected:
+		r.Period = connected
+	case !w.isOn:
 		r.Period = opening
 	}
 	return r

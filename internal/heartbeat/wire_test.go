@@ -176,9 +176,17 @@ func TestAWireHasTheNewestBeat(t *testing.T) {
 	if r := w.Sample(); r.Beats != 2 || r.Progress != 7 {
 		t.Errorf("after another message: %+v", r)
 	}
+	w.Hear(Beat{Pending: 2, Period: 3 * Every})
+	if r := w.Sample(); r.Period != 3*Every || w.Rows() != 1 {
+		t.Errorf("of a process with many watchers: %+v, and %d rows", r, w.Rows())
+	}
 	w.Off()
-	if r := w.Sample(); r.Period != opening {
+	if r := w.Sample(); r.Period != opening || r.Pending != 0 {
 		t.Errorf("after the end of the stream: %+v", r)
+	}
+	w.Opening(true)
+	if r := w.Sample(); r.Period != connected {
+		t.Errorf("when the stream is opened on a connection: %+v", r)
 	}
 	var none *Wire
 	none.Live()
@@ -197,6 +205,28 @@ func TestAPageTellsItsState(t *testing.T) {
 	p.Progress()
 	if b := p.Beat(time.Now()); b.Pending != 1 || b.Progress != 1 || b.Slow < 1 {
 		t.Errorf("it tells %+v", b)
+	}
+}
+
+// TestMoreWatchersGetFewerBeats: a process sends about as many in all.
+func TestMoreWatchersGetFewerBeats(t *testing.T) {
+	for n, want := range map[int]time.Duration{0: Every, 1: Every, few: Every, few + 1: 2 * Every, 256: 160 * time.Millisecond,
+		1024: 640 * time.Millisecond} {
+		if got := pace(n); got != want {
+			t.Errorf("%d watchers: a beat every %v, want %v", n, got, want)
+		}
+	}
+	p := NewPage(new(Words), "", 1, Thread{})
+	var leave []func()
+	for range few + 1 {
+		leave = append(leave, p.Listen())
+	}
+	if got := p.Beat(time.Now()).Period; got != 2*Every {
+		t.Errorf("with %d watchers: %v", few+1, got)
+	}
+	leave[0]()
+	if got := p.Beat(time.Now()).Period; got != Every {
+		t.Errorf("with %d watchers: %v", few, got)
 	}
 }
 

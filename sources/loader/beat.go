@@ -4,7 +4,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"millrace/internal/heartbeat"
 	"millrace/proto"
 )
 
@@ -14,10 +13,11 @@ func (l *Loader) Beat(_ *proto.BeatRequest, stream proto.Loader_BeatServer) erro
 	if l.cfg.Beat == nil {
 		return status.Errorf(codes.Unimplemented, "%s has no heartbeat", l.cfg.Name)
 	}
+	defer l.cfg.Beat.Listen()()
 	for {
 		b := l.cfg.Beat.Beat(l.cfg.Clock.Now())
 		err := stream.Send(&proto.BeatReply{Progress: b.Progress, Pending: b.Pending, Slow: uint32(b.Slow),
-			StalledMs: uint32(b.Stalled.Milliseconds())})
+			StalledMs: uint32(b.Stalled.Milliseconds()), PeriodMs: uint32(b.Period.Milliseconds())})
 		if err != nil {
 			return err
 		}
@@ -25,9 +25,9 @@ func (l *Loader) Beat(_ *proto.BeatRequest, stream proto.Loader_BeatServer) erro
 		select {
 		case <-stream.Context().Done():
 			return nil
-		case <-l.cfg.Clock.After(heartbeat.Every):
+		case <-l.cfg.Clock.After(b.Period):
 		}
 		next := l.cfg.Clock.Now()
-		l.cfg.Beat.Late(next, next.Sub(sent)-heartbeat.Every)
+		l.cfg.Beat.Late(next, next.Sub(sent)-b.Period)
 	}
 }

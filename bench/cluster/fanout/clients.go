@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -20,10 +21,12 @@ import (
 	"google.golang.org/grpc"
 
 	"millrace"
+	"millrace/internal/heartbeat"
 	"millrace/internal/seam"
 	"millrace/internal/secure"
 	"millrace/internal/wire"
 	"millrace/proto"
+	"millrace/sidecar/link/watch"
 )
 
 const (
@@ -55,6 +58,7 @@ func dialOne(address string, role secure.Role) (*grpc.ClientConn, error) {
 
 // tally is the count of all clients.
 type tally struct {
+	watched map[*grpc.ClientConn]attended // by the clients' watchers; nil: they have none
 	replies atomic.Int64
 	mu      sync.Mutex
 	fetches []time.Duration // from the call to its last reply
@@ -67,6 +71,12 @@ func (t *tally) fetch(ctx context.Context, conn *grpc.ClientConn) error {
 	for range rows {
 		part.Ordinal = append(part.Ordinal, rand.Uint64N(documents))
 		part.Offset, part.Length = append(part.Offset, 0), append(part.Length, rowTokens)
+	}
+	var life *heartbeat.Wire
+	if a, ok := t.watched[conn]; ok {
+		x := a.watcher.Attend(a.process)
+		defer a.watcher.Detach(x)
+		life = x.Life()
 	}
 	began := time.Now()
 	stream, err := proto.NewLoaderClient(conn).Fetch(ctx, &proto.FetchRequest{
@@ -85,6 +95,7 @@ func (t *tally) fetch(ctx context.Context, conn *grpc.ClientConn) error {
 		if err != nil {
 			return err
 		}
+		life.Live()
 		if len(r.Failed) > 0 {
 			return fmt.Errorf("a part failed: %v", r.Failed)
 		}
@@ -112,16 +123,24 @@ func (t *tally) step(ctx context.Context, c client, due time.Time) error {
 	return nil
 }
 
-// listen counts the beats of a loader, as a sidecar does that has requests in flight to it.
-func listen(ctx context.Context, conn *grpc.ClientConn) error {
-	stream, err := proto.NewLoaderClient(conn).Beat(ctx, &proto.BeatRequest{}, grpc.WaitForReady(true))
-	for err == nil {
-		_, err = stream.Recv()
+// attended is a loader as its client's watcher knows it.
+type attended struct {
+	watcher *watch.Watcher
+	process watch.Process
+}
+
+// watchAll gives each client the watcher of a sidecar, in the group until ctx ends.
+func watchAll(ctx context.Context, all []client, group *errgroup.Group) map[*grpc.ClientConn]attended {
+	out := map[*grpc.ClientConn]attended{}
+	for _, c := range all {
+		w := watch.New(watch.Config{Clock: seam.System{}, Log: slog.New(slog.DiscardHandler),
+			Dial: func(name string) (*grpc.ClientConn, error) { k, err := strconv.Atoi(name); return c[k], err }})
+		for k, conn := range c {
+			out[conn] = attended{w, watch.Process{Name: "loader", Address: strconv.Itoa(k), IsRemote: true}}
+		}
+		group.Go(func() error { w.Patrol(ctx); return nil })
 	}
-	if ctx.Err() != nil {
-		return nil
-	}
-	return err
+	return out
 }
 
 // measure prints a row of the table for a number of clients.
@@ -159,17 +178,14 @@ func measure(n int, beats bool, rate float64, span time.Duration) error {
 		return fmt.Errorf("the first step of a client: %w", err)
 	}
 	listeners, lctx := errgroup.WithContext(ctx)
-	for _, c := range all {
-		for _, conn := range c {
-			if beats {
-				listeners.Go(func() error { return listen(lctx, conn) })
-			}
-		}
+	var watched map[*grpc.ClientConn]attended
+	if beats {
+		watched = watchAll(lctx, all, listeners)
 	}
 	time.Sleep(time.Second)
 	perConnection := (resident(served.cmd.Process.Pid) - before) / float64(n*loaders)
 	own, theirs := cpu(os.Getpid()), cpu(served.cmd.Process.Pid)
-	t, err := arrivals(ctx, all, rate, span)
+	t, err := arrivals(ctx, &tally{watched: watched}, all, rate, span)
 	if err != nil {
 		return err
 	}
@@ -183,8 +199,10 @@ func measure(n int, beats bool, rate float64, span time.Duration) error {
 }
 
 // arrivals starts steps of random clients at random times, for a span.
-func arrivals(ctx context.Context, all []client, rate float64, span time.Duration) (*tally, error) {
-	t, group := &tally{}, errgroup.Group{}
+func arrivals(
+	ctx context.Context, t *tally, all []client, rate float64, span time.Duration,
+) (*tally, error) {
+	group := errgroup.Group{}
 	mean := float64(stepBytes) / (rate * 1e6)
 	next := func(due time.Time) time.Time {
 		return due.Add(time.Duration(rand.ExpFloat64() * mean * float64(time.Second)))

@@ -15,7 +15,7 @@ import (
 func main() {
 	serve := flag.String("serve", "", "serve as the loaders, with files in this directory")
 	clients := flag.String("clients", "256,1024", "numbers of clients")
-	beats := flag.String("beats", "16,64,256", "numbers of clients that listen to beats, too")
+	beats := flag.String("beats", "16,64,256,1024", "numbers of clients that watch as a sidecar does")
 	grouped := flag.String("groups", "256,1024", "numbers of clients in groups of 16")
 	rate := flag.Float64("rate", 8, "MB of tokens a second, of all clients together")
 	span := flag.Duration("span", 15*time.Second, "of a measurement")

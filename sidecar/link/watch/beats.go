@@ -6,15 +6,19 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/status"
 
 	"millrace/internal/heartbeat"
 	"millrace/proto"
 )
 
-// lingerBeats is the time for which a stream of beats stays open after the last request: longer than most steps. It
-// bounds the bytes for an idle loader.
-const lingerBeats = 5 * time.Second
+// A loader that answers shows that it lives. A sidecar asks for beats if no reply has come for askAfter. The stream ends
+// when it was not needed for lingerBeats, which costs about as much as another stream.
+const (
+	askAfter    = 20 * time.Millisecond
+	lingerBeats = 200 * time.Millisecond
+)
 
 // retryAfter is the pause before a stream that has ended is opened again.
 const retryAfter = 20 * time.Millisecond
@@ -25,12 +29,32 @@ type beats struct {
 	address string
 	wire    heartbeat.Wire     // has a lock of its own
 	cancel  context.CancelFunc // ends the stream; nil: none is open
-	idle    time.Time          // the end of the last request
 	isQuiet bool               // the loader sends no beats: only the end of a stream shows that it is dead
+
+	rows   uint64    // messages that were no beats, at the last look
+	since  time.Time // of the last of them, or of the first request
+	needed time.Time // the last time at which the loader owed a reply for askAfter
 }
 
-// isDue reports whether Patrol is to open the stream for a request.
-func (b *beats) isDue() bool { return b != nil && b.cancel == nil }
+// begin notes the first request in flight.
+func (b *beats) begin(now time.Time) {
+	if b != nil {
+		b.since = now
+	}
+}
+
+// look notes whether the loader owes a reply.
+func (b *beats) look(now time.Time) {
+	if b == nil {
+		return
+	}
+	if rows := b.wire.Rows(); rows != b.rows {
+		b.rows, b.since = rows, now
+	}
+	if now.Sub(b.since) >= askAfter {
+		b.needed = now
+	}
+}
 
 // isMute reports whether the loader sends no beats.
 func (b *beats) isMute() bool { return b != nil && b.isQuiet }
@@ -42,8 +66,8 @@ func (b *beats) close() {
 	}
 }
 
-// tend opens the streams of beats of the loaders with requests in flight, and closes those that are idle for long. It
-// returns the pause until it is due, 0 if no idle stream is open.
+// tend opens the streams of beats of the loaders that owe a reply, and closes those that are not needed. It returns the
+// pause until it is due, 0 if no stream is open.
 func (w *Watcher) tend(ctx context.Context, streams *errgroup.Group) (pause time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -51,13 +75,14 @@ func (w *Watcher) tend(ctx context.Context, streams *errgroup.Group) (pause time
 	for _, x := range w.byAddress {
 		switch b := x.beats; {
 		case b == nil:
-		case x.requests > 0 && b.cancel == nil && !b.isQuiet:
-			of, cancel := context.WithCancel(ctx)
-			b.cancel = cancel
-			streams.Go(func() error { w.hear(of, x); return nil })
-		case x.requests > 0 || b.cancel == nil:
+		case b.cancel == nil:
+			if x.requests > 0 && !b.isQuiet && now.Sub(b.since) >= askAfter {
+				of, cancel := context.WithCancel(ctx)
+				b.cancel, b.needed = cancel, now
+				streams.Go(func() error { w.hear(of, x); return nil })
+			}
 		default:
-			if left := b.idle.Add(lingerBeats).Sub(now); left <= 0 {
+			if left := b.needed.Add(lingerBeats).Sub(now); left <= 0 {
 				b.cancel()
 			} else if pause == 0 || left < pause {
 				pause = left
@@ -87,9 +112,6 @@ func (w *Watcher) hear(ctx context.Context, x *Watched) {
 	x.beats.wire.Off()
 	x.beats.cancel()
 	x.beats.cancel = nil
-	if x.requests > 0 && !x.beats.isQuiet { // a request came meanwhile
-		w.wake()
-	}
 }
 
 // hearStream takes the beats of one stream.
@@ -98,6 +120,7 @@ func (w *Watcher) hearStream(ctx context.Context, x *Watched) error {
 	if err != nil {
 		return err
 	}
+	x.beats.wire.Opening(conn.GetState() == connectivity.Ready)
 	stream, err := proto.NewLoaderClient(conn).Beat(ctx, &proto.BeatRequest{})
 	for err == nil {
 		var b *proto.BeatReply
@@ -105,7 +128,8 @@ func (w *Watcher) hearStream(ctx context.Context, x *Watched) error {
 			break
 		}
 		w.take(x, heartbeat.Beat{Progress: b.Progress, Pending: b.Pending, Slow: int(b.Slow),
-			Stalled: time.Duration(b.StalledMs) * time.Millisecond})
+			Stalled: time.Duration(b.StalledMs) * time.Millisecond,
+			Period:  time.Duration(b.PeriodMs) * time.Millisecond})
 	}
 	return err
 }

@@ -38,10 +38,10 @@ type Config struct {
 }
 
 // Watcher looks at the heartbeats of the loaders that have requests in flight. It sleeps while none has. Loaders of
-// this host have a page. A loader of another host sends beats on a stream, which Patrol opens with the first request.
+// this host have a page. A loader of another host sends beats on a stream, which Patrol opens when a reply is owed.
 type Watcher struct {
 	cfg   Config
-	awake chan struct{} // signals the start of the first request, and a stream that is to be opened
+	awake chan struct{} // signals the start of the first request
 
 	mu        sync.Mutex
 	byAddress map[string]*Watched
@@ -87,8 +87,11 @@ func (w *Watcher) Attend(p Process) *Watched {
 			x.verdict, x.dead = heartbeat.Alive, make(chan struct{})
 		}
 	}
+	if x.requests == 0 {
+		x.beats.begin(w.cfg.Clock.Now())
+	}
 	x.requests++
-	if w.requests++; w.requests == 1 || x.beats.isDue() {
+	if w.requests++; w.requests == 1 {
 		w.wake()
 	}
 	return x
@@ -131,9 +134,6 @@ func (w *Watcher) Detach(x *Watched) {
 	defer w.mu.Unlock()
 	x.requests--
 	w.requests--
-	if x.beats != nil && x.requests == 0 {
-		x.beats.idle = w.cfg.Clock.Now()
-	}
 }
 
 // Silence returns a channel that is closed when the loader is judged dead. It is nil for an unwatched loader.
@@ -189,6 +189,9 @@ func (w *Watcher) look() time.Duration {
 	}
 	now := w.cfg.Clock.Now()
 	for _, x := range w.byAddress {
+		if x.requests > 0 {
+			x.beats.look(now)
+		}
 		if x.requests == 0 || x.verdict != heartbeat.Alive || x.beats.isMute() {
 			continue
 		}

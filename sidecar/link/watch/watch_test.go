@@ -302,7 +302,7 @@ func TestAStreamOfBeatsLastsAsLongAsRequests(t *testing.T) {
 		return x.beats.cancel != nil
 	}
 	eventually(t, func() bool { return !isOpen() })
-	if after := time.Since(began); after < lingerBeats {
+	if after := time.Since(began); after < lingerBeats-10*heartbeat.Look {
 		t.Errorf("the stream closed %v after the last request, want %v", after, lingerBeats)
 	}
 	was := beatsOf(x)
@@ -320,6 +320,29 @@ func TestAStreamOfBeatsLastsAsLongAsRequests(t *testing.T) {
 		t.Error("a loader that does not answer is not judged")
 	}
 	w.Detach(x)
+}
+
+// TestALoaderThatAnswersIsNotAskedForBeats: its replies are signs of life. It is asked when one is owed.
+func TestALoaderThatAnswersIsNotAskedForBeats(t *testing.T) {
+	now := time.Unix(1000, 0)
+	b := &beats{}
+	b.begin(now)
+	for range 1000 {
+		b.wire.Live()
+		now = now.Add(askAfter - heartbeat.Look)
+		if b.look(now); !b.needed.IsZero() {
+			t.Fatal("beats are needed, though replies come")
+		}
+	}
+	now = now.Add(askAfter)
+	if b.look(now); b.needed != now {
+		t.Error("beats are not needed, though no reply comes")
+	}
+	b.wire.Hear(heartbeat.Beat{})
+	now = now.Add(heartbeat.Look)
+	if b.look(now); b.needed != now {
+		t.Error("beats are not needed, though they alone come")
+	}
 }
 
 // mute is a loader without a heartbeat.

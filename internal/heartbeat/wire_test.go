@@ -210,8 +210,9 @@ func TestAPageTellsItsState(t *testing.T) {
 
 // TestMoreWatchersGetFewerBeats: a process sends about as many in all.
 func TestMoreWatchersGetFewerBeats(t *testing.T) {
-	for n, want := range map[int]time.Duration{0: Every, 1: Every, few: Every, few + 1: 2 * Every, 256: 160 * time.Millisecond,
-		1024: 640 * time.Millisecond} {
+	for n, want := range map[int]time.Duration{
+		0: Every, 1: Every, few: Every, few + 1: 2 * Every, 256: 16 * Every, 1024: 64 * Every,
+	} {
 		if got := pace(n); got != want {
 			t.Errorf("%d watchers: a beat every %v, want %v", n, got, want)
 		}

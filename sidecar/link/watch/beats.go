@@ -13,8 +13,8 @@ import (
 	"millrace/proto"
 )
 
-// A loader that answers shows that it lives. A sidecar asks for beats if no reply has come for askAfter. The stream ends
-// when it was not needed for lingerBeats, which costs about as much as another stream.
+// A loader that answers shows that it lives. A sidecar asks for beats if no reply has come for askAfter. The stream
+// ends when it was not needed for lingerBeats, which costs about as much as another stream.
 const (
 	askAfter    = 20 * time.Millisecond
 	lingerBeats = 200 * time.Millisecond

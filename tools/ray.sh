@@ -23,6 +23,7 @@ if etcd=$(tools/etcd.sh); then
 else
 	skip "etcd cannot be built (tools/etcd.sh)"
 fi
+if redis=$(tools/redis.sh); then PATH=$(dirname "$redis"):$PATH; fi # without it, one test is skipped
 go build -o build/millrace ./cmd/millrace
 export MILLRACE=$PWD/build/millrace
 run() {

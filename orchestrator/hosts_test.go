@@ -63,6 +63,72 @@ func TestRanksOfSeveralHostsStartTogether(t *testing.T) {
 	}
 }
 
+// TestAStartOfATrainerThatIsGoneRefusesNobody: the trainers of two hosts died while rank 1 waited to begin. Rank 0
+// comes back with another start, before the host of rank 1 has said that its trainer left.
+func TestAStartOfATrainerThatIsGoneRefusesNobody(t *testing.T) {
+	for _, isReal := range []bool{false, true} {
+		w, other := hosts(t)
+		w.joinFrom(w.sidecar, 0, "fresh")
+		w.joinFrom(other, 1, "fresh")
+		w.consume(2)
+		w.m.Committed(other, &proto.Commit{Rank: 1, Attempt: 1, Step: 1})
+		w.m.ranks.Leave(0)
+		w.m.ranks.Leave(1)
+		w.turn()
+		w.joinFrom(other, 1, "fresh")
+		w.sidecar.take()
+		w.joinFrom(w.sidecar, 0, "latest")
+		call := asked(other)
+		if got := append(w.sidecar.take(), other.take()...); has(got, "refuse") || call == 0 {
+			t.Fatalf("before the other host was heard: call %d, %v", call, got)
+		}
+		if !isReal {
+			w.m.ranks.Leave(1)
+		}
+		w.m.ranks.Present(other, &proto.Present{Call: call})
+		w.turn()
+		got := append(w.sidecar.take(), other.take()...)
+		if has(got, "refuse rank 0: ranks start at different places") != isReal || has(got, "begin") {
+			t.Fatalf("the other start is real: %v; got %v", isReal, got)
+		}
+		if isReal {
+			continue
+		}
+		w.joinFrom(other, 1, "latest")
+		if got := append(w.sidecar.take(), other.take()...); !has(got, "begin rank 0") || !has(got, "begin rank 1") {
+			t.Fatalf("got %v", got)
+		}
+	}
+}
+
+// TestAStartThatWasOnTheWayRefusesNobody: a host was lost while the start of its rank was on the way. It arrives after
+// the start that the other rank declares anew.
+func TestAStartThatWasOnTheWayRefusesNobody(t *testing.T) {
+	w, other := hosts(t)
+	w.joinFrom(w.sidecar, 0, "fresh")
+	w.joinFrom(other, 1, "fresh")
+	w.consume(2)
+	w.m.Committed(other, &proto.Commit{Rank: 1, Attempt: 1, Step: 1})
+	w.m.ranks.Leave(0)
+	w.m.ranks.Leave(1)
+	w.turn()
+	w.joinFrom(w.sidecar, 0, "latest")
+	w.joinFrom(other, 1, "fresh")
+	got := append(w.sidecar.take(), other.take()...)
+	if has(got, "refuse") || has(got, "begin rank 0 attempt 1 step 2") {
+		t.Fatalf("before the lost host was heard: %v", got)
+	}
+	w.m.SidecarDown(other, "sidecar-1")
+	w.turn()
+	other = &box{}
+	w.m.SidecarUp(other, &proto.SidecarHello{Version: testVersion(), Name: "sidecar-1"})
+	w.turn()
+	w.joinFrom(other, 1, "latest")
+	if got = append(w.sidecar.take(), other.take()...); !has(got, "begin rank 0") || !has(got, "begin rank 1") {
+		t.Fatalf("got %v", got)
+	}
+}
+
 // TestARankGoesOnAloneIfTheOthersArePresent: the host of the others says so, or the host that replaces it, or a rank
 // has gone on there.
 func TestARankGoesOnAloneIfTheOthersArePresent(t *testing.T) {

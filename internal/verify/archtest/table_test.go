@@ -48,7 +48,7 @@ var rooms = []room{
 	// decisions from reports: the only floating point on the way to a plan; decisions are journaled
 	{"orchestrator/feedback", list("."), none},
 	{"orchestrator/lease", list(".", "internal/seam"), all},
-	{"orchestrator/lease/hosts", list(".", "orchestrator/lease"), all}, // who is there; decides nothing of a plan
+	{"orchestrator/lease/hosts", list(".", "internal/seam", "orchestrator/lease"), all}, // who is there
 	{"orchestrator/lease/leasetest", list(".", "orchestrator/lease"), none},
 	{"orchestrator/lease/etcdtest", none, list("go.etcd.io/etcd", "go.uber.org/zap")},
 	{"orchestrator/parts", list(".", "proto", "internal/seal"), list("google.golang.org/protobuf")},

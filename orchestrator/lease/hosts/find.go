@@ -9,6 +9,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"millrace"
+	"millrace/internal/seam"
 	"millrace/orchestrator/lease"
 )
 
@@ -24,6 +25,9 @@ type Client struct {
 // Dial returns a client of the cluster that a configuration names. It does not wait for the cluster, except for a
 // password to be checked. The caller closes the client.
 func Dial(ctx context.Context, cfg lease.EtcdConfig) (*Client, error) {
+	if cfg.Clock == nil {
+		cfg.Clock = seam.System{}
+	}
 	etcd, err := lease.Dial(ctx, cfg)
 	if err != nil {
 		return nil, err

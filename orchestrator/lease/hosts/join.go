@@ -59,6 +59,7 @@ func (m *Membership) join(ctx context.Context) error {
 		}
 		told = why
 	}
+	clock := m.cfg.Clock
 	var since time.Time // of the conflict
 	for {
 		err := m.try(ctx)
@@ -71,12 +72,13 @@ func (m *Membership) join(ctx context.Context) error {
 			return ctx.Err()
 		case errors.As(err, &with):
 			if since.IsZero() {
-				since = time.Now()
+				since = clock.Now()
 			}
-			if time.Since(since) > deadFor {
+			if clock.Now().Sub(since) > deadFor {
 				return fmt.Errorf("register %s: %w", m.host, err)
 			}
-			tell(fmt.Sprintf("waiting to register %s, in case the other host is dead: %v", m.host, err))
+			tell(fmt.Sprintf("waiting to register %s, for %v at most: if the other host is dead, its registration "+
+				"ends by then; otherwise: %v", m.host, deadFor, err))
 		case lease.IsFinal(err):
 			return err
 		case !errors.Is(err, errRaced):
@@ -85,7 +87,7 @@ func (m *Membership) join(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-time.After(retryDelay):
+		case <-clock.After(retryDelay):
 		}
 	}
 }
@@ -135,7 +137,7 @@ func (m *Membership) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(renewEvery):
+		case <-m.cfg.Clock.After(renewEvery):
 		}
 		call, cancel := context.WithTimeout(ctx, patience)
 		_, err := m.etcd.KeepAliveOnce(call, m.lease)

@@ -37,7 +37,7 @@ func (c *Client) Record(ctx context.Context, o Outcome) error {
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(retryDelay):
+		case <-c.cfg.Clock.After(retryDelay):
 		}
 	}
 }
@@ -61,7 +61,7 @@ func (c *Client) AwaitOutcome(ctx context.Context, incarnation string) (Outcome,
 		select {
 		case <-ctx.Done():
 			return Outcome{}, ctx.Err()
-		case <-time.After(retryDelay):
+		case <-c.cfg.Clock.After(retryDelay):
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"io"
+	"sync"
 
 	"millrace"
 	"millrace/orchestrator/lease/hosts"
@@ -18,15 +19,26 @@ func Join(ctx context.Context, f *File, me hosts.Host, lines io.Writer) (*hosts.
 			"other hosts reach this one", f.Path)
 	}
 	me.Name, me.Up = f.Host(), rand.Text()
-	cfg, told := f.Etcd(), ""
-	cfg.Frozen = func(why string) {
+	cfg := f.Etcd()
+	cfg.Frozen = Lines(lines, func(string) {})
+	return hosts.Join(ctx, cfg, me)
+}
+
+// Lines returns a function that prints why a process waits, and the end of the wait when why is empty. It calls next
+// with every reason, in the same order. It may be called from any goroutine.
+func Lines(w io.Writer, next func(why string)) func(why string) {
+	var mu sync.Mutex
+	last := ""
+	return func(why string) {
+		mu.Lock()
+		defer mu.Unlock()
 		switch {
 		case why != "":
-			fmt.Fprintln(lines, "warning: "+why)
-		case told != "":
-			fmt.Fprintln(lines, "over: "+told)
+			fmt.Fprintln(w, "warning: "+why)
+		case last != "":
+			fmt.Fprintln(w, "over: "+last)
 		}
-		told = why
+		last = why
+		next(why)
 	}
-	return hosts.Join(ctx, cfg, me)
 }

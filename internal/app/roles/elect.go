@@ -3,12 +3,11 @@ package roles
 import (
 	"context"
 	"crypto/rand"
-	"fmt"
 	"os"
-	"sync"
 
 	"google.golang.org/grpc"
 
+	"millrace/internal/app/cluster"
 	"millrace/internal/secure"
 	"millrace/orchestrator/follow"
 	"millrace/orchestrator/lease"
@@ -34,20 +33,12 @@ func (r *role) elect(ctx context.Context, o Planning) (map[*stream]*lease.Grant,
 	for i, s := range r.streams[1:] {
 		c.Further = append(c.Further, lease.Part{Stream: s.name, Journal: journals[i+1]})
 	}
-	last := ""
-	var mu sync.Mutex
+	tell := cluster.Lines(os.Stderr, r.lacks)
 	c.Frozen = func(why string) {
-		mu.Lock()
-		defer mu.Unlock()
-		switch {
-		case why != "":
+		if why != "" {
 			why = frozen + why
-			fmt.Fprintln(os.Stderr, "warning: "+why)
-		case last != "":
-			fmt.Fprintln(os.Stderr, "over: "+last)
 		}
-		last = why
-		r.lacks(why)
+		tell(why)
 	}
 	e, err := lease.NewEtcd(c)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing/synctest"
+	"time"
 
 	"millrace"
 	"millrace/checkpoint"
@@ -21,9 +22,15 @@ import (
 	"millrace/proto"
 )
 
+// settles is the time in which a leader notices that all roles of all hosts have ended, and commits that to the copies.
+const settles = 2 * leaseTime
+
 // judgeJournal stops the orchestrator, and compares the states that its journal restores before and after the stop.
 // Before, the journal has the newest snapshot and later records; after, only the last snapshot.
 func (w *world) judgeJournal(stop func()) {
+	if w.etcd != nil {
+		time.Sleep(settles)
+	}
 	synctest.Wait()
 	before := w.newestDisk().take()
 	before = disktest.Crash(before, 0, 0) // only synced data

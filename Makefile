@@ -122,8 +122,9 @@ endif
 bench-failover: ## takeovers and restarts: their time, the trainers' waits, the cost of shadows, beside peers
 	bench/failover.sh $(if $(LONG),--long) $(if $(SECTIONS),--sections $(SECTIONS))
 
-# QUICK=1 makes few trials, LONG=1 has 4,096 clients. SECTIONS=takeover,election,tls,fanout,memory measures some.
-bench-cluster: ## runs on several hosts: lost loaders and leaders, TLS, many clients, memory; needs namespaces
+# QUICK=1 makes few trials, LONG=1 has 4,096 clients. SECTIONS=takeover,election,tls,fanout,memory,rivals,ray
+# measures some. memory, rivals and ray download PyTorch, TensorFlow and Ray once.
+bench-cluster: ## runs on several hosts: faults, TLS, many clients, memory, beside peers; needs namespaces
 	bench/cluster.sh $(if $(QUICK),--quick) $(if $(LONG),--long) $(if $(SECTIONS),--sections $(SECTIONS))
 
 # QUICK=1 makes one round of short measurements. SECTIONS=throughput,step measures some sections.

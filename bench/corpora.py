@@ -63,16 +63,16 @@ def parquet(folder: pathlib.Path, megabytes: int, rows: int = 10_000) -> pathlib
     return once(folder, make)
 
 
-def small_sources(folder: pathlib.Path, sources: int) -> pathlib.Path:
-    """Writes sources of 2 shards with 40 documents each. Half of them are zstd JSONL, the other half Parquet."""
+def small_sources(folder: pathlib.Path, sources: int, shards: int = 2, documents_each: int = 40) -> pathlib.Path:
+    """Writes sources of shards of documents. Half of them are zstd JSONL, the other half Parquet."""
 
     def make(folder: pathlib.Path) -> None:
         documents, _ = corpus(40_000_000)
         rng = np.random.default_rng(3)
         for s in range(sources):
             (folder / f"s{s:04}").mkdir()
-            for shard in range(2):
-                some = [documents[i] for i in rng.integers(0, len(documents), 40)]
+            for shard in range(shards):
+                some = [documents[i] for i in rng.integers(0, len(documents), documents_each)]
                 path = folder / f"s{s:04}" / f"{shard}"
                 if s % 2:
                     pyarrow.parquet.write_table(pyarrow.table({"text": some}), path.with_suffix(".parquet"))

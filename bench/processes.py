@@ -56,6 +56,24 @@ def pss_mib(pids: list[int]) -> float:
     return total / 1024
 
 
+def memory_mib(pids: list[int], hosts: int = 1) -> float:
+    """Returns the proportional set size of processes of several hosts on one machine.
+
+    Pages of files count for each host, because machines do not share them.
+    """
+    total = 0
+    for pid in pids:
+        try:
+            for line in pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+                if line.startswith(("Pss_Anon:", "Pss_Shmem:")):
+                    total += int(line.split()[1])
+                elif line.startswith("Pss_File:"):
+                    total += hosts * int(line.split()[1])
+        except OSError:
+            continue
+    return total / 1024
+
+
 class Run:
     """`millrace up` and its processes."""
 

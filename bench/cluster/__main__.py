@@ -1,6 +1,6 @@
 """Measures runs on several hosts, on one machine: network namespaces stand for hosts, or the loopback device does.
 
-    bench/cluster.sh [--sections takeover,election,tls,fanout,memory] [--quick] [--long]
+    bench/cluster.sh [--sections takeover,election,tls,fanout,memory,rivals,ray] [--quick] [--long]
 
 Each section prints its tables. Times of events are on one clock. The machine's load average is in the title.
 
@@ -8,7 +8,9 @@ Each section prints its tables. Times of events are on one clock. The machine's 
     election  the leader is lost: the time to the next leader's first record and first plan
     tls       the speed and cost of two hosts with TLS, without, and of one host
     fanout    hundreds and thousands of clients of four loaders, at one rate of bytes; with and without constructors
-    memory    PSS with 306 sources and 8 ranks a host
+    memory    PSS with 306 sources and 8 ranks a host, beside PyTorch's DataLoader
+    rivals    tokens/s and CPU on four hosts, beside tf.data service and Ray Data
+    ray       waits of trainers while actors and a node of Ray are killed
 """
 
 from __future__ import annotations
@@ -28,6 +30,8 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(d) for d in (HERE, HERE.parents[1] / "e2e", HERE.parent / "failover", HERE.parent)]
 
 import election  # noqa: E402
+import memory  # noqa: E402
+import rivals  # noqa: E402
 import takeover  # noqa: E402
 import wire  # noqa: E402
 from bed import ROOT  # noqa: E402
@@ -42,12 +46,28 @@ def fanout(a: argparse.Namespace, work: Path) -> None:
     subprocess.run(command, cwd=ROOT, check=True)
 
 
+def ray(a: argparse.Namespace, work: Path) -> None:
+    """Trainers on a Ray of three nodes, in bench/cluster/raystall.py: in a PID namespace, so that nothing is left."""
+    if not a.ray:
+        print("there is no environment of Ray, and the section is left out", file=sys.stderr)
+        return
+    own = ["unshare", "--pid", "--fork", "--kill-child", "--mount", "--net", "--mount-proc"]
+    own += [] if os.getuid() == 0 else ["--user", "--map-root-user"]
+    command = [a.ray, str(HERE / "raystall.py"), "--kills", "3" if a.quick else "9"]
+    print(f"\nTrainers on a Ray of three nodes; load average {os.getloadavg()[0]:.1f}\n", flush=True)
+    path = f"{Path(a.etcd).parent}:{os.environ['PATH']}"
+    subprocess.run([*own, "sh", "-c", 'ip link set lo up && exec "$@"', "ray", *command], check=True,
+                   env={**os.environ, "PATH": path, "MILLRACE": a.millrace})
+
+
 SECTIONS = {
     "takeover": takeover.takeover,
     "election": election.election,
     "tls": wire.tls,
     "fanout": fanout,
-    "memory": wire.memory,
+    "memory": memory.memory,
+    "rivals": rivals.rivals,
+    "ray": ray,
 }
 
 
@@ -57,6 +77,10 @@ def main() -> None:
     )
     p.add_argument("--millrace", required=True)
     p.add_argument("--etcd", required=True, help="the program of tools/etcd.sh")
+    p.add_argument("--torch", help="Python of the environment of requirements-torch.txt; none: no DataLoader")
+    p.add_argument("--tensorflow", help="Python of the environment of requirements-tensorflow.txt; none: no tf.data")
+    p.add_argument("--ray", help="Python of the environment of make test-ray; none: no Ray Data")
+    p.add_argument("--vocabulary", help="gpt2's ranks, as tokenbench exports them")
     p.add_argument("--sections", default=",".join(SECTIONS))
     p.add_argument("--quick", action="store_true", help="few trials")
     p.add_argument("--long", action="store_true", help="4,096 clients, too")

@@ -1,4 +1,4 @@
-"""Hosts that are all on the loopback device of one network namespace: the cost of TLS, and memory."""
+"""Hosts that are all on the loopback device of one network namespace, and the cost of TLS between them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bed import ROOT, clock, percentile, table, until
 from conftest import Stage
 from harness import Run
 from lab import Etcd, Lab
-from processes import cpu_seconds, family, pss_mib, spread
+from processes import cpu_seconds, family, spread
 
 ETCD = "127.0.0.1:12379"
 ROWS, LENGTH = 8, 2048
@@ -30,6 +30,7 @@ class Loopback:
         stage, enter = Stage(Path(a.millrace), work, work), lab.enter("h1")
         self._clean = contextlib.ExitStack()
         self.logs: List[Path] = []
+        self._trainers: List[subprocess.Popen] = []
         self._url = f"http://{ETCD}"
         if tls:
             self._certified(a)
@@ -81,12 +82,16 @@ class Loopback:
                  "--log", str(self.logs[-1])], stderr=subprocess.DEVNULL,
                 env={**os.environ, "PYTHONPATH": str(ROOT / "clients" / "python" / "src")},
             )
+            self._trainers.append(trainer)
             self._clean.callback(lambda t=trainer: (t.kill(), t.wait()))
         for log in self.logs:
-            until(lambda log=log: log.exists() and log.read_bytes().count(b"\n") > 3, f"steps in {log}", 90, 0.05)
+            until(lambda log=log: log.exists() and log.read_bytes().count(b"\n") > 3, f"steps in {log}", 300, 0.05)
 
     def roles(self) -> List[int]:
         return [pid for run in self.runs for pid in family(run.process.pid)]
+
+    def trainers(self) -> List[int]:
+        return [t.pid for t in self._trainers]
 
     def batches(self, begin: float, end: float) -> List[float]:
         """The waits of all trainers for batches that they received within a time."""
@@ -149,20 +154,3 @@ def token_mixture(work: Path, sources: Dict[str, Any], ranks: Optional[int] = 2)
         "global_batch_size": ROWS * (ranks or 1), "mixture": {"weights": {s: 1 for s in sources}},
         "index_dir": str(work / "index"), "sources": sources,
     }
-
-
-def memory(a: Any, work: Path) -> None:
-    data = corpora.small_sources(work / "sources", 306)
-    sources = {f"s{n:04}": {"path": str(data / f"s{n:04}" / "*")} for n in range(306)}
-    rows = []
-    for hosts in (1, 2) if a.quick else (1, 2, 4):
-        mix = token_mixture(work, sources, 8 * hosts)
-        with loopback(a, work / f"memory-{hosts}", mix, hosts, 8, False) as run:
-            run.train(1.0)
-            peak, over = 0.0, time.monotonic() + a.seconds / 4
-            while time.monotonic() < over:
-                peak = max(peak, pss_mib(run.roles()))
-                time.sleep(1)
-            rows.append([hosts, 8 * hosts, len(run.roles()), f"{peak:.0f}", f"{peak / hosts:.0f}"])
-    table("PSS of all roles, 306 sources, 8 ranks a host, steps of a second", ["hosts", "ranks", "processes",
-          "peak PSS, MiB", "a host"], rows)

@@ -41,11 +41,15 @@ class Member:
             self.address = "127.0.0.1:%d" % free.getsockname()[1]
         self._command = [str(stage.binary), "etcd", "--dir", str(directory / "etcd"), "--listen", self.address,
                          "--program", program()]
+        self.log = directory / "etcd.log"
         self.file = directory / "cluster.yaml"
         self.file.write_text(f"name: run-1\netcd: ['http://{self.address}']\n")
 
     def start(self) -> None:
-        self.process = subprocess.Popen(self._command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+        with open(self.log, "a") as log:
+            self.process = subprocess.Popen(
+                self._command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True
+            )
         assert self.process.stdout is not None
         ready = multiprocessing.connection.wait([self.process.stdout.fileno()], timeout=DEADLINE)
         line = self.process.stdout.readline() if ready else ""
@@ -69,6 +73,13 @@ def running(stage: Any, directory: Path) -> Iterator[Member]:
     finally:
         if member.process.poll() is None:
             member.kill()
+
+
+def test_a_member_stops_without_a_word(stage: Any, tmp_path: Path) -> None:
+    """etcd itself reports its clean stop as errors with stacks."""
+    with running(stage, tmp_path) as member:
+        assert member.stop() == 0
+        assert member.log.read_text() == ""
 
 
 def status(stage: Any, run: Run) -> Dict[str, Any]:
@@ -180,6 +191,23 @@ def test_a_killed_orchestrator_takes_the_lease_again(stage: Any, tmp_path: Path)
             assert delivered.ends == ["end"] * RANKS, delivered.ends
             assert run.wait(DEADLINE) == 0
         assert delivered.bytes() == golden.bytes()
+
+
+def test_a_host_stops_while_it_waits_for_etcd(stage: Any, tmp_path: Path) -> None:
+    """SIGTERM is no error, also before the host is registered."""
+    file = tmp_path / "cluster.yaml"
+    file.write_text("name: a\netcd: ['http://127.0.0.1:1']\nlisten: '127.0.0.1:9400'\n")
+    up = subprocess.Popen(
+        [str(stage.binary), "up", str(stage.mixture(MIXTURE)), "--ranks", "1", "--world-size", "2", "--run-dir",
+         str(tmp_path / "run"), "--cluster", str(file)],
+        stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+    )
+    try:
+        assert up.stderr is not None and "waiting to register" in up.stderr.readline()
+        up.send_signal(signal.SIGTERM)
+        assert up.wait(DEADLINE) == 0 and up.stderr.read() == ""
+    finally:
+        up.kill()
 
 
 @pytest.mark.parametrize(

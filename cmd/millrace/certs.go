@@ -115,7 +115,7 @@ func (r *certs) print(w *bufio.Writer, result *issue.Result) {
 	for _, x := range result.Certificates {
 		if r.Name == "" {
 			fmt.Fprintf(w, "\ncluster file of %s, which needs these three files beside it:\n", x.Name)
-			fmt.Fprintf(w, "listen: %q\n", net.JoinHostPort(x.Name, "7100"))
+			fmt.Fprintf(w, "listen: %q\n", net.JoinHostPort(x.Name, "9400"))
 		} else {
 			fmt.Fprintf(w, "\nfor %s:\n", x.Name)
 		}

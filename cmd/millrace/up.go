@@ -150,6 +150,9 @@ func (u *up) run(c *cobra.Command) error {
 	cfg.Loaders.Count = uint32(setup.Loaders(cfg)) // one number for all roles
 	if u.isSpread() {
 		if err := u.join(ctx, c, cfg, digest); err != nil {
+			if ctx.Err() != nil {
+				return nil // it was asked to stop while it waited for etcd or for another host
+			}
 			return err
 		}
 		defer u.here.Leave()

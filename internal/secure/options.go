@@ -75,7 +75,7 @@ func (c *Credentials) Listen(network seam.Net, address string) (net.Listener, st
 	}
 	if ip := net.ParseIP(host); host == "" || ip.IsUnspecified() {
 		return nil, "", millrace.Errorf(millrace.ErrInvalid,
-			"listen on %s: other hosts need a host to dial: write it before the port, as in a.example:7100", address)
+			"listen on %s: other hosts need a host to dial: write it before the port, as in a.example:9400", address)
 	}
 	l, err := network.Listen(address)
 	if err != nil {

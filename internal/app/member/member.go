@@ -59,7 +59,8 @@ func (m Member) Run(ctx context.Context) error {
 		// A single member has no peers; port 0 is a free one.
 		"--listen-peer-urls", "http://127.0.0.1:0", "--initial-advertise-peer-urls", "http://127.0.0.1:0",
 		"--initial-cluster", "millrace=http://127.0.0.1:0")
-	cmd.Stdout, cmd.Stderr = m.Log, m.Log
+	log := untilEnd{running, m.Log}
+	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = grace
@@ -84,6 +85,19 @@ func (m Member) Run(ctx context.Context) error {
 		return exit.Failuref("millrace etcd: %v", unanswered)
 	}
 	return exit.Failuref("millrace etcd: %s ended by itself: %v", program, ended)
+}
+
+// untilEnd passes on what a program writes until ctx ends. etcd reports its own clean stop as errors with their stacks.
+type untilEnd struct {
+	ctx context.Context
+	to  io.Writer
+}
+
+func (u untilEnd) Write(text []byte) (int, error) {
+	if u.ctx.Err() != nil {
+		return len(text), nil
+	}
+	return u.to.Write(text)
 }
 
 // find returns the path of an etcd program.

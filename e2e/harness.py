@@ -135,8 +135,8 @@ class Trainers:
 
 
 class Run:
-    """`millrace up` on a run directory, as a context manager. It is ready on entry. On exit it has ended, and the
-    test fails if it left anything behind."""
+    """`millrace up` on a run directory, or the command of one role, as a context manager. It is ready on entry. On
+    exit it has ended, and the test fails if it left anything behind."""
 
     def __init__(
         self,
@@ -148,10 +148,12 @@ class Run:
         args: Sequence[str] = (),
         launcher: Sequence[str] = (),
         first: int = 0,
+        role: str = "up",
     ) -> None:
         self.directory, self.ranks, self.first = Path(directory), ranks, first
+        has_ranks = ["--ranks", str(ranks)] if role in ("up", "sidecar") else []
         self._command = [
-            *launcher, str(binary), "up", str(mixture), "--ranks", str(ranks), "--run-dir", str(directory), *args,
+            *launcher, str(binary), role, str(mixture), *has_ranks, "--run-dir", str(directory), *args,
         ]
         self._env = {**os.environ, **(env or {})}
         self._trainers: List[Trainers] = []

@@ -96,7 +96,7 @@ class Net:
         for pid in processes_of(self.runs[name].directory):
             with contextlib.suppress(OSError):
                 words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-                if not role or role.encode() in words[:2]:
+                if not role or words[1:3] == [b"role", role.encode()]:
                     out.append(pid)
         return out
 

@@ -111,8 +111,8 @@ def test_loaders_come_and_go(stage: Any, golden: Delivered) -> None:
             and next(r["role"] for r in after["roles"] if r["name"] == loader) == "shadow"
         )
         titled = titles([watch.pid("shadow-0"), watch.pid(loader)])
-        assert any(t.startswith("millrace loader") and "shadow-0" in t for t in titled), titled
-        assert any(t.startswith("millrace shadow") and loader in t for t in titled), titled
+        assert any(t.startswith("millrace role loader") and "shadow-0" in t for t in titled), titled
+        assert any(t.startswith("millrace role shadow") and loader in t for t in titled), titled
 
         stopped = watch.pid("shadow-0")
         os.kill(stopped, signal.SIGSTOP)

@@ -106,7 +106,7 @@ def test_a_host_with_another_mixture_is_refused(stage: Any, tmp_path: Path) -> N
             for wrong, mixture, code, said in (
                 (["--first-rank", str(RANKS)], other, 1, "copy one mixture file to all hosts"),
                 (["--first-rank", str(RANKS), "--world-size", "6"], MIXTURE, 1, "--world-size is 6, not 4"),
-                (["--first-rank", "1"], MIXTURE, 2, "multiples of --ranks"),
+                (["--first-rank", "3"], MIXTURE, 2, "to be at most --world-size"),
             ):
                 done = subprocess.run(
                     [str(stage.binary), "up", str(stage.mixture(mixture)), "--ranks", str(RANKS), "--run-dir",

@@ -247,8 +247,9 @@ def test_status(stage: Any) -> None:
         for role in status["roles"]:
             shown = subprocess.run(["ps", "-o", "args=", "-p", str(role["pid"])], capture_output=True, text=True)
             if shown.returncode == 0:
-                assert shown.stdout.startswith(f"millrace {role['role']} "), shown.stdout
-            assert Path(f"/proc/{role['pid']}/cmdline").read_bytes().startswith(f"millrace\0{role['role']}\0".encode())
+                assert shown.stdout.startswith(f"millrace role {role['role']} "), shown.stdout
+            line = Path(f"/proc/{role['pid']}/cmdline").read_bytes()
+            assert line.startswith(f"millrace\0role\0{role['role']}\0".encode()), line
             assert Path(f"/proc/{role['pid']}/comm").read_text().strip() == "millrace"
         for role in status["roles"]:
             os.kill(role["pid"], signal.SIGKILL)

@@ -94,7 +94,7 @@ func TestALoaderMayTakeLongToStart(t *testing.T) {
 	}
 	c.wait(opening)
 	got := c.m.Status().Alerts
-	if len(got) != 2 || !strings.Contains(got[0].Text, "loader-0 has not joined the run yet") {
+	if len(got) != 1 || !strings.Contains(got[0].Text, "2 of 2 loaders have not joined the run yet") {
 		t.Errorf("after twice the time there are the alerts %v", got)
 	}
 }
@@ -104,7 +104,7 @@ func TestALoaderThatIsAskedToLeaveHandsOverFirst(t *testing.T) {
 	c.settle()
 	p := c.slots["loader-0"]
 	old := reader(c.m, "code", 0).Standby
-	c.m.roster.Leaving(p.box, "loader-0")
+	c.m.roster.Leaving(p.box, "loader-0", &proto.Leaving{})
 	c.turn()
 	if now := reader(c.m, "code", 0); now.Name != "shadow-0" || now.Term != old.Term ||
 		!has(p.box.take(), "bye: it was asked") {
@@ -124,7 +124,7 @@ func TestALoaderThatIsAskedToLeaveHandsOverFirst(t *testing.T) {
 	alone := newCluster(t, 1, "loader-0", "loader-1")
 	alone.settle()
 	p = alone.slots["loader-0"]
-	alone.m.roster.Leaving(p.box, "loader-0")
+	alone.m.roster.Leaving(p.box, "loader-0", &proto.Leaving{})
 	alone.turn()
 	if isConnected(alone.m, "loader-0") || !has(p.box.take(), "bye: ") {
 		t.Error("no loader can take over, and it may not leave")

@@ -18,7 +18,7 @@ import (
 // Source describes a source before it is opened.
 type Source struct {
 	Name    string
-	Loaders []string // who serves each stripe
+	Stripes int // parts that are read apart; they have no effect on plans
 	// Allowed returns how many quarantined records the budget takes. records is their total if they are counted, else
 	// the number of records seen so far.
 	Allowed func(counted bool, records uint64) uint64
@@ -45,6 +45,9 @@ type Config struct {
 	// sees.
 	Compare func(pinned, now *millrace.Manifest) error
 	Shadows int // shadows of a sound run
+	Loaders int // that are waited for at the start of a run; more may come at any time
+	// MostLoaders is how many of them read; further ones wait. 0: all of them read.
+	MostLoaders int
 	// Inverse finds samples for the ledger. If it is nil, they are looked up in the plans that are kept.
 	Inverse ledger.Inverse
 	Runway  int    // steps planned ahead of the slowest rank, at least

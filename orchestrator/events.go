@@ -98,7 +98,7 @@ func (m *Machine) LoaderEvent(from roster.Session, name string, e *pb.LoaderEven
 	case *pb.LoaderEvent_Ready:
 		m.roster.Ready(from, name, ev.Ready)
 	case *pb.LoaderEvent_Leaving:
-		m.roster.Leaving(from, name)
+		m.roster.Leaving(from, name, ev.Leaving)
 	case *pb.LoaderEvent_Trouble:
 		m.roster.Trouble(from, name, ev.Trouble)
 	case *pb.LoaderEvent_Cache:

@@ -43,13 +43,16 @@ type Machine struct {
 func NewMachine(cfg Config, s *facts.State) (*Machine, error) {
 	m := &Machine{cfg: cfg, s: s, out: &roster.Actions{}, alerts: &alerts{}, saves: &saves{s: s},
 		figures: figures.New()}
-	loaders := roster.Config{Up: cfg.Up, Program: cfg.By, Compare: cfg.Compare, Fence: m.fence}
+	loaders := roster.Config{Loaders: cfg.Loaders, Up: cfg.Up, Program: cfg.By, Compare: cfg.Compare, Fence: m.fence}
 	var names []string
 	for _, src := range cfg.Sources {
-		loaders.Sources = append(loaders.Sources, roster.Source{Name: src.Name, Loaders: src.Loaders})
+		loaders.Sources = append(loaders.Sources, roster.Source{Name: src.Name, Stripes: src.Stripes})
 		names = append(names, src.Name)
 	}
 	m.roster, m.sidecars = roster.New(loaders, m.out), roster.NewSidecars(m.out, m.fence)
+	if cfg.MostLoaders > 0 {
+		m.roster.Resize(cfg.MostLoaders)
+	}
 	m.queues = m.roster.Queues()
 	ranks := attempts.Config{Ranks: cfg.Ranks, Up: cmp.Or(cfg.Incarnation, cfg.Up), Placing: cfg.Placing,
 		Rules: cfg.Rules,

@@ -143,6 +143,7 @@ func newConfig(t *testing.T, ranks int) Config {
 		)
 	}
 	cfg := Config{
+		Loaders:  1,
 		Stream:   millrace.Train,
 		Spec:     spec,
 		Place:    place,
@@ -170,7 +171,7 @@ func newConfig(t *testing.T, ranks int) Config {
 	}
 	for _, name := range sourceNames {
 		cfg.Sources = append(cfg.Sources,
-			Source{Name: name, Loaders: []string{"loader-0"}, Allowed: func(bool, uint64) uint64 { return 3 }})
+			Source{Name: name, Stripes: 1, Allowed: func(bool, uint64) uint64 { return 3 }})
 	}
 	return cfg
 }
@@ -415,7 +416,7 @@ func TestLoadersThatOpenASourceTogetherAreCompared(t *testing.T) {
 	for _, second := range []byte{0, 1} {
 		w := newWorld(t, 1)
 		for i := range w.cfg.Sources {
-			w.cfg.Sources[i].Loaders = []string{"loader-0", "loader-1"}
+			w.cfg.Sources[i].Stripes, w.cfg.Loaders = 2, 2
 		}
 		w.restart()
 		w.sidecar = &box{}

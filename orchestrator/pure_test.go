@@ -103,7 +103,7 @@ func TestDecideChangesNothing(t *testing.T) {
 	c.slots["loader-1"] = nil
 	c.turn()
 	c.wait(roster.Absence)
-	c.m.roster.Leaving(c.slots["loader-0"].box, "loader-0")
+	c.m.roster.Leaving(c.slots["loader-0"].box, "loader-0", &proto.Leaving{})
 	c.settle()
 
 	bad := newWorld(t, 1)

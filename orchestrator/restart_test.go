@@ -56,6 +56,7 @@ const plannedRunway = 8
 func plannedConfig(t testing.TB, sources int) Config {
 	milestone := mixing.Milestone{}
 	cfg := Config{
+		Loaders:  1,
 		Stream:   millrace.Train,
 		Placing:  &proto.Placing{Ranks: 1},
 		Ranks:    1,
@@ -80,7 +81,7 @@ func plannedConfig(t testing.TB, sources int) Config {
 		name := fmt.Sprintf("source-%04d", i)
 		milestone.Weights = append(milestone.Weights, weight)
 		cfg.Spec.Sources = append(cfg.Spec.Sources, planner.SourceSpec{Name: name, OnExhausted: millrace.Repeat})
-		cfg.Sources = append(cfg.Sources, Source{Name: name, Loaders: []string{"loader-0"}})
+		cfg.Sources = append(cfg.Sources, Source{Name: name, Stripes: 1})
 	}
 	var err error
 	if cfg.Spec.Schedule, err = mixing.NewSchedule(sources, []mixing.Milestone{milestone}); err != nil {

@@ -51,7 +51,7 @@ func (m *Machine) Status() *proto.StatusReply {
 			Epoch:       uint32(src.Epoch),
 			Ordinal:     uint64(src.Ordinal),
 			Offered:     uint64(m.queues[i].Next()),
-			Stripes:     uint32(len(m.cfg.Sources[i].Loaders)),
+			Stripes:     uint32(m.cfg.Sources[i].Stripes),
 			Unprotected: m.roster.Unprotected(i),
 			PassedOver:  src.PassedOver(),
 			Missing:     src.Counts.Missing,
@@ -102,13 +102,7 @@ func (m *Machine) lacking() []condition {
 	}
 	if !m.cfg.Further { // the processes and the disk of all streams
 		out = append(append(m.alerts.lowSpace(), m.alerts.oneCopy()...), out...)
-		for _, owner := range m.roster.AbsentOwners() {
-			text, lasts := " is not there; it is being restarted", roster.Absence
-			if !owner.Lost {
-				text, lasts = " has not joined the run yet; it opens its tokenizer and its sources first", opening
-			}
-			out = append(out, condition{"role", owner.Name, owner.Name + text, lasts})
-		}
+		out = append(out, absent(m)...)
 	}
 	for _, t := range m.roster.Troubles() {
 		text := fmt.Sprintf("source %s cannot be read by %s for now: %s", t.Source, t.Member, t.Text)
@@ -124,6 +118,24 @@ func (m *Machine) lacking() []condition {
 	if m.cfg.Shadows > 0 && m.pinned() && m.roster.Unprotected(roster.AllSources) > 0 {
 		out = append(out, condition{"unprotected", "", "some stripes have no shadow that could take over at once: " +
 			"if its loader dies now, training may wait for a restart", roster.Absence})
+	}
+	return out
+}
+
+// absent returns the conditions that loaders are waited for.
+func absent(m *Machine) (out []condition) {
+	awaited := 0
+	for _, name := range roster.Absent(m.roster) {
+		if name == "" {
+			awaited++
+			continue
+		}
+		out = append(out, condition{"role", name, name + " is not there; it is being restarted", roster.Absence})
+	}
+	if awaited > 0 {
+		text := fmt.Sprintf("%d of %d loaders %s not joined the run yet: a loader opens its tokenizer first", awaited,
+			m.cfg.Loaders, map[bool]string{true: "has", false: "have"}[awaited == 1])
+		out = append(out, condition{"role", "loaders", text, opening})
 	}
 	return out
 }
@@ -160,7 +172,9 @@ func (m *Machine) Waiting() activity.Cause {
 	if text := m.ranks.Waiting(); text != "" {
 		return activity.Cause{Kind: activity.Ranks, Text: text}
 	}
-	if source, owner, ok := m.roster.Unread(); ok {
+	if source, owner, ok := m.roster.Unread(); ok && owner == "" {
+		return busy("source " + source + " waits for the loaders to join")
+	} else if ok {
 		return activity.Cause{Kind: activity.Fetch, Source: source, Role: owner,
 			Text: fmt.Sprintf("%s (source %s) is not there; it is being restarted", owner, source)}
 	}

@@ -761,6 +761,7 @@ func (x *Offered) GetStripes() []*Offers {
 // identity: a random text of this process; host: its host's name, for people and for the choice of standbys.
 // up: random id of the `millrace up` that runs it. Processes of one `up` share a host. Empty: the run has one host.
 // remote: host:port, the address for processes of another `up`; empty: it has none.
+// held: the stripes that the process reads or follows, from an earlier stream.
 type LoaderHello struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -773,6 +774,7 @@ type LoaderHello struct {
 	Host          string                 `protobuf:"bytes,71,opt,name=host,proto3" json:"host,omitempty"`
 	Up            string                 `protobuf:"bytes,72,opt,name=up,proto3" json:"up,omitempty"`
 	Remote        string                 `protobuf:"bytes,73,opt,name=remote,proto3" json:"remote,omitempty"`
+	Held          []*Drop                `protobuf:"bytes,90,rep,name=held,proto3" json:"held,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -875,6 +877,13 @@ func (x *LoaderHello) GetRemote() string {
 		return x.Remote
 	}
 	return ""
+}
+
+func (x *LoaderHello) GetHeld() []*Drop {
+	if x != nil {
+		return x.Held
+	}
+	return nil
 }
 
 // Version: two programs of one run must agree on protocol and planner. The orchestrator refuses a role that differs.
@@ -1165,9 +1174,11 @@ func (x *Offers) GetOffset() []uint32 {
 }
 
 // Leaving: the process was asked to leave. It serves until its stripes are handed over and Bye comes.
+// for_good: no other process of its name follows, so other loaders read its stripes from now on.
 type Leaving struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Reason        string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
+	ForGood       bool                   `protobuf:"varint,90,opt,name=for_good,json=forGood,proto3" json:"for_good,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1207,6 +1218,13 @@ func (x *Leaving) GetReason() string {
 		return x.Reason
 	}
 	return ""
+}
+
+func (x *Leaving) GetForGood() bool {
+	if x != nil {
+		return x.ForGood
+	}
+	return false
 }
 
 // Trouble: reading a source fails, and the loader tries again. text is empty when the trouble is over.
@@ -7487,7 +7505,7 @@ const file_roles_proto_rawDesc = "" +
 	"\afigures\x18\x14 \x01(\v2\x14.millrace.v1.FiguresH\x00R\afiguresB\a\n" +
 	"\x05eventJ\x04\b\x05\x10\x06\"8\n" +
 	"\aOffered\x12-\n" +
-	"\astripes\x18\x01 \x03(\v2\x13.millrace.v1.OffersR\astripes\"\x83\x02\n" +
+	"\astripes\x18\x01 \x03(\v2\x13.millrace.v1.OffersR\astripes\"\xaa\x02\n" +
 	"\vLoaderHello\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
 	"\x03pid\x18\x02 \x01(\x03R\x03pid\x12\x18\n" +
@@ -7498,7 +7516,8 @@ const file_roles_proto_rawDesc = "" +
 	"\bidentity\x18F \x01(\tR\bidentity\x12\x12\n" +
 	"\x04host\x18G \x01(\tR\x04host\x12\x0e\n" +
 	"\x02up\x18H \x01(\tR\x02up\x12\x16\n" +
-	"\x06remote\x18I \x01(\tR\x06remote\"Y\n" +
+	"\x06remote\x18I \x01(\tR\x06remote\x12%\n" +
+	"\x04held\x18Z \x03(\v2\x11.millrace.v1.DropR\x04held\"Y\n" +
 	"\aVersion\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\rR\bprotocol\x12\x18\n" +
 	"\aplanner\x18\x02 \x01(\rR\aplanner\x12\x18\n" +
@@ -7526,9 +7545,10 @@ const file_roles_proto_rawDesc = "" +
 	"\arefused\x18\x0e \x03(\x04R\arefused\x12\x12\n" +
 	"\x04term\x18\x0f \x01(\x04R\x04term\x12\x18\n" +
 	"\apatches\x18\x14 \x03(\rR\apatches\x12\x16\n" +
-	"\x06offset\x18\x19 \x03(\rR\x06offset\"!\n" +
+	"\x06offset\x18\x19 \x03(\rR\x06offset\"<\n" +
 	"\aLeaving\x12\x16\n" +
-	"\x06reason\x18\x01 \x01(\tR\x06reason\"5\n" +
+	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x19\n" +
+	"\bfor_good\x18Z \x01(\bR\aforGood\"5\n" +
 	"\aTrouble\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\"K\n" +
@@ -8196,128 +8216,129 @@ var file_roles_proto_depIdxs = []int32{
 	21,  // 16: millrace.v1.LoaderEvent.figures:type_name -> millrace.v1.Figures
 	12,  // 17: millrace.v1.Offered.stripes:type_name -> millrace.v1.Offers
 	10,  // 18: millrace.v1.LoaderHello.version:type_name -> millrace.v1.Version
-	89,  // 19: millrace.v1.Offers.rejects:type_name -> millrace.v1.Quarantine
-	90,  // 20: millrace.v1.Offers.seek_points:type_name -> millrace.v1.SeekPoint
-	23,  // 21: millrace.v1.Figures.sources:type_name -> millrace.v1.SourceFigures
-	25,  // 22: millrace.v1.Figures.ranks:type_name -> millrace.v1.RankFigures
-	22,  // 23: millrace.v1.Figures.supply:type_name -> millrace.v1.Supply
-	20,  // 24: millrace.v1.SourceFigures.current:type_name -> millrace.v1.Activity
-	24,  // 25: millrace.v1.SourceFigures.fetches:type_name -> millrace.v1.Fetches
-	20,  // 26: millrace.v1.RankFigures.waiting:type_name -> millrace.v1.Activity
-	23,  // 27: millrace.v1.RoleFigures.sources:type_name -> millrace.v1.SourceFigures
-	22,  // 28: millrace.v1.RoleFigures.supply:type_name -> millrace.v1.Supply
-	26,  // 29: millrace.v1.Delivery.roles:type_name -> millrace.v1.RoleFigures
-	25,  // 30: millrace.v1.Delivery.ranks:type_name -> millrace.v1.RankFigures
-	20,  // 31: millrace.v1.Delivery.slowest:type_name -> millrace.v1.Activity
-	87,  // 32: millrace.v1.LoaderOrder.fence:type_name -> millrace.v1.Fence
-	30,  // 33: millrace.v1.LoaderOrder.open:type_name -> millrace.v1.OpenSource
-	31,  // 34: millrace.v1.LoaderOrder.read:type_name -> millrace.v1.ReadFrom
-	35,  // 35: millrace.v1.LoaderOrder.bye:type_name -> millrace.v1.Bye
-	32,  // 36: millrace.v1.LoaderOrder.promote:type_name -> millrace.v1.Promote
-	33,  // 37: millrace.v1.LoaderOrder.drop:type_name -> millrace.v1.Drop
-	34,  // 38: millrace.v1.LoaderOrder.reading:type_name -> millrace.v1.Reading
-	90,  // 39: millrace.v1.ReadFrom.seek_point:type_name -> millrace.v1.SeekPoint
-	90,  // 40: millrace.v1.Reading.seek_point:type_name -> millrace.v1.SeekPoint
-	87,  // 41: millrace.v1.FetchRequest.fence:type_name -> millrace.v1.Fence
-	37,  // 42: millrace.v1.FetchRequest.part:type_name -> millrace.v1.FetchPart
-	41,  // 43: millrace.v1.FetchReply.failed:type_name -> millrace.v1.PartFailed
-	40,  // 44: millrace.v1.FetchReply.placed:type_name -> millrace.v1.PlacedRows
-	87,  // 45: millrace.v1.GroupRequest.fence:type_name -> millrace.v1.Fence
-	89,  // 46: millrace.v1.PartFailed.samples:type_name -> millrace.v1.Quarantine
-	87,  // 47: millrace.v1.SidecarEvent.fence:type_name -> millrace.v1.Fence
-	45,  // 48: millrace.v1.SidecarEvent.hello:type_name -> millrace.v1.SidecarHello
-	47,  // 49: millrace.v1.SidecarEvent.join:type_name -> millrace.v1.Join
-	50,  // 50: millrace.v1.SidecarEvent.commit:type_name -> millrace.v1.Commit
-	91,  // 51: millrace.v1.SidecarEvent.saved:type_name -> millrace.v1.Saved
-	51,  // 52: millrace.v1.SidecarEvent.left:type_name -> millrace.v1.Left
-	28,  // 53: millrace.v1.SidecarEvent.fatal:type_name -> millrace.v1.Fatal
-	48,  // 54: millrace.v1.SidecarEvent.switched:type_name -> millrace.v1.Switched
-	49,  // 55: millrace.v1.SidecarEvent.bad:type_name -> millrace.v1.Bad
-	54,  // 56: millrace.v1.SidecarEvent.present:type_name -> millrace.v1.Present
-	52,  // 57: millrace.v1.SidecarEvent.reported:type_name -> millrace.v1.Reported
-	43,  // 58: millrace.v1.SidecarEvent.gpus:type_name -> millrace.v1.GpuFigures
-	21,  // 59: millrace.v1.SidecarEvent.figures:type_name -> millrace.v1.Figures
-	44,  // 60: millrace.v1.GpuFigures.gpus:type_name -> millrace.v1.Gpu
-	46,  // 61: millrace.v1.SidecarHello.ranks:type_name -> millrace.v1.RankPosition
-	10,  // 62: millrace.v1.SidecarHello.version:type_name -> millrace.v1.Version
-	89,  // 63: millrace.v1.Bad.sample:type_name -> millrace.v1.Quarantine
-	53,  // 64: millrace.v1.Reported.losses:type_name -> millrace.v1.SourceLoss
-	87,  // 65: millrace.v1.SidecarOrder.fence:type_name -> millrace.v1.Fence
-	59,  // 66: millrace.v1.SidecarOrder.welcome:type_name -> millrace.v1.Welcome
-	62,  // 67: millrace.v1.SidecarOrder.begin:type_name -> millrace.v1.Begin
-	63,  // 68: millrace.v1.SidecarOrder.refusal:type_name -> millrace.v1.Refusal
-	92,  // 69: millrace.v1.SidecarOrder.plan:type_name -> millrace.v1.Plan
-	93,  // 70: millrace.v1.SidecarOrder.ended:type_name -> millrace.v1.Ended
-	28,  // 71: millrace.v1.SidecarOrder.failed:type_name -> millrace.v1.Fatal
-	64,  // 72: millrace.v1.SidecarOrder.loaders:type_name -> millrace.v1.Loaders
-	68,  // 73: millrace.v1.SidecarOrder.waiting:type_name -> millrace.v1.Waiting
-	35,  // 74: millrace.v1.SidecarOrder.bye:type_name -> millrace.v1.Bye
-	58,  // 75: millrace.v1.SidecarOrder.committed:type_name -> millrace.v1.Committed
-	94,  // 76: millrace.v1.SidecarOrder.masked:type_name -> millrace.v1.Masked
-	60,  // 77: millrace.v1.SidecarOrder.alerts:type_name -> millrace.v1.Alerts
-	67,  // 78: millrace.v1.SidecarOrder.roll_call:type_name -> millrace.v1.RollCall
-	56,  // 79: millrace.v1.SidecarOrder.groups:type_name -> millrace.v1.Groups
-	57,  // 80: millrace.v1.Groups.group:type_name -> millrace.v1.Group
-	88,  // 81: millrace.v1.Welcome.manifests:type_name -> millrace.v1.Manifest
-	95,  // 82: millrace.v1.Welcome.masks:type_name -> millrace.v1.Mask
-	61,  // 83: millrace.v1.Alerts.alerts:type_name -> millrace.v1.Alert
-	65,  // 84: millrace.v1.Loaders.stripes:type_name -> millrace.v1.LoaderStripe
-	66,  // 85: millrace.v1.LoaderStripe.standby:type_name -> millrace.v1.Standby
-	20,  // 86: millrace.v1.Waiting.cause:type_name -> millrace.v1.Activity
-	70,  // 87: millrace.v1.MixRequest.set:type_name -> millrace.v1.SetWeights
-	72,  // 88: millrace.v1.MixRequest.schedule:type_name -> millrace.v1.SetSchedule
-	96,  // 89: millrace.v1.MixRequest.skip:type_name -> millrace.v1.Skipped
-	74,  // 90: millrace.v1.MixRequest.add:type_name -> millrace.v1.AddSource
-	97,  // 91: millrace.v1.MixRequest.costs:type_name -> millrace.v1.Costed
-	71,  // 92: millrace.v1.SetWeights.weights:type_name -> millrace.v1.SourceWeight
-	73,  // 93: millrace.v1.SetSchedule.milestones:type_name -> millrace.v1.WeightsAt
-	71,  // 94: millrace.v1.WeightsAt.weights:type_name -> millrace.v1.SourceWeight
-	76,  // 95: millrace.v1.MixReply.change:type_name -> millrace.v1.MixChange
-	71,  // 96: millrace.v1.MixtureStatus.weights:type_name -> millrace.v1.SourceWeight
-	76,  // 97: millrace.v1.MixtureStatus.changes:type_name -> millrace.v1.MixChange
-	97,  // 98: millrace.v1.MixtureStatus.costs:type_name -> millrace.v1.Costed
-	78,  // 99: millrace.v1.MixtureStatus.calibration:type_name -> millrace.v1.Calibration
-	97,  // 100: millrace.v1.Calibration.best:type_name -> millrace.v1.Costed
-	87,  // 101: millrace.v1.StatusReply.fence:type_name -> millrace.v1.Fence
-	86,  // 102: millrace.v1.StatusReply.sources:type_name -> millrace.v1.StatusReply.SourcesEntry
-	89,  // 103: millrace.v1.StatusReply.recent:type_name -> millrace.v1.Quarantine
-	83,  // 104: millrace.v1.StatusReply.roles:type_name -> millrace.v1.RoleStatus
-	61,  // 105: millrace.v1.StatusReply.alerts:type_name -> millrace.v1.Alert
-	65,  // 106: millrace.v1.StatusReply.stripes:type_name -> millrace.v1.LoaderStripe
-	77,  // 107: millrace.v1.StatusReply.mixture:type_name -> millrace.v1.MixtureStatus
-	44,  // 108: millrace.v1.StatusReply.gpus:type_name -> millrace.v1.Gpu
-	27,  // 109: millrace.v1.StatusReply.delivery:type_name -> millrace.v1.Delivery
-	81,  // 110: millrace.v1.StatusReply.scaling:type_name -> millrace.v1.Scaling
-	16,  // 111: millrace.v1.RoleStatus.cache:type_name -> millrace.v1.CacheFigures
-	98,  // 112: millrace.v1.LedgerReply.segments:type_name -> millrace.v1.Assignments
-	99,  // 113: millrace.v1.LedgerReply.ranges:type_name -> millrace.v1.OrdinalRange
-	76,  // 114: millrace.v1.LedgerReply.changes:type_name -> millrace.v1.MixChange
-	82,  // 115: millrace.v1.StatusReply.SourcesEntry.value:type_name -> millrace.v1.SourceStatus
-	7,   // 116: millrace.v1.Orchestrator.Load:input_type -> millrace.v1.LoaderEvent
-	42,  // 117: millrace.v1.Orchestrator.Serve:input_type -> millrace.v1.SidecarEvent
-	79,  // 118: millrace.v1.Orchestrator.Status:input_type -> millrace.v1.StatusRequest
-	84,  // 119: millrace.v1.Orchestrator.Ledger:input_type -> millrace.v1.LedgerRequest
-	69,  // 120: millrace.v1.Orchestrator.Mix:input_type -> millrace.v1.MixRequest
-	0,   // 121: millrace.v1.Orchestrator.Follow:input_type -> millrace.v1.FollowerEvent
-	36,  // 122: millrace.v1.Loader.Fetch:input_type -> millrace.v1.FetchRequest
-	17,  // 123: millrace.v1.Loader.Beat:input_type -> millrace.v1.BeatRequest
-	19,  // 124: millrace.v1.Loader.Current:input_type -> millrace.v1.CurrentRequest
-	39,  // 125: millrace.v1.Constructor.Fetch:input_type -> millrace.v1.GroupRequest
-	29,  // 126: millrace.v1.Orchestrator.Load:output_type -> millrace.v1.LoaderOrder
-	55,  // 127: millrace.v1.Orchestrator.Serve:output_type -> millrace.v1.SidecarOrder
-	80,  // 128: millrace.v1.Orchestrator.Status:output_type -> millrace.v1.StatusReply
-	85,  // 129: millrace.v1.Orchestrator.Ledger:output_type -> millrace.v1.LedgerReply
-	75,  // 130: millrace.v1.Orchestrator.Mix:output_type -> millrace.v1.MixReply
-	3,   // 131: millrace.v1.Orchestrator.Follow:output_type -> millrace.v1.JournalPart
-	38,  // 132: millrace.v1.Loader.Fetch:output_type -> millrace.v1.FetchReply
-	18,  // 133: millrace.v1.Loader.Beat:output_type -> millrace.v1.BeatReply
-	20,  // 134: millrace.v1.Loader.Current:output_type -> millrace.v1.Activity
-	38,  // 135: millrace.v1.Constructor.Fetch:output_type -> millrace.v1.FetchReply
-	126, // [126:136] is the sub-list for method output_type
-	116, // [116:126] is the sub-list for method input_type
-	116, // [116:116] is the sub-list for extension type_name
-	116, // [116:116] is the sub-list for extension extendee
-	0,   // [0:116] is the sub-list for field type_name
+	33,  // 19: millrace.v1.LoaderHello.held:type_name -> millrace.v1.Drop
+	89,  // 20: millrace.v1.Offers.rejects:type_name -> millrace.v1.Quarantine
+	90,  // 21: millrace.v1.Offers.seek_points:type_name -> millrace.v1.SeekPoint
+	23,  // 22: millrace.v1.Figures.sources:type_name -> millrace.v1.SourceFigures
+	25,  // 23: millrace.v1.Figures.ranks:type_name -> millrace.v1.RankFigures
+	22,  // 24: millrace.v1.Figures.supply:type_name -> millrace.v1.Supply
+	20,  // 25: millrace.v1.SourceFigures.current:type_name -> millrace.v1.Activity
+	24,  // 26: millrace.v1.SourceFigures.fetches:type_name -> millrace.v1.Fetches
+	20,  // 27: millrace.v1.RankFigures.waiting:type_name -> millrace.v1.Activity
+	23,  // 28: millrace.v1.RoleFigures.sources:type_name -> millrace.v1.SourceFigures
+	22,  // 29: millrace.v1.RoleFigures.supply:type_name -> millrace.v1.Supply
+	26,  // 30: millrace.v1.Delivery.roles:type_name -> millrace.v1.RoleFigures
+	25,  // 31: millrace.v1.Delivery.ranks:type_name -> millrace.v1.RankFigures
+	20,  // 32: millrace.v1.Delivery.slowest:type_name -> millrace.v1.Activity
+	87,  // 33: millrace.v1.LoaderOrder.fence:type_name -> millrace.v1.Fence
+	30,  // 34: millrace.v1.LoaderOrder.open:type_name -> millrace.v1.OpenSource
+	31,  // 35: millrace.v1.LoaderOrder.read:type_name -> millrace.v1.ReadFrom
+	35,  // 36: millrace.v1.LoaderOrder.bye:type_name -> millrace.v1.Bye
+	32,  // 37: millrace.v1.LoaderOrder.promote:type_name -> millrace.v1.Promote
+	33,  // 38: millrace.v1.LoaderOrder.drop:type_name -> millrace.v1.Drop
+	34,  // 39: millrace.v1.LoaderOrder.reading:type_name -> millrace.v1.Reading
+	90,  // 40: millrace.v1.ReadFrom.seek_point:type_name -> millrace.v1.SeekPoint
+	90,  // 41: millrace.v1.Reading.seek_point:type_name -> millrace.v1.SeekPoint
+	87,  // 42: millrace.v1.FetchRequest.fence:type_name -> millrace.v1.Fence
+	37,  // 43: millrace.v1.FetchRequest.part:type_name -> millrace.v1.FetchPart
+	41,  // 44: millrace.v1.FetchReply.failed:type_name -> millrace.v1.PartFailed
+	40,  // 45: millrace.v1.FetchReply.placed:type_name -> millrace.v1.PlacedRows
+	87,  // 46: millrace.v1.GroupRequest.fence:type_name -> millrace.v1.Fence
+	89,  // 47: millrace.v1.PartFailed.samples:type_name -> millrace.v1.Quarantine
+	87,  // 48: millrace.v1.SidecarEvent.fence:type_name -> millrace.v1.Fence
+	45,  // 49: millrace.v1.SidecarEvent.hello:type_name -> millrace.v1.SidecarHello
+	47,  // 50: millrace.v1.SidecarEvent.join:type_name -> millrace.v1.Join
+	50,  // 51: millrace.v1.SidecarEvent.commit:type_name -> millrace.v1.Commit
+	91,  // 52: millrace.v1.SidecarEvent.saved:type_name -> millrace.v1.Saved
+	51,  // 53: millrace.v1.SidecarEvent.left:type_name -> millrace.v1.Left
+	28,  // 54: millrace.v1.SidecarEvent.fatal:type_name -> millrace.v1.Fatal
+	48,  // 55: millrace.v1.SidecarEvent.switched:type_name -> millrace.v1.Switched
+	49,  // 56: millrace.v1.SidecarEvent.bad:type_name -> millrace.v1.Bad
+	54,  // 57: millrace.v1.SidecarEvent.present:type_name -> millrace.v1.Present
+	52,  // 58: millrace.v1.SidecarEvent.reported:type_name -> millrace.v1.Reported
+	43,  // 59: millrace.v1.SidecarEvent.gpus:type_name -> millrace.v1.GpuFigures
+	21,  // 60: millrace.v1.SidecarEvent.figures:type_name -> millrace.v1.Figures
+	44,  // 61: millrace.v1.GpuFigures.gpus:type_name -> millrace.v1.Gpu
+	46,  // 62: millrace.v1.SidecarHello.ranks:type_name -> millrace.v1.RankPosition
+	10,  // 63: millrace.v1.SidecarHello.version:type_name -> millrace.v1.Version
+	89,  // 64: millrace.v1.Bad.sample:type_name -> millrace.v1.Quarantine
+	53,  // 65: millrace.v1.Reported.losses:type_name -> millrace.v1.SourceLoss
+	87,  // 66: millrace.v1.SidecarOrder.fence:type_name -> millrace.v1.Fence
+	59,  // 67: millrace.v1.SidecarOrder.welcome:type_name -> millrace.v1.Welcome
+	62,  // 68: millrace.v1.SidecarOrder.begin:type_name -> millrace.v1.Begin
+	63,  // 69: millrace.v1.SidecarOrder.refusal:type_name -> millrace.v1.Refusal
+	92,  // 70: millrace.v1.SidecarOrder.plan:type_name -> millrace.v1.Plan
+	93,  // 71: millrace.v1.SidecarOrder.ended:type_name -> millrace.v1.Ended
+	28,  // 72: millrace.v1.SidecarOrder.failed:type_name -> millrace.v1.Fatal
+	64,  // 73: millrace.v1.SidecarOrder.loaders:type_name -> millrace.v1.Loaders
+	68,  // 74: millrace.v1.SidecarOrder.waiting:type_name -> millrace.v1.Waiting
+	35,  // 75: millrace.v1.SidecarOrder.bye:type_name -> millrace.v1.Bye
+	58,  // 76: millrace.v1.SidecarOrder.committed:type_name -> millrace.v1.Committed
+	94,  // 77: millrace.v1.SidecarOrder.masked:type_name -> millrace.v1.Masked
+	60,  // 78: millrace.v1.SidecarOrder.alerts:type_name -> millrace.v1.Alerts
+	67,  // 79: millrace.v1.SidecarOrder.roll_call:type_name -> millrace.v1.RollCall
+	56,  // 80: millrace.v1.SidecarOrder.groups:type_name -> millrace.v1.Groups
+	57,  // 81: millrace.v1.Groups.group:type_name -> millrace.v1.Group
+	88,  // 82: millrace.v1.Welcome.manifests:type_name -> millrace.v1.Manifest
+	95,  // 83: millrace.v1.Welcome.masks:type_name -> millrace.v1.Mask
+	61,  // 84: millrace.v1.Alerts.alerts:type_name -> millrace.v1.Alert
+	65,  // 85: millrace.v1.Loaders.stripes:type_name -> millrace.v1.LoaderStripe
+	66,  // 86: millrace.v1.LoaderStripe.standby:type_name -> millrace.v1.Standby
+	20,  // 87: millrace.v1.Waiting.cause:type_name -> millrace.v1.Activity
+	70,  // 88: millrace.v1.MixRequest.set:type_name -> millrace.v1.SetWeights
+	72,  // 89: millrace.v1.MixRequest.schedule:type_name -> millrace.v1.SetSchedule
+	96,  // 90: millrace.v1.MixRequest.skip:type_name -> millrace.v1.Skipped
+	74,  // 91: millrace.v1.MixRequest.add:type_name -> millrace.v1.AddSource
+	97,  // 92: millrace.v1.MixRequest.costs:type_name -> millrace.v1.Costed
+	71,  // 93: millrace.v1.SetWeights.weights:type_name -> millrace.v1.SourceWeight
+	73,  // 94: millrace.v1.SetSchedule.milestones:type_name -> millrace.v1.WeightsAt
+	71,  // 95: millrace.v1.WeightsAt.weights:type_name -> millrace.v1.SourceWeight
+	76,  // 96: millrace.v1.MixReply.change:type_name -> millrace.v1.MixChange
+	71,  // 97: millrace.v1.MixtureStatus.weights:type_name -> millrace.v1.SourceWeight
+	76,  // 98: millrace.v1.MixtureStatus.changes:type_name -> millrace.v1.MixChange
+	97,  // 99: millrace.v1.MixtureStatus.costs:type_name -> millrace.v1.Costed
+	78,  // 100: millrace.v1.MixtureStatus.calibration:type_name -> millrace.v1.Calibration
+	97,  // 101: millrace.v1.Calibration.best:type_name -> millrace.v1.Costed
+	87,  // 102: millrace.v1.StatusReply.fence:type_name -> millrace.v1.Fence
+	86,  // 103: millrace.v1.StatusReply.sources:type_name -> millrace.v1.StatusReply.SourcesEntry
+	89,  // 104: millrace.v1.StatusReply.recent:type_name -> millrace.v1.Quarantine
+	83,  // 105: millrace.v1.StatusReply.roles:type_name -> millrace.v1.RoleStatus
+	61,  // 106: millrace.v1.StatusReply.alerts:type_name -> millrace.v1.Alert
+	65,  // 107: millrace.v1.StatusReply.stripes:type_name -> millrace.v1.LoaderStripe
+	77,  // 108: millrace.v1.StatusReply.mixture:type_name -> millrace.v1.MixtureStatus
+	44,  // 109: millrace.v1.StatusReply.gpus:type_name -> millrace.v1.Gpu
+	27,  // 110: millrace.v1.StatusReply.delivery:type_name -> millrace.v1.Delivery
+	81,  // 111: millrace.v1.StatusReply.scaling:type_name -> millrace.v1.Scaling
+	16,  // 112: millrace.v1.RoleStatus.cache:type_name -> millrace.v1.CacheFigures
+	98,  // 113: millrace.v1.LedgerReply.segments:type_name -> millrace.v1.Assignments
+	99,  // 114: millrace.v1.LedgerReply.ranges:type_name -> millrace.v1.OrdinalRange
+	76,  // 115: millrace.v1.LedgerReply.changes:type_name -> millrace.v1.MixChange
+	82,  // 116: millrace.v1.StatusReply.SourcesEntry.value:type_name -> millrace.v1.SourceStatus
+	7,   // 117: millrace.v1.Orchestrator.Load:input_type -> millrace.v1.LoaderEvent
+	42,  // 118: millrace.v1.Orchestrator.Serve:input_type -> millrace.v1.SidecarEvent
+	79,  // 119: millrace.v1.Orchestrator.Status:input_type -> millrace.v1.StatusRequest
+	84,  // 120: millrace.v1.Orchestrator.Ledger:input_type -> millrace.v1.LedgerRequest
+	69,  // 121: millrace.v1.Orchestrator.Mix:input_type -> millrace.v1.MixRequest
+	0,   // 122: millrace.v1.Orchestrator.Follow:input_type -> millrace.v1.FollowerEvent
+	36,  // 123: millrace.v1.Loader.Fetch:input_type -> millrace.v1.FetchRequest
+	17,  // 124: millrace.v1.Loader.Beat:input_type -> millrace.v1.BeatRequest
+	19,  // 125: millrace.v1.Loader.Current:input_type -> millrace.v1.CurrentRequest
+	39,  // 126: millrace.v1.Constructor.Fetch:input_type -> millrace.v1.GroupRequest
+	29,  // 127: millrace.v1.Orchestrator.Load:output_type -> millrace.v1.LoaderOrder
+	55,  // 128: millrace.v1.Orchestrator.Serve:output_type -> millrace.v1.SidecarOrder
+	80,  // 129: millrace.v1.Orchestrator.Status:output_type -> millrace.v1.StatusReply
+	85,  // 130: millrace.v1.Orchestrator.Ledger:output_type -> millrace.v1.LedgerReply
+	75,  // 131: millrace.v1.Orchestrator.Mix:output_type -> millrace.v1.MixReply
+	3,   // 132: millrace.v1.Orchestrator.Follow:output_type -> millrace.v1.JournalPart
+	38,  // 133: millrace.v1.Loader.Fetch:output_type -> millrace.v1.FetchReply
+	18,  // 134: millrace.v1.Loader.Beat:output_type -> millrace.v1.BeatReply
+	20,  // 135: millrace.v1.Loader.Current:output_type -> millrace.v1.Activity
+	38,  // 136: millrace.v1.Constructor.Fetch:output_type -> millrace.v1.FetchReply
+	127, // [127:137] is the sub-list for method output_type
+	117, // [117:127] is the sub-list for method input_type
+	117, // [117:117] is the sub-list for extension type_name
+	117, // [117:117] is the sub-list for extension extendee
+	0,   // [0:117] is the sub-list for field type_name
 }
 
 func init() { file_roles_proto_init() }

@@ -24,14 +24,15 @@ func commands(of *cobra.Command) (out []*cobra.Command) {
 }
 
 // TestEveryCommandThatPrintsTakesJSON holds the promise of README.md. `top` shows the numbers of `status --json`,
-// `init` and `import` write YAML, and `etcd` serves.
+// `init` and `import` write YAML, and `etcd`, `up` and the commands of its roles serve.
 func TestEveryCommandThatPrintsTakesJSON(t *testing.T) {
 	all := commands(rootCommand())
 	if len(all) < 13 {
 		t.Fatalf("only %d commands were found", len(all))
 	}
 	for _, c := range all {
-		flag, without := c.Flags().Lookup("json"), []string{"up", "top", "init", "import", "etcd"}
+		flag, without := c.Flags().Lookup("json"), []string{"up", "top", "init", "import", "etcd",
+			"orchestrator", "loader", "shadow", "sidecar"}
 		if (flag == nil) != slices.Contains(without, strings.TrimPrefix(c.CommandPath(), "millrace ")) {
 			t.Errorf("%s: --json is %v", c.CommandPath(), flag)
 		}

@@ -68,6 +68,7 @@ failures.
 		certsCommand(),
 		versionCommand(), mailboxCommand(),
 	)
-	root.AddCommand(roleCommands()...)
+	root.AddCommand(singleCommands()...)
+	root.AddCommand(roleCommand())
 	return root
 }

@@ -139,7 +139,7 @@ func addHosts(ctx context.Context, view *report.Status, dir string) {
 	}
 }
 
-// hostsOf returns all hosts of a run by rank, also those that are missing.
+// hostsOf returns all hosts of a run, also the ranks that no host serves.
 func hostsOf(ctx context.Context, site *cluster.Site) ([]report.Host, error) {
 	network, _, err := site.Network(slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -151,16 +151,11 @@ func hostsOf(ctx context.Context, site *cluster.Site) ([]report.Host, error) {
 		return nil, err
 	}
 	var out []report.Host
-	for first := 0; first < site.World; first += site.Ranks {
-		out = append(out, report.Host{State: "missing", First: first, Ranks: site.Ranks})
-	}
 	for _, h := range there {
-		if h.Ranks == site.Ranks && h.First/h.Ranks < len(out) {
-			out[h.First/h.Ranks] = report.Host{Name: h.Name, State: "running", First: h.First, Ranks: h.Ranks,
-				Leads: h.Up == leader.Line}
-		}
+		out = append(out, report.Host{Name: h.Name, State: "running", Process: h.Label, First: h.First, Ranks: h.Ranks,
+			Leads: h.Up == leader.Line})
 	}
-	return out, nil
+	return report.WithMissing(out, site.World), nil
 }
 
 func topCommand() *cobra.Command {

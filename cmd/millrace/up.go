@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -16,6 +17,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"millrace/internal/app/cluster"
 	"millrace/internal/app/config"
@@ -29,10 +31,11 @@ import (
 	"millrace/orchestrator/lease/hosts"
 )
 
-// up is the flags of `millrace up`.
+// up is the flags of `millrace up`, and of the commands that run one of its roles.
 type up struct {
-	mixture, runDir, metrics, events, cluster string
-	ranks, world, first                       int
+	role, name                                        string // of a command of a single role; empty: all roles
+	mixture, runDir, metrics, events, cluster, listen string
+	ranks, world, first                               int
 
 	file *cluster.File     // nil: no etcd
 	here *hosts.Membership // nil: the run has one host
@@ -55,11 +58,12 @@ If MIXTURE is -, up reads the mixture file from standard input. Its relative pat
 directory.
 
 Every role is a separate process, and up restarts a process that dies. A shadow takes over for a lost loader at once
-(reliability.shadows in the mixture file). When a disk is full, the run waits. up prints "warning: …" when a capability
-goes missing and "over: …" when it is back; millrace status lists the missing ones.
+(reliability.shadows in the mixture file). When a disk is full, the run waits. up prints "warning: …" when a
+capability goes missing and "over: …" when it is back; millrace status lists the missing ones.
 
 With --cluster, this up plans only while it has the run's lease in etcd. A run with ranks on several hosts needs an up
-on each, with the same mixture file, --ranks and --world-size, and with its own --first-rank (docs/cluster.md).`,
+on each, with the same mixture file and --world-size, and with its own --first-rank (docs/cluster.md). The commands
+orchestrator, loader, shadow and sidecar run one of the roles, for an engine that places them.`,
 		Example: "  millrace up mixture.yaml --ranks 8 --run-dir runs/a\n" +
 			"  millrace up mixture.yaml --ranks 8 --world-size 64 --first-rank 16 --cluster cluster.yaml " +
 			"--run-dir runs/a",
@@ -73,42 +77,71 @@ on each, with the same mixture file, --ranks and --world-size, and with its own 
 	f.IntVar(&u.ranks, "ranks", 1, "trainer ranks on this host")
 	f.IntVar(&u.world, "world-size", 0, "trainer ranks of all hosts (default: --ranks)")
 	f.IntVar(&u.first, "first-rank", 0, "first of this host's ranks, if there are more hosts")
-	f.StringVar(&u.runDir, "run-dir", "", "directory of the run: sockets and journal (required)")
-	f.StringVar(&u.cluster, "cluster", "", "YAML file of the etcd cluster that the ups of this run share")
+	u.flags(f)
 	f.StringVar(&u.metrics, "metrics", "", "serve Prometheus metrics at http://ADDRESS/metrics, such as 127.0.0.1:9464")
-	f.StringVar(&u.events, "events", "", "directory for event records of the roles, one JSON object a line")
 	return c
 }
+
+// flags adds the flags of all commands that run roles.
+func (u *up) flags(f *pflag.FlagSet) {
+	f.StringVar(&u.runDir, "run-dir", "", "directory of this host for sockets and journal (required)")
+	f.StringVar(&u.cluster, "cluster", "", "YAML file of the etcd cluster that the hosts of this run share")
+	f.StringVar(&u.listen, "listen", "",
+		"host:port as the other hosts reach this one (default: listen of the cluster file)")
+	f.StringVar(&u.events, "events", "", "directory for event records of the roles, one JSON object a line")
+}
+
+// command returns the command for messages.
+func (u *up) command() string { return "millrace " + cmp.Or(u.role, "up") }
+
+// runs reports whether this command runs a role.
+func (u *up) runs(role string) bool { return u.role == "" || u.role == role }
 
 func (u *up) validate() error {
 	if u.world == 0 {
 		u.world = u.ranks
 	}
+	usage := func(format string, args ...any) error {
+		return exit.Usagef("%s: "+format, append([]any{u.command()}, args...)...)
+	}
 	switch {
 	case u.runDir == "":
-		return exit.Usagef(
-			"millrace up: --run-dir is missing: write a directory for the run's sockets and journal, such as " +
-				"--run-dir runs/a",
-		)
-	case u.ranks < 1:
-		return exit.Usagef("millrace up: --ranks %d: want at least 1", u.ranks)
+		return usage("--run-dir is missing: write a directory for sockets and journal, such as --run-dir runs/a")
+	case u.ranks < 1 && u.runs(sidecarRole):
+		return usage("--ranks %d: want at least 1", u.ranks)
+	case u.role != "" && u.cluster == "":
+		return usage("--cluster is missing: the roles of a run on several hosts find each other in etcd")
+	case u.role != "" && u.world < 1:
+		return usage("--world-size is missing: write the trainer ranks of all hosts")
 	case u.world != u.ranks && u.cluster == "":
-		return exit.Usagef(
-			"millrace up: --world-size %d beside --ranks %d: ranks on several hosts need --cluster with a cluster file",
-			u.world, u.ranks,
-		)
+		return usage("--world-size %d beside --ranks %d: ranks on several hosts need --cluster with a cluster file",
+			u.world, u.ranks)
+	case u.listen != "" && u.cluster == "":
+		return usage("--listen %s: there are no other hosts without --cluster", u.listen)
+	}
+	if err := u.checkName(); err != nil {
+		return usage("%v", err)
+	}
+	if !u.runs(sidecarRole) {
+		return nil
 	}
 	return u.host().Validate()
 }
 
 // host returns this host before it has agreed with others.
-func (u *up) host() hosts.Host { return hosts.Host{First: u.first, Ranks: u.ranks, World: u.world} }
+func (u *up) host() hosts.Host {
+	h := hosts.Host{Role: u.role, First: u.first, Ranks: u.ranks, World: u.world}
+	if u.ranks == 0 {
+		h.Label = u.name
+	}
+	return h
+}
 
-// fleet describes the processes of all hosts.
-func (u *up) fleet() setup.Fleet { return setup.Fleet{Ranks: u.ranks, World: u.world} }
+// place describes the place of this host in the run.
+func (u *up) place() setup.Place { return setup.Place{IsSpread: u.isSpread(), First: u.first} }
 
-// isSpread reports whether the run has several hosts.
-func (u *up) isSpread() bool { return u.world > u.ranks }
+// isSpread reports whether the run has several hosts. Before join, file tells whether an address is known.
+func (u *up) isSpread() bool { return u.role != "" || u.world > u.ranks }
 
 func (u *up) run(c *cobra.Command) error {
 	if err := u.validate(); err != nil {
@@ -138,10 +171,8 @@ func (u *up) run(c *cobra.Command) error {
 	if u.runDir, err = filepath.Abs(u.runDir); err != nil {
 		return err
 	}
-	if u.cluster != "" {
-		if u.file, err = cluster.Load(u.cluster); err != nil {
-			return err
-		}
+	if err := u.loadCluster(); err != nil {
+		return err
 	}
 	digest, err := cfg.Digest()
 	if err != nil {
@@ -168,14 +199,37 @@ func (u *up) run(c *cobra.Command) error {
 	return u.supervise(ctx, c, cfg)
 }
 
-// join registers this host. The hosts have equal numbers of loaders.
+// loadCluster reads the cluster file, if there is one.
+func (u *up) loadCluster() (err error) {
+	if u.cluster == "" {
+		return nil
+	}
+	if u.file, err = cluster.Load(u.cluster); err != nil {
+		return err
+	}
+	if u.listen != "" {
+		err = u.file.ListenAt(u.listen, u.runs(orchestratorRole))
+	}
+	if u.name == "" && u.role == orchestratorRole {
+		u.name = orchestratorRole + "-" + u.file.Listen
+	}
+	return err
+}
+
+// join registers this host. All hosts agree on the numbers of loaders and stripes. The loaders of an `up` are as many
+// on each host.
 func (u *up) join(ctx context.Context, c *cobra.Command, cfg *config.Config, digest string) (err error) {
 	me := u.host()
-	me.Loaders, me.Mixture, me.Program = int(cfg.Loaders.Count), digest, programVersion()
+	me.Loaders, me.Readers = setup.Loaders(cfg), setup.Readers(cfg)
+	if u.role == "" {
+		me.Readers *= (u.world + u.ranks - 1) / u.ranks
+	}
+	me.Mixture, me.Program = digest, programVersion()
 	if u.here, err = cluster.Join(ctx, u.file, me, c.ErrOrStderr()); err != nil {
 		return err
 	}
-	cfg.Loaders.Count = uint32(u.here.Host().Loaders)
+	agreed := u.here.Host()
+	cfg.Loaders.Count, cfg.Loaders.Readers = uint32(agreed.Loaders), uint32(agreed.Readers)
 	return nil
 }
 
@@ -184,16 +238,24 @@ func (u *up) prepare(ctx context.Context, c *cobra.Command, cfg *config.Config) 
 	if err := cfg.Payload(); err != nil {
 		return err
 	}
-	if err := errors.Join(setup.CheckLoaderMemory(cfg), setup.CheckSidecarMemory(cfg, u.ranks)); err != nil {
+	if err := setup.CheckLoaderMemory(cfg); err != nil {
 		return err
+	}
+	if u.runs(sidecarRole) {
+		if err := setup.CheckSidecarMemory(cfg, u.ranks); err != nil {
+			return err
+		}
 	}
 	if _, err := setup.Tokenizer(cfg); err != nil {
 		return err
 	}
+	if !u.runs(orchestratorRole) {
+		return nil
+	}
 	if err := dryrun.Measure(ctx, cfg, dryrun.Options{Logger: roles.NewLogger("up")}); err != nil {
 		return firstProblem(c, err)
 	}
-	_, err := roles.OrchestratorConfig(cfg, u.fleet(), programVersion())
+	_, err := roles.OrchestratorConfig(cfg, u.world, programVersion())
 	return err
 }
 
@@ -206,7 +268,8 @@ func (u *up) writeConfigs(cfg *config.Config) error {
 		}
 	}
 	if u.here != nil {
-		if err := cluster.WriteSite(u.runDir, cluster.Site{Host: u.here.Host(), File: u.file.Path}); err != nil {
+		site := cluster.Site{Host: u.here.Host(), File: u.file.Path, Listen: u.file.Listen}
+		if err := cluster.WriteSite(u.runDir, site); err != nil {
 			return err
 		}
 	}
@@ -237,16 +300,8 @@ func (u *up) supervise(ctx context.Context, c *cobra.Command, cfg *config.Config
 			warnOfSkipped(ctx, c, stream)
 		}
 	})
-	ctx, expel := context.WithCancelCause(ctx)
-	var registered sync.WaitGroup
-	var expelled error // this host may not go on
-	if u.here != nil {
-		registered.Go(func() {
-			if expelled = u.here.Run(ctx); expelled != nil {
-				expel(expelled)
-			}
-		})
-	}
+	ctx, end := context.WithCancelCause(ctx)
+	registered := u.stay(ctx, end)
 	_, err = supervisor.Run(ctx, supervisor.Config{
 		Fail:   fail,
 		RunDir: u.runDir, Children: u.children(cfg), Spawn: u.spawn,
@@ -261,15 +316,11 @@ func (u *up) supervise(ctx context.Context, c *cobra.Command, cfg *config.Config
 		Final: judge,
 		OnReady: func() {
 			events.Write(event.Weigh("ready"))
-			of := ""
-			if u.isSpread() {
-				of = fmt.Sprintf(" from rank %d on, of %d,", u.first, u.world)
-			}
-			fmt.Fprintf(c.OutOrStdout(), "ready: %d ranks%s on %s\n", u.ranks, of,
-				filepath.Join(u.runDir, "rank-<r>.sock"))
+			fmt.Fprintln(c.OutOrStdout(), u.readyLine())
 		},
+		StopGrace: u.stopGrace(),
 	})
-	expel(nil)
+	end(nil)
 	registered.Wait()
 	events.Write(event.Weigh("exit"))
 	var failed *supervisor.FailedError
@@ -278,13 +329,41 @@ func (u *up) supervise(ctx context.Context, c *cobra.Command, cfg *config.Config
 		text, _ := json.Marshal(map[string]string{"state": "failed", "reason": err.Error()})
 		err = errors.Join(err, os.WriteFile(rundir.OutcomeFile(u.runDir), text, 0o600))
 	}
-	if err != nil {
-		return exit.Failure(err)
+	return exit.Failure(err)
+}
+
+// stay keeps the registration of this host until ctx ends. It ends the supervisor if this host may not go on, and if
+// the run has ended on the host that planned it: a process of the orchestrator sees to that itself.
+func (u *up) stay(ctx context.Context, end context.CancelCauseFunc) *sync.WaitGroup {
+	var registered sync.WaitGroup
+	if u.here == nil {
+		return &registered
 	}
-	if expelled != nil {
-		return exit.Failure(expelled)
+	registered.Go(func() {
+		if err := u.here.Run(ctx); err != nil {
+			end(&supervisor.Over{Err: err})
+		}
+	})
+	if !u.runs(orchestratorRole) {
+		registered.Go(func() {
+			if outcome, err := u.here.AwaitOutcome(ctx, u.here.Host().Incarnation); err == nil {
+				end(&supervisor.Over{Err: outcome.Err()})
+			}
+		})
 	}
-	return nil
+	return &registered
+}
+
+// readyLine says what this command serves.
+func (u *up) readyLine() string {
+	sockets := filepath.Join(u.runDir, "rank-<r>.sock")
+	switch {
+	case !u.runs(sidecarRole):
+		return fmt.Sprintf("ready: %s takes part in the run %s", u.name, u.file.Name)
+	case u.isSpread():
+		return fmt.Sprintf("ready: %d ranks from rank %d on, of %d, on %s", u.ranks, u.first, u.world, sockets)
+	}
+	return fmt.Sprintf("ready: %d ranks on %s", u.ranks, sockets)
 }
 
 // warnOfSkipped prints a warning for each source with files that are not read.
@@ -302,7 +381,7 @@ func warnOfSkipped(ctx context.Context, c *cobra.Command, cfg *config.Config) {
 // judge decides the reaction to the end of a child. The orchestrator's end is the run's end, unless it was asked to
 // leave, or waits for disk space or for the lease. Every other child is restarted.
 func judge(child supervisor.Child, ended supervisor.Exit) supervisor.Verdict {
-	planner := child.Role == "orchestrator"
+	planner := child.Role == orchestratorRole
 	switch {
 	case ended.Signal != 0:
 		return supervisor.Restart
@@ -320,6 +399,32 @@ func judge(child supervisor.Child, ended supervisor.Exit) supervisor.Verdict {
 
 // children returns the roles in the order of their start. They are stopped in the reverse order.
 func (u *up) children(cfg *config.Config) []supervisor.Child {
+	if u.role == roles.LoaderRole || u.role == roles.ShadowRole {
+		child := u.child(u.role, u.name)
+		child.HandsOver = true
+		return []supervisor.Child{child}
+	}
+	var out []supervisor.Child
+	if u.runs(orchestratorRole) {
+		out = append(out, u.planner())
+	}
+	place := u.place()
+	if u.role == "" {
+		for _, name := range place.Loaders(cfg) {
+			out = append(out, u.child(roles.LoaderRole, name))
+		}
+		for _, name := range place.Shadows(cfg) {
+			out = append(out, u.child(roles.ShadowRole, name))
+		}
+	}
+	if u.runs(sidecarRole) {
+		out = append(out, u.child(sidecarRole, place.Sidecar(), "--first-rank", strconv.Itoa(u.first)))
+	}
+	return out
+}
+
+// planner returns the orchestrator.
+func (u *up) planner() supervisor.Child {
 	incarnation, lease := rand.Text(), ""
 	if u.file != nil {
 		lease = u.file.Path
@@ -327,22 +432,12 @@ func (u *up) children(cfg *config.Config) []supervisor.Child {
 	if u.here != nil {
 		incarnation = u.here.Host().Incarnation
 	}
-	out := []supervisor.Child{
-		u.child("orchestrator", "orchestrator", "--metrics", u.metrics, "--cluster", lease, "--up", incarnation),
-	}
-	fleet := u.fleet()
-	for _, name := range fleet.Loaders(cfg, u.first) {
-		out = append(out, u.child("loader", name))
-	}
-	for _, name := range fleet.Shadows(cfg, u.first) {
-		out = append(out, u.child("shadow", name))
-	}
-	return append(out, u.child("sidecar", fleet.Sidecar(u.first), "--first-rank", strconv.Itoa(u.first)))
+	return u.child(orchestratorRole, orchestratorRole, "--metrics", u.metrics, "--cluster", lease, "--up", incarnation)
 }
 
 // child returns the process of a role.
 func (u *up) child(role, name string, more ...string) supervisor.Child {
-	args := append([]string{role, "--run-dir", u.runDir, "--name", name, "--ranks", strconv.Itoa(u.ranks),
+	args := append([]string{"role", role, "--run-dir", u.runDir, "--name", name, "--ranks", strconv.Itoa(u.ranks),
 		"--world-size", strconv.Itoa(u.world)}, more...)
 	child := supervisor.Child{Role: role, Name: name, Args: args}
 	if u.events != "" {
@@ -359,5 +454,5 @@ func (u *up) spawn(role string, i int) (supervisor.Child, bool) {
 	if role != roles.LoaderRole {
 		return supervisor.Child{}, false
 	}
-	return u.child(role, u.fleet().Loader(u.first, i)), true
+	return u.child(role, u.place().Loader(i)), true
 }

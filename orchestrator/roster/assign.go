@@ -20,6 +20,7 @@ type Journal struct {
 // Decision says which assignments to journal, or which orders need no record. It is valid until the next event.
 type Decision struct {
 	Assigned []*pb.Assigned // Apply carries out each when it is durable
+	owners   *ownership     // nil: as before
 	open     []opening
 	settled  bool // every stripe has everything that it can get now
 	deferred bool // more, as soon as the next step is sealed
@@ -28,7 +29,7 @@ type Decision struct {
 
 // IsEmpty reports whether there is nothing to do.
 func (d Decision) IsEmpty() bool {
-	return len(d.Assigned) == 0 && len(d.open) == 0 && !d.settled && !d.dismiss
+	return len(d.Assigned) == 0 && len(d.open) == 0 && d.owners == nil && !d.settled && !d.dismiss
 }
 
 // opening is a source that a member opens next.
@@ -38,11 +39,12 @@ type opening struct {
 	known  bool // it has been read under this `up`
 }
 
-// Decide returns what to do next and changes nothing. Sources are opened first. Then every stripe gets a primary, then
-// a standby. At last the members leave that were asked to.
+// Decide returns what to do next and changes nothing. Stripes get owners first, and the owners open the sources. Then
+// every stripe gets a primary, then a standby. A stripe that is to move gets its owner as the standby, and moves when
+// that is ready. At last the members leave that were asked to.
 //
-// While ranks wait for the next step and every stripe is read, shadows open nothing: they would take the time of the
-// readers.
+// While ranks wait for the next step and every stripe is read, shadows open nothing, and nothing moves: that would take
+// the time of the readers. A member that leaves for good does not wait.
 func (r *Roster) Decide(j Journal) Decision {
 	if j.IsIdle {
 		return Decision{dismiss: isAnyLeaving(r.members)}
@@ -51,6 +53,9 @@ func (r *Roster) Decide(j Journal) Decision {
 		return Decision{}
 	}
 	c := chooser{Roster: r, journal: j, sorted: r.sortedMembers()}
+	if owners := c.ownership(); owners != nil {
+		return Decision{owners: owners}
+	}
 	if r.newcomers {
 		if open := c.openings(c.ownStripes); len(open) > 0 {
 			return Decision{open: open}
@@ -62,8 +67,14 @@ func (r *Roster) Decide(j Journal) Decision {
 	if out := c.primaries(); len(out) > 0 {
 		return Decision{Assigned: out}
 	}
-	if j.IsAwaited && r.stripes.unread == 0 {
+	if j.IsAwaited && r.stripes.unread == 0 && !isAnyHandingOver(r) {
 		return Decision{settled: true, deferred: true}
+	}
+	if out := c.moves(); len(out) > 0 {
+		return Decision{Assigned: out}
+	}
+	if open := c.openings(c.destined); len(open) > 0 {
+		return Decision{open: open}
 	}
 	if open := c.openings(c.followed); len(open) > 0 {
 		return Decision{open: open}
@@ -81,11 +92,15 @@ func (r *Roster) Settle(d Decision) {
 		open := &pb.OpenSource{Source: o.source, Known: o.known}
 		r.order(o.member, &pb.LoaderOrder{Order: &pb.LoaderOrder_Open{Open: open}})
 	}
+	if d.owners != nil {
+		d.owners.apply(r)
+	}
 	if d.dismiss {
 		r.dismiss()
 	}
 	if d.settled {
 		r.unsettled, r.newcomers, r.deferred = false, false, d.deferred
+		dropLeftovers(r)
 		r.dismiss()
 	}
 }
@@ -111,10 +126,11 @@ func (c *chooser) openings(stripes func(*member) []*stripe) (out []opening) {
 	return out
 }
 
-// ownStripes lists a member's own stripes, and those that it read last.
+// ownStripes lists a member's own stripes that nobody reads or that it reads, and those that it read last.
 func (c *chooser) ownStripes(l *member) (out []*stripe) {
 	for _, st := range c.stripes.all {
-		if st.owner == l.name || c.holder(st) == l.name {
+		isOwn := st.owner == l.name && (st.primary.member == nil || st.primary.member == l)
+		if isOwn || c.lastReader(st) == l.name {
 			out = append(out, st)
 		}
 	}
@@ -124,7 +140,7 @@ func (c *chooser) ownStripes(l *member) (out []*stripe) {
 // followed lists all stripes for a member without stripes of its own. It opens them when the readers have opened all
 // sources, so that no source is indexed twice.
 func (c *chooser) followed(l *member) []*stripe {
-	if !c.stripes.isFree(l) {
+	if !c.stripes.isFree(l) || len(c.destined(l)) > 0 {
 		return nil
 	}
 	return c.stripes.all
@@ -141,12 +157,12 @@ func (c *chooser) wasRead(source int) bool {
 	return false
 }
 
-// holder returns the member that read a stripe last under an `up` that is there, or the stripe's owner.
-func (c *chooser) holder(st *stripe) string {
+// lastReader returns the member that read a stripe last under an `up` that is there, "" if none did.
+func (c *chooser) lastReader(st *stripe) string {
 	if h := c.journal.Holder(st.name, uint32(st.index)); h != nil && c.isHere(h.Up) {
 		return h.Member
 	}
-	return st.owner
+	return ""
 }
 
 // isHere reports whether an `up` is the orchestrator's, or one whose members are connected.
@@ -165,7 +181,8 @@ func (c *chooser) isHere(up string) bool {
 func (c *chooser) primaries() (out []*pb.Assigned) {
 	term := c.journal.Term
 	for _, st := range c.stripes.all {
-		if st.primary.member != nil && !st.primary.member.leaving {
+		from := st.primary.member
+		if from != nil && (!from.leaving || handsOver(c.Roster, from) && !st.standby.ready) {
 			continue
 		}
 		next := st.standby
@@ -189,18 +206,28 @@ func (c *chooser) primaries() (out []*pb.Assigned) {
 // its owner, for which it waits a moment; else a member that has nothing of its own to read.
 func (c *chooser) successor(st *stripe) *member {
 	going := st.primary.member
-	for _, name := range []string{c.holder(st), st.owner} {
+	for _, name := range []string{c.lastReader(st), st.owner} {
 		l := c.members[name]
 		switch {
-		case l != nil && l.leaving, l == nil && (going != nil || c.isGone(name)):
+		case name == "", l != nil && l.leaving, l == nil && (going != nil || c.isGone(name, Absence)):
 		case l != nil && l.opened[st.name]:
 			return l
+		case l != nil && st.last != nil && c.substitute(st, going) != nil:
+			// the stripe was read, and does not wait until its new owner has opened the source
 		case going == nil:
 			return nil // the member is about to come, or opens the source
 		}
 	}
-	may := func(l *member) bool { return l != going && c.stripes.isFree(l) }
-	// the host of the last reader may be gone
+	if st.owner == "" && c.waits {
+		return nil // loaders are expected
+	}
+	return c.substitute(st, going)
+}
+
+// substitute returns the best member that has nothing of its own to read, nil if none can read a stripe at once. The
+// host of the last reader may be gone.
+func (c *chooser) substitute(st *stripe, going *member) *member {
+	may := func(l *member) bool { return l != going && c.stripes.isFree(l) && l.name != st.owner }
 	return c.best(st, may, func(l *member) int { return distance(st.last, l.hello) }, c.stripes.held)
 }
 
@@ -251,7 +278,7 @@ func (c *chooser) following() following {
 		f.follows[st.standby.member]++
 	}
 	for _, l := range c.members {
-		f.free[l] = f.held[l] == 0 && c.stripes.isFree(l)
+		f.free[l] = f.held[l] == 0 && c.stripes.isFree(l) && len(c.destined(l)) == 0
 	}
 	return f
 }
@@ -274,8 +301,8 @@ const elsewhere = 4
 // shadow reads.
 func (f following) next(st *stripe) *member {
 	may := func(l *member) bool {
-		return f.free[l] ||
-			f.held[l] > 0 && l != st.primary.member && (l.name == st.owner || !f.stripes.isOwner(l.name))
+		return f.free[l] || f.held[l] > 0 && l != st.primary.member && !l.spare &&
+			(l.name == st.owner || !f.stripes.isOwner(l.name))
 	}
 	rank := func(l *member) int { return f.rank(st, l) }
 	return f.best(st, may, rank, func(l *member) int { return f.follows[l] })
@@ -284,12 +311,24 @@ func (f following) next(st *stripe) *member {
 // standbys gives every stripe that is read a standby. A standby moves as soon as a better member is there.
 func (c *chooser) standbys() (out []*pb.Assigned) {
 	f, term := c.following(), c.journal.Term
+	moving := 0
+	for _, st := range c.stripes.all {
+		if to := c.destination(st); to != nil && st.standby.member == to {
+			moving++
+		}
+	}
 	for _, st := range c.stripes.all {
 		if st.primary.member == nil {
 			continue
 		}
 		now, l := st.standby.member, f.next(st)
-		if now != nil && (l == nil || f.rank(st, now) >= f.rank(st, l)) {
+		to := c.destination(st)
+		switch {
+		case to != nil && (now == to || to.opened[st.name] && moving < mostMoves):
+			if l = to; now != to {
+				moving++
+			}
+		case now != nil && (l == nil || f.rank(st, now) >= f.rank(st, l)):
 			l = now // it follows the stripe already
 		}
 		if l == nil || l == now && st.standby.term > st.primary.term {
@@ -312,6 +351,9 @@ func (c *chooser) standbys() (out []*pb.Assigned) {
 func (f following) spread() []*pb.Assigned {
 	for _, st := range f.stripes.all {
 		now, l := st.standby.member, f.next(st)
+		if f.destination(st) != nil {
+			continue
+		}
 		if rank := f.rank(st, now); l != nil && rank >= elsewhere && f.rank(st, l) == rank &&
 			f.follows[now] > f.follows[l]+1 {
 			return []*pb.Assigned{f.standby(st, grant{member: l, term: f.journal.Term + 1})}

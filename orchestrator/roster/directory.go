@@ -36,25 +36,32 @@ func (r *Roster) Protected() int64 { return r.protected }
 // Switches counts the stripes that a standby took over in this life of the orchestrator.
 func (r *Roster) Switches() uint64 { return r.switches }
 
-// Absent is an owner of stripes that is not connected.
-type Absent struct {
-	Name string
-	Lost bool // it was connected in this life of the orchestrator
-}
-
-// AbsentOwners lists the owners of stripes that are not connected.
-func (r *Roster) AbsentOwners() (out []Absent) {
-	for _, owner := range r.stripes.owners {
-		if r.members[owner] == nil {
-			_, lost := r.lost[owner]
-			out = append(out, Absent{owner, lost})
+// Absent lists the names of the loaders that are waited for: those that may come back, and an empty name for each that
+// is expected and has not come in this life of the orchestrator.
+func Absent(r *Roster) (out []string) {
+	there := 0
+	for _, l := range r.members {
+		if !l.hello.Standby {
+			there++
 		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.lost)) {
+		if r.members[name] != nil || r.lost[name].isShadow {
+			continue
+		}
+		if there < r.cfg.Loaders || r.stripes.isOwner(name) {
+			out = append(out, name)
+			there++
+		}
+	}
+	for ; there < r.cfg.Loaders; there++ {
+		out = append(out, "")
 	}
 	return out
 }
 
 // Unread returns a source that waits for the owner of one of its stripes, which is not connected, and whether there is
-// one.
+// one. An owner without a name is not chosen yet.
 func (r *Roster) Unread() (source, owner string, ok bool) {
 	if r.stripes.unread == 0 {
 		return "", "", false
@@ -90,6 +97,8 @@ func (r *Roster) Roles() (out []*pb.RoleStatus) {
 		}
 		if term, ok := r.stripes.highestTerm(l); ok {
 			role.State, role.Term = "running", term
+		} else if l.spare {
+			role.State = "waiting"
 		}
 		if l.leaving {
 			role.State = "stopping"

@@ -3,8 +3,8 @@ package roster
 import (
 	"bytes"
 	"fmt"
+	"time"
 
-	"millrace"
 	"millrace/internal/wire"
 	"millrace/orchestrator/offers"
 	pb "millrace/proto"
@@ -15,9 +15,6 @@ import (
 func (r *Roster) Connect(session Session, hello *pb.LoaderHello) error {
 	if err := CheckVersion(hello.Name, hello.Version, r.cfg.Program); err != nil {
 		return err
-	}
-	if !hello.Standby && !r.stripes.isOwner(hello.Name) {
-		return millrace.Errorf(millrace.ErrInvalid, "loader %q: this run has no such loader", hello.Name)
 	}
 	if err := r.succession.check(hello); err != nil {
 		return err
@@ -39,8 +36,9 @@ func (r *Roster) Connect(session Session, hello *pb.LoaderHello) error {
 		asked:   map[string]bool{},
 		opened:  map[string]bool{},
 		trouble: map[string]string{},
+		held:    hello.Held,
 	}
-	r.unsettled, r.newcomers = true, true
+	r.unsettled, r.newcomers, r.unshared = true, true, true
 	return nil
 }
 
@@ -51,13 +49,15 @@ func (r *Roster) Disconnect(session Session, name string) {
 	}
 }
 
-// Leaving observes that a loader was asked to leave. It serves on until its stripes have been handed over.
-func (r *Roster) Leaving(session Session, name string) {
+// Leaving observes that a loader was asked to leave. It serves on until its stripes have been handed over. If it leaves
+// for good, other loaders own its stripes from now on.
+func (r *Roster) Leaving(session Session, name string, msg *pb.Leaving) {
 	l := r.current(session, name)
 	if l == nil {
 		return
 	}
-	l.leaving, r.unsettled = true, true
+	l.leaving, l.forGood = true, msg.ForGood
+	r.unsettled, r.unshared = true, true
 	for _, st := range r.stripes.all {
 		if st.standby.member == l {
 			r.stripes.hold(st, st.primary, grant{})
@@ -152,8 +152,11 @@ func (r *Roster) current(session Session, name string) *member {
 // turn, and the process may be alive without knowing.
 func (r *Roster) lose(l *member, reason string) {
 	delete(r.members, l.name)
-	r.lost[l.name] = r.now
-	r.unsettled = true
+	r.lost[l.name] = absence{r.now, l.hello.Standby}
+	if l.forGood {
+		delete(r.lost, l.name) // nobody waits for it
+	}
+	r.unsettled, r.unshared = true, true
 	followed := false
 	for _, st := range r.stripes.all {
 		if st.standby.member == l {
@@ -175,13 +178,13 @@ func (r *Roster) lose(l *member, reason string) {
 	}
 }
 
-// isGone reports whether a member has been away for longer than a restart takes.
-func (r *Roster) isGone(name string) bool {
-	since, ok := r.lost[name]
-	if !ok {
-		since = r.began
+// isGone reports whether a member has been away for so long.
+func (r *Roster) isGone(name string, time time.Duration) bool {
+	since := r.began
+	if lost, ok := r.lost[name]; ok {
+		since = lost.since
 	}
-	return r.members[name] == nil && r.now.Sub(since) >= Absence
+	return r.members[name] == nil && r.now.Sub(since) >= time
 }
 
 // isAnyLeaving reports whether a member was asked to leave.
@@ -194,10 +197,33 @@ func isAnyLeaving(members map[string]*member) bool {
 	return false
 }
 
+// isAnyHandingOver reports whether a member leaves for good and has not handed over everything.
+func isAnyHandingOver(r *Roster) bool {
+	for _, l := range r.members {
+		if handsOver(r, l) {
+			return true
+		}
+	}
+	return false
+}
+
+// handsOver reports whether a member leaves for good and another one can still take over a stripe from it.
+func handsOver(r *Roster, l *member) bool {
+	if !l.forGood || r.stripes.held(l) == 0 {
+		return false
+	}
+	for _, other := range r.members {
+		if !other.leaving && !other.spare {
+			return true
+		}
+	}
+	return false
+}
+
 // dismiss lets members leave that were asked to. Others hold their stripes, or no member can take them.
 func (r *Roster) dismiss() {
 	for _, l := range r.sortedMembers() {
-		if l.leaving {
+		if l.leaving && !handsOver(r, l) {
 			r.bye(l, "it was asked to leave, and its stripes are in other hands")
 			r.lose(l, "it was asked to leave")
 		}

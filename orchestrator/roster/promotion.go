@@ -48,8 +48,12 @@ func (r *Roster) Apply(a *pb.Assigned) {
 		r.read(st, st.standby, true)
 		return
 	case st.standby.member == l && st.standby.term == a.Term:
+		if from := st.primary; from.member != nil && !from.member.leaving {
+			r.formers = append(r.formers, former{st, from, r.now})
+		} else {
+			r.switches++
+		}
 		r.stripes.hold(st, grant{member: l, term: a.Term}, grant{})
-		r.switches++
 		promote := &pb.Promote{Source: a.Source, Stripe: a.Stripe, Term: a.Term, Step: a.Step,
 			Ordinal: uint64(r.queues[st.source].KnownBelow(st.index))}
 		r.order(l, &pb.LoaderOrder{Order: &pb.LoaderOrder_Promote{Promote: promote}})
@@ -57,7 +61,9 @@ func (r *Roster) Apply(a *pb.Assigned) {
 		r.stripes.hold(st, grant{member: l, term: a.Term}, st.standby)
 		r.read(st, st.primary, false)
 	}
-	st.from, st.reason = 0, ""
+	if st.from, st.reason = 0, ""; !l.hello.Standby {
+		r.stripes.own(st, l.name)
+	}
 	r.wants[st.source] = max(r.wants[st.source], offers.Ahead(r.queues[st.source].First(), 0, len(r.queues)))
 	l.pending.want(st.source, st.name, r.wants[st.source])
 }
@@ -68,7 +74,7 @@ func (r *Roster) read(st *stripe, g grant, standby bool) {
 	order := &pb.ReadFrom{
 		Source:  src.Name,
 		Stripe:  uint32(st.index),
-		Stripes: uint32(len(src.Loaders)),
+		Stripes: uint32(src.Stripes),
 		Term:    g.term,
 		Ordinal: uint64(q.First()),
 		Standby: standby,

@@ -1,6 +1,8 @@
 package roster
 
 import (
+	"slices"
+
 	"millrace"
 	"millrace/internal/wire"
 	pb "millrace/proto"
@@ -99,6 +101,15 @@ func (r *Roster) Reposition(source int, at millrace.Ordinal, seekPoint millrace.
 // unassign takes a source's stripes from all members. Decide gives them to the same members again.
 func (r *Roster) unassign(source int) {
 	r.unsettled = true
+	r.formers = slices.DeleteFunc(r.formers, func(f former) bool {
+		if f.stripe.source != source {
+			return false
+		}
+		if r.members[f.grant.member.name] == f.grant.member {
+			r.drop(f.stripe, f.grant)
+		}
+		return true
+	})
 	for _, st := range r.stripes.bySource[source] {
 		if st.standby.member != nil {
 			r.drop(st, st.standby)

@@ -20,7 +20,7 @@ func TestATurnHasOneOrderForEachLoader(t *testing.T) {
 	for i := range sources {
 		cfg.Sources = append(
 			cfg.Sources,
-			Source{Name: fmt.Sprintf("s%d", i), Loaders: []string{"loader-0", "loader-1"}},
+			Source{Name: fmt.Sprintf("s%d", i), Stripes: 2},
 		)
 	}
 	r := New(cfg, out)
@@ -35,7 +35,8 @@ func TestATurnHasOneOrderForEachLoader(t *testing.T) {
 	}
 	for _, st := range r.stripes.all {
 		term++
-		r.Apply(&pb.Assigned{Source: st.name, Stripe: uint32(st.index), Member: st.owner, Term: term})
+		member := fmt.Sprint("loader-", st.index)
+		r.Apply(&pb.Assigned{Source: st.name, Stripe: uint32(st.index), Member: member, Term: term})
 	}
 	r.Flush()
 	out.Take()
@@ -60,7 +61,7 @@ func TestATurnHasOneOrderForEachLoader(t *testing.T) {
 	// Reading starts again from 5: earlier releases must not reach the new reading.
 	r.Reposition(3, 5, millrace.SeekPoint{}, 0)
 	st := r.stripes.bySource[3][0]
-	r.Apply(&pb.Assigned{Source: st.name, Member: st.owner, Term: term + 1})
+	r.Apply(&pb.Assigned{Source: st.name, Member: "loader-0", Term: term + 1})
 	r.Flush()
 	var kinds []string
 	for _, a := range out.Take() {

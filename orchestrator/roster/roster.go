@@ -17,6 +17,7 @@ const Absence = time.Second
 // Config describes the loaders of a run.
 type Config struct {
 	Sources []Source
+	Loaders int    // that are expected at the start; more may come at any time
 	Up      string // names this `millrace up`; loaders of another are gone
 	Program string // version of this program
 	// Compare returns an error that names the file which differs between a pinned manifest and the files that a loader
@@ -37,11 +38,16 @@ type Roster struct {
 	unpinned []*pb.Manifest     // seen, not yet journaled
 	members  map[string]*member
 	stripes  stripes
-	lost     map[string]time.Time // when a member was lost
+	lost     map[string]absence // members that were lost, by name
 
 	succession succession
 
 	began, now time.Time
+	limit      int  // of the loaders that read; 0: none
+	isShared   bool // every stripe has an owner
+	unshared   bool // the owners may have to change
+	waits      bool // a loader is away that may come back, or is expected
+	formers    []former
 	unsettled  bool   // assignments may have to change
 	newcomers  bool   // members connected since the roster was settled
 	deferred   bool   // they change when the next step is sealed
@@ -49,13 +55,20 @@ type Roster struct {
 	protected  int64  // unix milliseconds: since then every stripe has a ready standby; 0: not now
 }
 
+// absence is the time since when a member is away.
+type absence struct {
+	since    time.Time
+	isShadow bool
+}
+
 // New returns a roster without members. Its orders go to out.
 func New(cfg Config, out *Actions) *Roster {
 	r := &Roster{cfg: cfg, out: out, wants: make([]millrace.Ordinal, len(cfg.Sources)),
 		pieces: make([]uint32, len(cfg.Sources)), members: map[string]*member{},
-		stripes: newStripes(cfg.Sources), succession: succession{}, lost: map[string]time.Time{}, unsettled: true}
+		stripes: newStripes(cfg.Sources), succession: succession{}, lost: map[string]absence{}, unsettled: true,
+		unshared: true}
 	for _, src := range cfg.Sources {
-		r.queues = append(r.queues, offers.NewQueue(src.Name, len(src.Loaders)))
+		r.queues = append(r.queues, offers.NewQueue(src.Name, src.Stripes))
 	}
 	return r
 }
@@ -68,9 +81,13 @@ func (r *Roster) Tick(now time.Time) {
 	if r.now = now; r.began.IsZero() {
 		r.began = now
 	}
+	if r.waits || !r.isShared { // a loader may have been away for too long
+		r.unshared, r.unsettled = true, true
+	}
 	if r.stripes.unread > 0 { // a member that was waited for may have been away for too long
 		r.unsettled = true
 	}
+	dropFormers(r)
 }
 
 // Unpinned returns the manifests to journal, in the order in which they were seen first.

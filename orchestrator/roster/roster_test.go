@@ -28,10 +28,10 @@ type world struct {
 	loaders map[string]*loader
 }
 
-func newWorld(t *testing.T) *world { return newWorldOf(t, "loader-0") }
+func newWorld(t *testing.T) *world { return newWorldOf(t, 1) }
 
-// newWorldOf returns a roster without members, and a source whose stripes have these owners.
-func newWorldOf(t *testing.T, owners ...string) *world {
+// newWorldOf returns a roster without members that expects so many loaders, and a source with a stripe for each.
+func newWorldOf(t *testing.T, loaders int) *world {
 	w := &world{t: t, out: &Actions{}, holders: map[uint32]*pb.Assigned{}, loaders: map[string]*loader{}}
 	w.journal = Journal{
 		Manifests: map[string]*pb.Manifest{},
@@ -39,7 +39,8 @@ func newWorldOf(t *testing.T, owners ...string) *world {
 	}
 	w.roster = New(
 		Config{
-			Sources: []Source{{Name: "web", Loaders: owners}},
+			Sources: []Source{{Name: "web", Stripes: loaders}},
+			Loaders: loaders,
 			Up:      "1",
 			Fence:   func() *pb.Fence { return &pb.Fence{} },
 			Compare: func(pinned, now *millrace.Manifest) error { return nil },
@@ -186,7 +187,7 @@ func TestAnAwaitedStepWithoutAReaderCallsAShadow(t *testing.T) {
 	w.journal.Manifests["web"] = &pb.Manifest{Source: "web"}
 	w.journal.IsAwaited = true
 	w.connect("shadow-0", 7, true)
-	w.roster.Tick(time.Unix(1, 0).Add(Absence))
+	w.roster.Tick(time.Unix(1, 0).Add(firstWait))
 	if w.settle(); !w.opened("shadow-0") {
 		t.Fatal("nobody reads the source, and the shadow is not told to open it")
 	}

@@ -7,10 +7,10 @@ import (
 	pb "millrace/proto"
 )
 
-// Source is a source and the owners of its stripes.
+// Source is a source and the number of its stripes.
 type Source struct {
 	Name    string
-	Loaders []string // by stripe
+	Stripes int
 }
 
 // member is a connected loader process. All loaders run the same program; a shadow is a member that owns no stripe.
@@ -22,14 +22,17 @@ type member struct {
 	trouble       map[string]string // by source: why reading it fails for now
 	cache         *pb.CacheFigures  // newest; nil: it has no token cache, or has not reported it
 	leaving       bool
-	pending       pending // to be sent at the end of the turn
+	forGood       bool       // it leaves, and no process of its name follows
+	spare         bool       // it is beyond the wished number of loaders
+	held          []*pb.Drop // the stripes that it held when it connected
+	pending       pending    // to be sent at the end of the turn
 }
 
 // stripe is a part of a source, its primary and its standby.
 type stripe struct {
 	source, index    int
 	name             string // of the source
-	owner            string // the member that reads it in the configuration
+	owner            string // the loader that reads it, or is to read it; empty: it has none yet
 	primary, standby grant
 	from             uint64          // first step of the next primary; 0 is the first that is not sealed
 	reason           string          // why the last primary was lost
@@ -66,9 +69,8 @@ type stripes struct {
 	all      []*stripe   // by source and index
 	bySource [][]*stripe // the same
 	byKey    map[key]*stripe
-	owners   []string // each once
-	isOwned  map[string]bool
-	news     []*stripe // in other hands since the directory was taken
+	owned    map[string]int // by owner: how many stripes it owns
+	news     []*stripe      // in other hands since the directory was taken
 	// Counts, so that a turn looks at no stripe without news. hold keeps them.
 	unread      int      // stripes without a primary
 	unprotected []uint32 // by source: stripes without a ready standby
@@ -76,20 +78,27 @@ type stripes struct {
 }
 
 func newStripes(sources []Source) stripes {
-	t := stripes{bySource: make([][]*stripe, len(sources)), byKey: map[key]*stripe{}, isOwned: map[string]bool{},
+	t := stripes{bySource: make([][]*stripe, len(sources)), byKey: map[key]*stripe{}, owned: map[string]int{},
 		unprotected: make([]uint32, len(sources))}
 	for i, src := range sources {
-		for index, owner := range src.Loaders {
-			st := &stripe{source: i, index: index, name: src.Name, owner: owner}
+		for index := range src.Stripes {
+			st := &stripe{source: i, index: index, name: src.Name}
 			t.all, t.bySource[i] = append(t.all, st), append(t.bySource[i], st)
 			t.byKey[key{src.Name, uint32(index)}] = st
-			if !t.isOwned[owner] {
-				t.isOwned[owner], t.owners = true, append(t.owners, owner)
-			}
 			t.unread, t.gaps, t.unprotected[i] = t.unread+1, t.gaps+1, t.unprotected[i]+1
 		}
 	}
 	return t
+}
+
+// own makes a loader the owner of a stripe; "" nobody.
+func (t *stripes) own(st *stripe, owner string) {
+	if t.owned[st.owner]--; t.owned[st.owner] <= 0 {
+		delete(t.owned, st.owner)
+	}
+	if st.owner = owner; owner != "" {
+		t.owned[owner]++
+	}
 }
 
 // hold gives a stripe into other hands and keeps the counts.
@@ -116,8 +125,8 @@ func (t *stripes) hold(st *stripe, primary, standby grant) {
 // get returns nil if the run has no such stripe.
 func (t *stripes) get(source string, index uint32) *stripe { return t.byKey[key{source, index}] }
 
-// isOwner reports whether the configuration gives stripes to a loader of that name.
-func (t *stripes) isOwner(name string) bool { return t.isOwned[name] }
+// isOwner reports whether a loader of that name owns stripes.
+func (t *stripes) isOwner(name string) bool { return t.owned[name] > 0 }
 
 // held counts the stripes that a member is primary of.
 func (t *stripes) held(l *member) (n int) {
@@ -130,9 +139,9 @@ func (t *stripes) held(l *member) (n int) {
 }
 
 // isFree reports whether a member has nothing of its own to read: it owns no stripe, or others read all stripes that it
-// owns.
+// owns. A spare loader is not free.
 func (t *stripes) isFree(l *member) bool {
-	return !slices.ContainsFunc(t.all, func(st *stripe) bool {
+	return !l.spare && !slices.ContainsFunc(t.all, func(st *stripe) bool {
 		return st.owner == l.name && (st.primary.member == nil || st.primary.member == l)
 	})
 }

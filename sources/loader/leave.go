@@ -36,10 +36,10 @@ func (l *Loader) leave(ctx context.Context) error {
 	out := l.out
 	l.mu.Unlock()
 	if out != nil {
-		out.tellLeaving(reason)
+		out.tellLeaving(reason, l.cfg.ForGood())
 	}
 	l.cfg.Fail.Hit("loader/leave/after")
-	late := l.cfg.Clock.After(leaveGrace)
+	late := l.cfg.Clock.After(grace(l.cfg.ForGood()))
 	for here := l.cfg.Clock.Now(); l.cfg.Clock.Now().Sub(here) < absence; {
 		select {
 		case <-ctx.Done():
@@ -53,6 +53,15 @@ func (l *Loader) leave(ctx context.Context) error {
 		}
 	}
 	return &farewell{"no orchestrator is there to hand over to"}
+}
+
+// grace returns the longest wait of a leaving loader for others to take over all stripes. If it leaves for good, they
+// first make themselves ready.
+func grace(forGood bool) time.Duration {
+	if forGood {
+		return forGoodGrace
+	}
+	return leaveGrace
 }
 
 // isConnected reports whether an orchestrator listens.
@@ -70,6 +79,7 @@ func (l *Loader) leaveReason() string {
 }
 
 // tellLeaving reports the reason to the orchestrator. A lost stream is no fault: the next session reports it again.
-func (r *reporter) tellLeaving(reason string) {
-	_ = r.send(0, &proto.LoaderEvent{Event: &proto.LoaderEvent_Leaving{Leaving: &proto.Leaving{Reason: reason}}})
+func (r *reporter) tellLeaving(reason string, forGood bool) {
+	leaving := &proto.Leaving{Reason: reason, ForGood: forGood}
+	_ = r.send(0, &proto.LoaderEvent{Event: &proto.LoaderEvent_Leaving{Leaving: leaving}})
 }

@@ -43,9 +43,11 @@ type Config struct {
 	Version      *proto.Version                            // of this binary
 	Beat         *heartbeat.Page                           // nil: no supervisor watches
 	Leave        <-chan struct{}                           // closed to make the process hand over and leave; nil: never
-	Memory       int64                                     // bytes of payload held
-	Parallel     int                                       // decoders; default GOMAXPROCS
-	Cache        *cache.Store                              // of tokens; nil: every text is tokenised
+	// ForGood reports, once Leave is closed, whether no process of its name follows; default: one does.
+	ForGood  func() bool
+	Memory   int64        // bytes of payload held
+	Parallel int          // decoders; default GOMAXPROCS
+	Cache    *cache.Store // of tokens; nil: every text is tokenised
 	// data files open at once; 0: the default follows from the process's limit of descriptors
 	OpenFiles int
 	Facts     func(bytes int64) // see sources.HostOptions
@@ -71,6 +73,7 @@ const (
 	// mostOpenings bounds the sources that are opened at once: each takes a thread for every file that it waits for.
 	mostOpenings = 16
 	leaveGrace   = 4 * time.Second // the longest wait of a leaving loader for others to take over its stripes
+	forGoodGrace = 20 * time.Second
 )
 
 // Loader is the state of one loader process.
@@ -104,6 +107,9 @@ func New(cfg Config) *Loader {
 	}
 	if cfg.Role == nil {
 		cfg.Role = func(bool) {}
+	}
+	if cfg.ForGood == nil {
+		cfg.ForGood = func() bool { return false }
 	}
 	if cfg.Parallel <= 0 {
 		cfg.Parallel = runtime.GOMAXPROCS(0)
@@ -140,6 +146,18 @@ func (l *Loader) newest() *reporter {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.out
+}
+
+// held lists the stripes that the process reads or follows.
+func held(l *Loader) (out []*proto.Drop) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, source := range slices.Sorted(maps.Keys(l.reads)) {
+		for _, index := range slices.Sorted(maps.Keys(l.reads[source])) {
+			out = append(out, &proto.Drop{Source: source, Stripe: index, Term: l.reads[source][index].term.Load()})
+		}
+	}
+	return out
 }
 
 func (l *Loader) reading(of stripe) *reading {

@@ -132,6 +132,7 @@ func (l *Loader) session(ctx context.Context, client proto.OrchestratorClient, g
 		Host:     l.cfg.Host,
 		Up:       l.cfg.Up,
 		Remote:   l.remote,
+		Held:     held(l),
 	}
 	l.cfg.Fail.Hit("loader/hello/before")
 	_ = out.send(0, &proto.LoaderEvent{Event: &proto.LoaderEvent_Hello{Hello: hello}}) // Recv returns the error
@@ -149,7 +150,7 @@ func (l *Loader) session(ctx context.Context, client proto.OrchestratorClient, g
 		out.trouble(source, text)
 	}
 	if reason := l.leaveReason(); reason != "" {
-		out.tellLeaving(reason)
+		out.tellLeaving(reason, l.cfg.ForGood())
 	}
 	for {
 		order, err := stream.Recv()

@@ -104,6 +104,18 @@ func Load(path string) (*File, error) {
 	return out, nil
 }
 
+// ListenAt makes this host listen at an address in place of `listen` of the file. Port 0 is for hosts that do not plan
+// the run: their ports are the kernel's choice.
+func (f *File) ListenAt(address string, plans bool) error {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil || port != "0" && !isAddress(address) || port == "0" && (plans || !isAddress(host+":1")) {
+		return millrace.Errorf(millrace.ErrInvalid, "--listen %s is no address of this host: write host:port, as the "+
+			"other hosts reach this one, such as host-3.example:9400", address)
+	}
+	f.Listen, f.etcd.Host = address, host
+	return nil
+}
+
 // within returns a path that is relative to a directory. An empty one stays empty.
 func within(dir, path string) string {
 	if path == "" || filepath.IsAbs(path) {

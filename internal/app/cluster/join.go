@@ -16,7 +16,7 @@ import (
 func Join(ctx context.Context, f *File, me hosts.Host, lines io.Writer) (*hosts.Membership, error) {
 	if f.Listen == "" {
 		return nil, millrace.Errorf(millrace.ErrInvalid, "%s: listen is missing: write listen: \"host:port\", as the "+
-			"other hosts reach this one", f.Path)
+			"other hosts reach this one, or --listen", f.Path)
 	}
 	me.Name, me.Up = f.Host(), rand.Text()
 	cfg := f.Etcd()

@@ -18,7 +18,8 @@ import (
 // Site is the place of an `up` in a run with several hosts. All of its processes read it.
 type Site struct {
 	hosts.Host
-	File string `json:"file"` // path of the cluster file
+	File   string `json:"file"`   // path of the cluster file
+	Listen string `json:"listen"` // address at which this host listens
 }
 
 // WriteSite writes a site for the processes of a run directory.
@@ -50,6 +51,9 @@ func ReadSite(runDir string) (*Site, error) {
 func (s *Site) Network(log *slog.Logger) (*Network, *secure.Credentials, error) {
 	f, err := Load(s.File)
 	if err != nil {
+		return nil, nil, err
+	}
+	if err := f.ListenAt(s.Listen, false); err != nil {
 		return nil, nil, err
 	}
 	credentials, err := f.Credentials(log)

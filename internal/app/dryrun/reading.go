@@ -39,19 +39,19 @@ func (k *check) reading(ctx context.Context, i int, r *SourceReport) (*Reading, 
 	if err != nil {
 		return nil, err
 	}
-	stripes := setup.Fleet{}.Stripes(k.c)[slices.Index(k.c.Sources.Names(), r.Name)]
+	stripes := setup.Stripes(k.c)[slices.Index(k.c.Sources.Names(), r.Name)]
 	text := float64(textBytes) * float64(r.Tokens)
 	global := globalBytes(float64(grain), text/float64(r.Records), text, float64(k.spanBytes()))
 	costs := []ReadCost{
 		readCost(millrace.Global, global),
-		readCost(millrace.Blocks, float64(len(stripes))), // each stripe reads every block
+		readCost(millrace.Blocks, float64(stripes)), // each stripe reads every block
 	}
 	if r.Why != "" {
 		costs = costs[1:] // the files do not allow another order
 	}
 	is := millrace.Shuffle(r.Shuffle)
 	if is == millrace.InFileOrder {
-		costs = append(costs, readCost(is, float64(len(stripes))))
+		costs = append(costs, readCost(is, float64(stripes)))
 	}
 	own := slices.IndexFunc(costs, func(c ReadCost) bool { return c.Choice == choiceOrder+string(is) })
 	costs[0], costs[own] = costs[own], costs[0]
@@ -116,7 +116,7 @@ func (k *check) storage(ctx context.Context, i int, r *SourceReport) (*StorageRe
 	needed := all * float64(scan.Taken)
 	again := 1.0 // bytes that a further pass fetches, of the bytes of the first one
 	var pass float64
-	stripes := setup.Fleet{}.Stripes(k.c)[slices.Index(k.c.Sources.Names(), r.Name)]
+	stripes := setup.Stripes(k.c)[slices.Index(k.c.Sources.Names(), r.Name)]
 	switch {
 	case k.c.KeepsFiles():
 		pass = all * float64(scan.Blocks)
@@ -124,7 +124,7 @@ func (k *check) storage(ctx context.Context, i int, r *SourceReport) (*StorageRe
 	case r.Shuffle == string(millrace.Global):
 		pass = k.randomBytes(r, needed, float64(grain))
 	default:
-		pass = all * float64(max(scan.Fetched, scan.Taken)) * float64(len(stripes))
+		pass = all * float64(max(scan.Fetched, scan.Taken)) * float64(stripes)
 	}
 	if k.c.KeepsTokens() {
 		again = 0

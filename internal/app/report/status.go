@@ -64,11 +64,35 @@ func (v *Status) printStreams(w io.Writer) {
 
 // Host is a host of a run. State is running or missing; a missing one has no name.
 type Host struct {
-	Name  string `json:"name"`
-	State string `json:"state"`
-	First int    `json:"first_rank"`
-	Ranks int    `json:"ranks"`
-	Leads bool   `json:"leads"` // it plans the run
+	Name    string `json:"name"`
+	State   string `json:"state"`
+	Process string `json:"process,omitempty"` // the only one, of a host without ranks
+	First   int    `json:"first_rank"`
+	Ranks   int    `json:"ranks"` // 0: none
+	Leads   bool   `json:"leads"` // it plans the run
+}
+
+// WithMissing adds missing hosts for the ranks of a run that no host serves. there has the hosts with ranks by rank, and
+// then the others.
+func WithMissing(there []Host, world int) (out []Host) {
+	next := 0 // the first rank that no host before serves
+	missing := func(until int) {
+		if next < until {
+			out = append(out, Host{State: "missing", First: next, Ranks: until - next})
+		}
+	}
+	for _, h := range there {
+		if h.Ranks > 0 {
+			missing(h.First)
+			next = h.First + h.Ranks
+		} else if next < world {
+			missing(world)
+			next = world
+		}
+		out = append(out, h)
+	}
+	missing(world)
+	return out
 }
 
 // Spread adds the hosts of a run with several ones. here is the name of this host.
@@ -98,6 +122,8 @@ func (v *Status) printHosts(w io.Writer) {
 		text := fmt.Sprintf("rank %d", h.First)
 		if h.Ranks > 1 {
 			text = fmt.Sprintf("ranks %d to %d", h.First, h.First+h.Ranks-1)
+		} else if h.Ranks == 0 {
+			text = h.Process
 		}
 		switch {
 		case h.State != "running":

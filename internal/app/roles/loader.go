@@ -113,6 +113,8 @@ func (p *readers) open(s *stream, leave <-chan struct{}) (run func(context.Conte
 	l := loader.New(loader.Config{
 		Name: p.Name, Address: address, Orchestrator: p.orchestrator(s), Standby: p.standby,
 		Beat: beat, Leave: leave,
+		// the supervisor says that the whole command stops
+		ForGood: func() bool { return supervisor.Reason(p.RunDir) != "" },
 		Version: speaks(p.Version),
 		Spec: func(name string) (sources.Spec, error) {
 			src, ok := s.cfg.Source(name)

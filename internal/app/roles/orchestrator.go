@@ -22,7 +22,6 @@ import (
 	"millrace/internal/app/exit"
 	"millrace/internal/app/place/local"
 	"millrace/internal/app/rundir"
-	"millrace/internal/app/setup"
 	"millrace/internal/app/supervisor"
 	"millrace/internal/seam"
 	"millrace/orchestrator"
@@ -193,7 +192,7 @@ type planning struct {
 func (r *role) openPlanning(
 	ctx context.Context, s *stream, o Planning, grant *lease.Grant, places *follow.Places,
 ) (_ *planning, err error) {
-	cfg, err := OrchestratorConfig(s.cfg, setup.Fleet{Ranks: r.Ranks, World: r.World}, r.Version)
+	cfg, err := OrchestratorConfig(s.cfg, r.World, r.Version)
 	if err != nil {
 		return nil, err
 	}

@@ -44,11 +44,11 @@ func runway(c *config.Config) (least int, ahead orchestrator.Ahead) {
 	return max(2, min(runwaySteps, most)), ahead
 }
 
-// OrchestratorConfig turns a mixture file into the configuration of an orchestrator that plans for the ranks of a
-// fleet. Version is this program's.
-func OrchestratorConfig(c *config.Config, fleet setup.Fleet, version string) (orchestrator.Config, error) {
+// OrchestratorConfig turns a mixture file into the configuration of an orchestrator that plans for so many ranks.
+// Version is this program's.
+func OrchestratorConfig(c *config.Config, world int, version string) (orchestrator.Config, error) {
 	var out orchestrator.Config
-	topology, err := c.Topology(fleet.World)
+	topology, err := c.Topology(world)
 	if err != nil {
 		return out, err
 	}
@@ -83,9 +83,10 @@ func OrchestratorConfig(c *config.Config, fleet setup.Fleet, version string) (or
 		return out, fmt.Errorf("encode identity: %w", err)
 	}
 	out.Runway, out.Ahead = runway(c)
-	for i, loaders := range fleet.Stripes(c) {
+	out.Loaders, out.MostLoaders = setup.Readers(c), setup.Readers(c)
+	for i, stripes := range setup.Stripes(c) {
 		out.Sources = append(
-			out.Sources, orchestrator.Source{Name: c.Sources[i].Name, Loaders: loaders, Allowed: setup.Allowed(c)},
+			out.Sources, orchestrator.Source{Name: c.Sources[i].Name, Stripes: stripes, Allowed: setup.Allowed(c)},
 		)
 	}
 	return out, nil

@@ -36,32 +36,23 @@ func parse(t *testing.T, weights string, more ...string) *config.Config {
 
 const plain = "weights: {books: 0.2, code: 0.3, web: 0.5}"
 
-// TestStripesUseEveryLoader checks that each stripe has one loader and each loader has a stripe. With enough loaders,
-// each stripe has its own. Sources differ by at most one stripe.
-func TestStripesUseEveryLoader(t *testing.T) {
+// TestStripesAreEnoughForEveryLoader: there are as many stripes as loaders, or one of each source if that is more.
+// Sources differ by at most one stripe.
+func TestStripesAreEnoughForEveryLoader(t *testing.T) {
 	for sources := 1; sources <= 9; sources++ {
 		for loaders := 1; loaders <= 20; loaders++ {
 			c := &config.Config{Sources: make(config.Sources, sources), Loaders: value.Loaders{Count: uint32(loaders)}}
-			served, most, least := map[string]int{}, 0, loaders
-			stripes := Fleet{}.Stripes(c)
-			for _, s := range stripes {
-				most, least = max(most, len(s)), min(least, len(s))
-				for i, name := range s {
-					served[name]++
-					if slices.Contains(s[:i], name) {
-						t.Errorf("%d sources, %d loaders: %s has two stripes of one source", sources, loaders, name)
-					}
-				}
+			stripes, sum := Stripes(c), 0
+			for _, n := range stripes {
+				sum += n
 			}
-			if len(stripes) != sources || least < 1 || most-least > 1 || len(served) != loaders {
+			if len(stripes) != sources || slices.Min(stripes) < 1 || slices.Max(stripes) > slices.Min(stripes)+1 ||
+				sum != max(sources, loaders) {
 				t.Errorf("%d sources, %d loaders: %v", sources, loaders, stripes)
 			}
-			for i := range loaders {
-				name := fmt.Sprintf("loader-%d", i)
-				n := served[name]
-				if n == 0 || loaders >= sources && n != 1 || n > (sources+loaders-1)/loaders {
-					t.Errorf("%d sources, %d loaders: %s serves %d stripes", sources, loaders, name, n)
-				}
+			c.Loaders = value.Loaders{Count: 1, Readers: uint32(loaders)}
+			if got := Stripes(c); !slices.Equal(got, stripes) {
+				t.Errorf("%d sources, agreed for %d loaders: %v", sources, loaders, got)
 			}
 		}
 	}
@@ -70,34 +61,21 @@ func TestStripesUseEveryLoader(t *testing.T) {
 	}
 }
 
-// TestHostsShareTheStripes: every loader of every host has a name of its own, and each source is read on every host if
-// there are enough loaders.
-func TestHostsShareTheStripes(t *testing.T) {
-	c := &config.Config{Sources: make(config.Sources, 3), Loaders: value.Loaders{Count: 3}}
+// TestProcessesOfHostsHaveTheirOwnNames: no two hosts have a process of one name.
+func TestProcessesOfHostsHaveTheirOwnNames(t *testing.T) {
+	c := &config.Config{Sources: make(config.Sources, 3), Loaders: value.Loaders{Count: 2}}
 	c.Reliability.Shadows = 1
-	fleet := Fleet{Ranks: 2, World: 8}
-	owners := map[string]bool{}
-	for i, stripes := range fleet.Stripes(c) {
-		hosts := map[string]bool{}
-		for _, name := range stripes {
-			if owners[name] {
-				t.Errorf("%s has two stripes", name)
-			}
-			owners[name] = true
-			hosts[strings.Split(name, "-")[1]] = true
-		}
-		if len(stripes) != 4 || len(hosts) != 4 {
-			t.Errorf("source %d: %v", i, stripes)
-		}
-	}
-	for first := 0; first < 8; first += 2 {
-		for _, name := range fleet.Loaders(c, first) {
-			if !owners[name] {
-				t.Errorf("%s has no stripe", name)
-			}
-		}
-		if got, want := fleet.Shadows(c, first), fmt.Sprintf("[shadow-%d-0]", first); fmt.Sprint(got) != want {
-			t.Errorf("%v, want %s", got, want)
+	for _, want := range []struct {
+		place Place
+		names string
+	}{
+		{Place{}, "[loader-0 loader-1 shadow-0 sidecar-0]"},
+		{Place{IsSpread: true}, "[loader-0-0 loader-0-1 shadow-0-0 sidecar-0]"},
+		{Place{IsSpread: true, First: 8}, "[loader-8-0 loader-8-1 shadow-8-0 sidecar-8]"},
+	} {
+		got := append(append(want.place.Loaders(c), want.place.Shadows(c)...), want.place.Sidecar())
+		if fmt.Sprint(got) != want.names {
+			t.Errorf("%v, want %s", got, want.names)
 		}
 	}
 }

@@ -246,7 +246,7 @@ func format(s *config.Source, k *Kept, files sources.FS) (sources.Format, error)
 	return nil, fmt.Errorf("format %q is not read yet", s.Format)
 }
 
-// Loaders returns the number of loader processes of a host. Auto is one for each source: a file that crashes a decoder
+// Loaders returns the number of loader processes of an `up`. Auto is one for each source: a file that crashes a decoder
 // then affects one source. There are at most as many as processors, and each loader and shadow has at least autoPart of
 // limits.loader_memory.
 func Loaders(c *config.Config) int {
@@ -255,6 +255,14 @@ func Loaders(c *config.Config) int {
 	}
 	fit := int(c.Limits.LoaderMemory/autoPart) - int(c.Reliability.Shadows)
 	return max(1, min(len(c.Sources), runtime.GOMAXPROCS(0), fit))
+}
+
+// Readers returns the number of loaders of all hosts for which the sources are divided into stripes.
+func Readers(c *config.Config) int {
+	if c.Loaders.Readers > 0 {
+		return int(c.Loaders.Readers)
+	}
+	return Loaders(c)
 }
 
 // uncounted is the least number of records that the quarantine budget assumes for a source without a count.

@@ -15,6 +15,9 @@ type Child struct {
 	Name string   // unique, e.g. loader-0
 	Args []string // after argv[0]
 	Env  []string // added to the supervisor's environment
+	// HandsOver is set for a child whose work others take over when the supervisor is stopped: it is asked to leave
+	// with SIGTERM then, and not with SIGINT, which says that the run ends.
+	HandsOver bool
 }
 
 // Exit describes the end of a child's process.
@@ -106,4 +109,16 @@ func (e *FailedError) Error() string {
 		text += fmt.Sprintf(" (stack in %s)", e.Exit.Crash)
 	}
 	return text
+}
+
+// Over is the cause of a context of [Run] that ends because the run has ended on another host. Err says why it failed;
+// nil: it is complete.
+type Over struct{ Err error }
+
+// Error implements error.
+func (o *Over) Error() string {
+	if o.Err == nil {
+		return "the run is complete"
+	}
+	return o.Err.Error()
 }

@@ -40,7 +40,10 @@ type (
 		child, pid int
 		exit       Exit
 	}
-	evStop  struct{} // stop in order
+	evStop struct{} // stop in order
+	evOver struct { // the run has ended elsewhere: stop in order
+		err error // why it failed; nil: it is complete
+	}
 	evLeave struct{} // stop in order; another supervisor may continue, and trainers wait for it
 	evKill  struct{} // stop at once
 	evTick  struct{} // the machine's deadline has passed

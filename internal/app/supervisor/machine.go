@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"fmt"
+	"syscall"
 	"time"
 
 	"millrace"
@@ -93,6 +94,11 @@ func (m *machine) step(now time.Time, ev event) []action {
 		return m.interrupt(now)
 	case evLeave:
 		return m.stop(now, Stopped)
+	case evOver:
+		if ev.err != nil {
+			return m.fail(now, ev.err)
+		}
+		return m.stop(now, Finished)
 	case evKill:
 		out := m.interrupt(now)
 		return append(out, m.shutdown.killAll(m.pidOf)...)
@@ -292,12 +298,16 @@ func (m *machine) stop(now time.Time, result Result) []action {
 		return nil
 	}
 	m.stopping, m.result = true, result
-	roles := make([]string, len(m.children))
+	roles, asks := make([]string, len(m.children)), make([]syscall.Signal, len(m.children))
 	for i := range m.children {
 		c := &m.children[i]
 		c.due, c.leaving, c.state, roles[i] = time.Time{}, time.Time{}, Stopping, c.Role
+		asks[i] = syscall.SIGINT // ErrEnding
+		if c.HandsOver && result == Stopped {
+			asks[i] = syscall.SIGTERM // ErrStopped
+		}
 	}
-	m.shutdown = newShutdown(roles, now, m.grace)
+	m.shutdown = newShutdown(roles, asks, now, m.grace)
 	return append(m.replaced.endAll(), m.shutdown.signals(now, m.pidOf)...)
 }
 

@@ -243,6 +243,36 @@ func TestALeavingSupervisorGivesNoReason(t *testing.T) {
 	}
 }
 
+// TestARunThatEndedElsewhere ends this supervisor with its outcome, and nobody hands anything over.
+func TestARunThatEndedElsewhere(t *testing.T) {
+	for _, c := range []struct {
+		err    error
+		want   string
+		result Result
+	}{{nil, "SIGINT l", Finished}, {errors.New("a file is missing"), "ending, SIGINT l", Failed}} {
+		now := time.Unix(1000, 0)
+		m := newMachine([]Child{{Role: "loader", Name: "l", HandsOver: true}}, nil, verdicts, time.Second)
+		script(m, &now, evBegin{})
+		if got := script(m, &now, evOver{c.err}); got != c.want {
+			t.Errorf("got %q, want %q", got, c.want)
+		}
+		script(m, &now, evExited{0, 100, Exit{}})
+		if !m.isDone() || m.result != c.result || !errors.Is(m.err, c.err) {
+			t.Errorf("done %v, result %v, %v", m.isDone(), m.result, m.err)
+		}
+	}
+}
+
+// TestAStopLetsAChildHandOver: the signal tells it that the run goes on without it.
+func TestAStopLetsAChildHandOver(t *testing.T) {
+	now := time.Unix(1000, 0)
+	m := newMachine([]Child{{Role: "loader", Name: "l", HandsOver: true}}, nil, verdicts, time.Second)
+	script(m, &now, evBegin{})
+	if got := script(m, &now, evStop{}); got != "ending, SIGTERM l" {
+		t.Errorf("got %q", got)
+	}
+}
+
 // TestReplacedProcessesDoNotPileUp: a child that is fenced many times leaves at most maxFormer replaced processes.
 func TestReplacedProcessesDoNotPileUp(t *testing.T) {
 	m, check := fleet(t)

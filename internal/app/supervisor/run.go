@@ -79,9 +79,10 @@ type run struct {
 
 // Run starts all children and keeps them running until a verdict, the context, SIGINT, SIGTERM or SIGHUP ends the run.
 // A second signal kills at once. After the end of the parent (WithParent), trainers get no reason: they wait for the
-// next supervisor of the directory, as after the death of this one. When Run returns, no child is left. The error is
-// nil with the results Stopped and Finished. It is ErrInUse if another supervisor has the run directory, and a
-// *FailedError if a child made the run fail.
+// next supervisor of the directory, as after the death of this one. A context with the cause *Over ends the run with
+// that result. When Run returns, no child is left. The error is nil with the results Stopped and Finished. It is
+// ErrInUse if another supervisor has the run directory, a *FailedError if a child made the run fail, and the error of
+// *Over.
 func Run(ctx context.Context, cfg Config) (Result, error) {
 	cfg = cfg.withDefaults()
 	lock, err := lockDir(cfg.RunDir, cfg.Clock, cfg.Stderr)
@@ -134,9 +135,13 @@ func (r *run) loop(ctx context.Context) {
 			r.feed(ev)
 		case <-stop:
 			stop = nil
-			if errors.Is(context.Cause(ctx), errParentEnded) {
+			var over *Over
+			switch cause := context.Cause(ctx); {
+			case errors.As(cause, &over):
+				r.feed(evOver{over.Err})
+			case errors.Is(cause, errParentEnded):
 				r.feed(evLeave{})
-			} else {
+			default:
 				r.feed(evStop{})
 			}
 		case <-signals:

@@ -25,11 +25,15 @@ func (w *wave) next() time.Time {
 // shutdown asks the roles to leave one after the other, in the reverse of their starting order. So a consumer is gone
 // before its producers. The waves share the grace: each waits at most its part for the one before. All are killed at
 // the end of the grace.
-type shutdown struct{ waves []wave }
+type shutdown struct {
+	waves []wave
+	asks  []syscall.Signal // by child: it asks the child to leave
+}
 
-// newShutdown returns the shutdown of children with these roles, in starting order.
-func newShutdown(roles []string, now time.Time, grace time.Duration) shutdown {
-	var s shutdown
+// newShutdown returns the shutdown of children with these roles, in starting order. asks has the signal that asks each
+// to leave.
+func newShutdown(roles []string, asks []syscall.Signal, now time.Time, grace time.Duration) shutdown {
+	s := shutdown{asks: asks}
 	waveOf := map[string]int{}
 	for _, role := range roles { // children that were added come last, and leave with the others of their role
 		if _, ok := waveOf[role]; !ok {
@@ -56,7 +60,9 @@ func (s shutdown) signals(now time.Time, pidOf func(child int) int) []action {
 		v := &s.waves[w]
 		if !v.asked && (earlierGone || !now.Before(v.at)) {
 			v.asked = true
-			out = append(out, signalAll(v.children, pidOf, syscall.SIGINT)...) // ErrEnding
+			for _, i := range v.children {
+				out = append(out, signalAll([]int{i}, pidOf, s.asks[i])...)
+			}
 		}
 		if !v.killed && !now.Before(v.kill) {
 			v.killed = true

@@ -60,7 +60,8 @@ var rooms = []room{
 	{"orchestrator/follow", list(".", "checkpoint/...", "proto", "internal/seam", "internal/wire",
 		"orchestrator/lease"), list("google.golang.org/grpc")},
 	// the loader of each stripe: no store, no clock
-	{"orchestrator/roster", list(".", "proto", "orchestrator/offers", "orchestrator/parts",
+	{"orchestrator/roster/share", none, none},
+	{"orchestrator/roster", list(".", "proto", "orchestrator/offers", "orchestrator/parts", "orchestrator/roster/share",
 		"orchestrator/planner/progress", "internal/wire"), all},
 	// reads the store: no machine inside
 	{"orchestrator/ledger", list(".", "checkpoint", "proto", "orchestrator/planner/progress", "internal/wire"), all},

@@ -101,6 +101,7 @@ func (x *setting) resume(t *testing.T, p placing, state []byte, steps int) *hist
 	options.MicroBatch = uint32(p.micro)
 	topology := x.topology(p.ranks)
 	cfg := orchestrator.Config{
+		Loaders:  p.loaders,
 		Stream:   millrace.Train,
 		Spec:     x.spec,
 		Placing:  &proto.Placing{Ranks: uint32(topology.Ranks), MicroBatch: uint32(p.micro)},
@@ -124,10 +125,8 @@ func (x *setting) resume(t *testing.T, p placing, state []byte, steps int) *hist
 			&reader{name: fmt.Sprintf("loader-%d", i), reads: map[string]*read{}, wants: map[string]uint64{}})
 	}
 	for _, s := range x.spec.Sources {
-		source := orchestrator.Source{Name: s.Name, Allowed: func(bool, uint64) uint64 { return 1 << 30 }}
-		for _, l := range r.loaders {
-			source.Loaders = append(source.Loaders, l.name)
-		}
+		source := orchestrator.Source{Name: s.Name, Stripes: p.loaders,
+			Allowed: func(bool, uint64) uint64 { return 1 << 30 }}
 		cfg.Sources = append(cfg.Sources, source)
 	}
 	m, err := orchestrator.NewMachine(cfg, facts.NewState())

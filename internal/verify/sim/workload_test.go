@@ -216,6 +216,7 @@ func (w *workload) configure(t *testing.T, rng *rand.Rand) orchestrator.Config {
 	}
 	w.options = options
 	c := orchestrator.Config{
+		Loaders:  w.loaders,
 		Stream:   millrace.Train,
 		Spec:     spec,
 		Placing:  &proto.Placing{Ranks: uint32(w.axes.Ranks)},
@@ -242,15 +243,11 @@ func (w *workload) configure(t *testing.T, rng *rand.Rand) orchestrator.Config {
 		if w.number%3 == 2 && shuffle == millrace.Global { // long documents are spread
 			spec.Sources[i].PieceTokens = length
 		}
-		src := orchestrator.Source{Name: name(i), Allowed: func(bool, uint64) uint64 { return 1000 }}
-		first := rng.IntN(w.loaders)
 		if w.number >= 12 && i == 0 {
 			w.stripes[i] = w.loaders // every loader reads a stripe
 		}
-		for stripe := range w.stripes[i] {
-			src.Loaders = append(src.Loaders, loaderName((first+stripe)%w.loaders))
-		}
-		c.Sources = append(c.Sources, src)
+		c.Sources = append(c.Sources, orchestrator.Source{Name: name(i), Stripes: w.stripes[i],
+			Allowed: func(bool, uint64) uint64 { return 1000 }})
 	}
 	return c
 }

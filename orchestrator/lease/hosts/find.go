@@ -38,7 +38,7 @@ func Dial(ctx context.Context, cfg lease.EtcdConfig) (*Client, error) {
 // Close closes the connections.
 func (c *Client) Close() { c.etcd.Close() }
 
-// List returns the registered hosts of the run, by rank.
+// List returns the registered hosts of the run: those with ranks by rank, then the others by name.
 func (c *Client) List(ctx context.Context) ([]Host, error) {
 	list, _, err := c.list(ctx)
 	return list, err
@@ -79,4 +79,10 @@ func (c *Client) Leader(ctx context.Context) (lease.Holder, error) {
 
 func prefix(run string) string { return "millrace/" + run + "/hosts/" }
 
-func (h Host) key(run string) string { return fmt.Sprintf("%s%06d", prefix(run), h.First) }
+// key is the place of a host. Numbers sort before names, so hosts with ranks come first, by rank.
+func (h Host) key(run string) string {
+	if h.Ranks == 0 {
+		return prefix(run) + h.Label
+	}
+	return fmt.Sprintf("%s%06d", prefix(run), h.First)
+}

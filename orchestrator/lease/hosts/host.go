@@ -1,8 +1,10 @@
-// Package hosts keeps the hosts of a run in etcd: each `millrace up` registers the ranks that it serves, and all of
-// them agree on the facts that must be equal everywhere. It also finds the leader of a run, and records how a run
-// ended.
+// Package hosts keeps the hosts of a run in etcd: each `millrace up`, and each command of a single role, registers, and
+// all of them agree on the facts that must be equal everywhere. It also finds the leader of a run, and records how a
+// run ended.
 //
-//	millrace/RUN/hosts/FIRST  a Host as JSON, attached to an etcd lease; FIRST is its first rank, with six digits
+//	millrace/RUN/hosts/FIRST  a Host with ranks as JSON, attached to an etcd lease; FIRST is its first rank, with six
+//	                          digits
+//	millrace/RUN/hosts/LABEL  a Host without ranks, by the name of its process
 //	millrace/RUN/outcome      an Outcome as JSON
 //
 // Each file uses only later ones:
@@ -21,42 +23,47 @@ import (
 	"millrace"
 )
 
-// Host describes one `millrace up` of a run.
+// Host describes one member of a run: an `up`, or a command of a single role.
 type Host struct {
-	Name  string `json:"name"`  // of the host, for people
-	Up    string `json:"up"`    // random identity of the `millrace up`
-	First int    `json:"first"` // first of its ranks, which are consecutive
-	Ranks int    `json:"ranks"`
-	World int    `json:"world"` // ranks of the run
+	Name  string `json:"name"`            // of the host, for people
+	Up    string `json:"up"`              // random identity of the `millrace up`, or of the command
+	Role  string `json:"role,omitempty"`  // of a command of a single role; empty: `up`, which runs all of them
+	Label string `json:"label,omitempty"` // of a host without ranks: the name of its process, unique in the run
+	First int    `json:"first"`           // first of its ranks, which are consecutive
+	Ranks int    `json:"ranks"`           // 0: none
+	World int    `json:"world"`           // ranks of the run
 
 	// Incarnation names the run from the first host that registers to the last one that leaves; empty before Join.
-	// Loaders is the number of loader processes on each host. The first host decides both, and the others adopt them.
+	// Loaders is the number of loader processes of each `up`. Readers is the number of loaders for which the sources
+	// are divided into stripes. The first host decides all three, and the others adopt them.
 	Incarnation string `json:"incarnation"`
 	Loaders     int    `json:"loaders"`
+	Readers     int    `json:"readers"`
 
 	Mixture string `json:"mixture"` // digest of the mixture file
 	Program string `json:"program"` // version
 }
 
-// String returns the ranks and the name.
+// String returns the ranks, or the process, and the name.
 func (h Host) String() string {
-	if h.Ranks == 1 {
+	switch h.Ranks {
+	case 0:
+		return fmt.Sprintf("%s on %s", h.Label, h.Name)
+	case 1:
 		return fmt.Sprintf("rank %d on %s", h.First, h.Name)
 	}
 	return fmt.Sprintf("ranks %d to %d on %s", h.First, h.First+h.Ranks-1, h.Name)
 }
 
-// Validate refuses ranks that do not fit the world. All hosts of a run have the same number of ranks, so that each host
-// knows the processes of the others.
+// Validate refuses ranks that do not fit the world.
 func (h Host) Validate() error {
-	switch {
-	case h.Ranks < 1 || h.World < h.Ranks || h.First < 0 || h.First+h.Ranks > h.World:
+	if h.Ranks == 0 && h.First == 0 && h.World > 0 && h.Label != "" {
+		return nil
+	}
+	if h.Ranks < 1 || h.World < h.Ranks || h.First < 0 || h.First+h.Ranks > h.World {
 		return millrace.Errorf(millrace.ErrInvalid,
 			"ranks %d to %d of %d: want --first-rank + --ranks to be at most --world-size", h.First,
 			h.First+h.Ranks-1, h.World)
-	case h.World%h.Ranks != 0 || h.First%h.Ranks != 0:
-		return millrace.Errorf(millrace.ErrInvalid, "%d ranks from rank %d on, of %d: every host serves the same "+
-			"number of ranks, so --world-size and --first-rank are multiples of --ranks", h.Ranks, h.First, h.World)
 	}
 	return nil
 }
@@ -69,7 +76,7 @@ type conflict struct{ error }
 func (c *conflict) Unwrap() error { return c.error }
 
 // agree returns the host as it may register beside others, in any order. The error is a *conflict with ErrMismatch if
-// another `up` has its ranks, or if the hosts do not belong to one run.
+// another host has its ranks or its name, or if the hosts do not belong to one run.
 func (h Host) agree(others []Host) (Host, error) {
 	others = slices.DeleteFunc(slices.Clone(others), func(o Host) bool { return o.Up == h.Up })
 	for _, o := range others {
@@ -78,18 +85,30 @@ func (h Host) agree(others []Host) (Host, error) {
 		}
 	}
 	for _, o := range others {
-		if o.First == h.First {
-			return h, &conflict{millrace.Errorf(millrace.ErrMismatch,
-				"etcd has %s already (up %s): give each host its own --first-rank", o, o.Up)}
+		if err := h.collides(o); err != nil {
+			return h, &conflict{err}
 		}
 	}
 	switch {
 	case len(others) > 0:
-		h.Incarnation, h.Loaders = others[0].Incarnation, others[0].Loaders
+		h.Incarnation, h.Loaders, h.Readers = others[0].Incarnation, others[0].Loaders, others[0].Readers
 	case h.Incarnation == "":
 		h.Incarnation = rand.Text()
 	}
 	return h, nil
+}
+
+// collides reports that another host has a rank or the name of this one.
+func (h Host) collides(o Host) error {
+	if h.Ranks == 0 && o.Ranks == 0 && h.Label == o.Label {
+		return millrace.Errorf(millrace.ErrMismatch, "etcd has %s already (up %s): give each process its own --name, "+
+			"or end the other one first", o, o.Up)
+	}
+	if h.First < o.First+o.Ranks && o.First < h.First+h.Ranks {
+		return millrace.Errorf(millrace.ErrMismatch,
+			"etcd has %s already (up %s): give each host its own --first-rank", o, o.Up)
+	}
+	return nil
 }
 
 // differs names the first fact in which two hosts of one run differ.
@@ -104,9 +123,6 @@ func (h Host) differs(o Host) error {
 	case h.World != o.World:
 		return refuse(fmt.Sprintf("its --world-size is %d, not %d", h.World, o.World),
 			"start every host with the same --world-size, or stop the other hosts first")
-	case h.Ranks != o.Ranks:
-		return refuse(fmt.Sprintf("its --ranks is %d, not %d", h.Ranks, o.Ranks),
-			"start every host with the same --ranks")
 	case h.Mixture != o.Mixture:
 		return refuse(fmt.Sprintf("its mixture file has digest %.12s, not %.12s", h.Mixture, o.Mixture),
 			"copy one mixture file to all hosts")

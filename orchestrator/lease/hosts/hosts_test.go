@@ -34,11 +34,10 @@ func TestHostsOfOneRunAgree(t *testing.T) {
 	}
 	for cure, change := range map[string]func(*Host){
 		"--world-size is 12":   func(h *Host) { h.World = 12 },
-		"--ranks is 1":         func(h *Host) { h.Ranks = 1 },
 		"copy one mixture":     func(h *Host) { h.Mixture = "fedcba9876543210" },
 		"millrace 2":           func(h *Host) { h.Program = "2" },
 		"the other hosts beg":  func(h *Host) { h.Incarnation = "another" },
-		"give each host its o": func(h *Host) { h.First = 0 },
+		"give each host its o": func(h *Host) { h.First, h.Ranks = 1, 5 },
 	} {
 		other := sample(4)
 		change(&other)
@@ -48,10 +47,38 @@ func TestHostsOfOneRunAgree(t *testing.T) {
 	}
 }
 
+// TestHostsWithoutRanks have a key of their name, which no other has. Hosts may have different numbers of ranks.
+func TestHostsWithoutRanks(t *testing.T) {
+	loader := Host{Name: "b", Up: "l", Role: "loader", Label: "loader-3", World: 6, Mixture: "0123456789abcdef",
+		Program: "1", Loaders: 7, Readers: 7}
+	first := sample(0)
+	first.Readers = 5
+	first, _ = first.agree(nil)
+	wide := sample(2)
+	wide.Ranks = 4
+	for _, h := range []Host{loader, wide} {
+		if err := h.Validate(); err != nil {
+			t.Error(err)
+		}
+		got, err := h.agree([]Host{first})
+		if err != nil || got.Readers != 5 || got.Loaders != first.Loaders || got.Incarnation != first.Incarnation {
+			t.Errorf("%v: %+v", err, got)
+		}
+	}
+	if key := loader.key("r"); key != "millrace/r/hosts/loader-3" {
+		t.Error(key)
+	}
+	again := loader
+	again.Up = "m"
+	if _, err := again.agree([]Host{first, loader}); err == nil || !strings.Contains(err.Error(), "its own --name") {
+		t.Errorf("%v does not name the cure", err)
+	}
+}
+
 func TestRanksThatDoNotFitAreRefused(t *testing.T) {
 	for _, h := range []Host{
-		{Ranks: 2, World: 1}, {Ranks: 2, World: 4, First: 3}, {Ranks: 2, World: 5}, {Ranks: 2, World: 6, First: 1},
-		{Ranks: 0, World: 1}, {Ranks: 2, World: 4, First: -2},
+		{Ranks: 2, World: 1}, {Ranks: 2, World: 4, First: 3}, {Ranks: 0, World: 1}, {Ranks: 2, World: 4, First: -2},
+		{Label: "loader-3"}, {Label: "loader-3", World: 4, First: 2},
 	} {
 		if err := h.Validate(); !errors.Is(err, millrace.ErrInvalid) {
 			t.Errorf("%+v: %v", h, err)

@@ -3,6 +3,7 @@ package hosts
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -15,6 +16,14 @@ import (
 type Outcome struct {
 	Incarnation string `json:"incarnation"`
 	Reason      string `json:"reason"` // why it failed; empty: every rank has consumed the stream
+}
+
+// Err returns why the run failed, nil if every rank has consumed the stream.
+func (o Outcome) Err() error {
+	if o.Reason == "" {
+		return nil
+	}
+	return errors.New(o.Reason)
 }
 
 // end is how long Record tries to reach etcd.

@@ -8,8 +8,13 @@ import (
 	"millrace/internal/app/config/tree"
 )
 
-// Loaders is a number of loader processes; 0 is auto.
-type Loaders struct{ Count uint32 }
+// Loaders is a number of loader processes.
+type Loaders struct {
+	Count uint32 // of an `up`; 0: auto
+	// Readers is the number of loaders for which the sources are divided into stripes, as the hosts of a run have
+	// agreed; 0: Count.
+	Readers uint32
+}
 
 const (
 	maxLoaders = 256

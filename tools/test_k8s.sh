@@ -14,8 +14,11 @@ MILLRACE_ETCD=$(tools/etcd.sh) || skip "etcd cannot be built (tools/etcd.sh)"
 MILLRACE_K8S=$(tools/k8s.sh) || skip "Kubernetes cannot be built (tools/k8s.sh)"
 export MILLRACE_ETCD MILLRACE_K8S
 
+tools/venv.sh .venv-e2e e2e/requirements.txt
+export MILLRACE_E2E_PYTHON=$PWD/.venv-e2e/bin/python MILLRACE=$PWD/build/millrace
 mkdir -p build
+go build -o "$MILLRACE" ./cmd/millrace
 go test -c -o build/kubernetes.test ./internal/app/place/kubernetes # the namespace has no module proxy
 cd internal/app/place/kubernetes
-"${own[@]}" bash -c 'ip link set lo up && exec "$@"' k8s \
+"${own[@]}" bash -c 'ip link set lo up && mount -t tmpfs tmpfs /run && exec "$@"' k8s \
 	"$OLDPWD/build/kubernetes.test" -test.run '^TestKubernetes$' -test.v -test.timeout 20m "$@"

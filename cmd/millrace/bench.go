@@ -112,7 +112,7 @@ func (b *benchmark) real(ctx context.Context, c *cobra.Command) (_ *bench.Figure
 	inner.SetContext(ctx)
 	inner.SetOut(io.Discard)
 	inner.SetErr(c.ErrOrStderr())
-	u := up{mixture: b.mixture, ranks: b.ranks, runDir: dir}
+	u := up{mixture: b.mixture, serving: serving{ranks: b.ranks}, runDir: dir}
 	var group errgroup.Group
 	served := make(chan struct{}) // closed when the roles have left
 	group.Go(func() error {

@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"os/signal"
 	"regexp"
+	"strconv"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"millrace/internal/app/cluster"
 	"millrace/internal/app/exit"
@@ -51,6 +53,7 @@ func shadowCommand() *cobra.Command {
 func sidecarCommand() *cobra.Command {
 	c, process := processCommand(sidecarRole, "Serve the ranks of this host (started by up)")
 	first := c.Flags().Int("first-rank", 0, "first rank of this host")
+	c.Flags().UintSliceVar(&process.Users, "allow-uids", nil, "users whose trainers may connect")
 	c.RunE = func(c *cobra.Command, _ []string) error { return process.Serve(c.Context(), *first) }
 	return c
 }
@@ -142,9 +145,44 @@ ranks may differ between hosts.
 
 SIGTERM stops it cleanly. It ends by itself with the run: with status 0 after every rank has taken all batches, or with
 status 1 and the reason.`, "--ranks 8 --first-rank 16 ")
-	c.Flags().IntVar(&u.ranks, "ranks", 1, "trainer ranks on this host")
-	c.Flags().IntVar(&u.first, "first-rank", 0, "first of this host's ranks")
+	u.serving.flags(c.Flags())
 	return c
+}
+
+// serving is the flags of commands that serve ranks.
+type serving struct {
+	ranks, first int
+	index        int    // number of this host; -1: first counts
+	users        []uint // whose trainers may connect, beside this one
+}
+
+func (s *serving) flags(f *pflag.FlagSet) {
+	f.IntVar(&s.ranks, "ranks", 1, "trainer ranks on this host")
+	f.IntVar(&s.first, "first-rank", 0, "first of this host's ranks, if there are more hosts")
+	f.IntVar(&s.index, "index", -1, "number of this host, from 0, if all have the same --ranks: sets --first-rank")
+	f.UintSliceVar(&s.users, "allow-uids", nil, "user ids whose trainers may connect, beside this user's")
+}
+
+// resolve derives the first rank from the number of this host.
+func (s *serving) resolve(command string) error {
+	switch {
+	case s.index < -1:
+		return exit.Usagef("%s: --index %d: want 0 or more", command, s.index)
+	case s.index >= 0 && s.first != 0:
+		return exit.Usagef("%s: --index %d beside --first-rank %d: write one of them", command, s.index, s.first)
+	case s.index >= 0:
+		s.first = s.index * s.ranks
+	}
+	return nil
+}
+
+// args returns the flags of the sidecar alone.
+func (s *serving) args() []string {
+	out := []string{"--first-rank", strconv.Itoa(s.first)}
+	for _, user := range s.users {
+		out = append(out, "--allow-uids", strconv.FormatUint(uint64(user), 10))
+	}
+	return out
 }
 
 // A name is part of file names, of keys in etcd and of lines for people. Names with two numbers are those of the

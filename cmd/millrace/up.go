@@ -35,7 +35,8 @@ import (
 type up struct {
 	role, name                                        string // of a command of a single role; empty: all roles
 	mixture, runDir, metrics, events, cluster, listen string
-	ranks, world, first                               int
+	world                                             int
+	serving
 
 	file *cluster.File     // nil: no etcd
 	here *hosts.Membership // nil: the run has one host
@@ -74,9 +75,8 @@ orchestrator, loader, shadow and sidecar run one of the roles, for an engine tha
 		},
 	}
 	f := c.Flags()
-	f.IntVar(&u.ranks, "ranks", 1, "trainer ranks on this host")
 	f.IntVar(&u.world, "world-size", 0, "trainer ranks of all hosts (default: --ranks)")
-	f.IntVar(&u.first, "first-rank", 0, "first of this host's ranks, if there are more hosts")
+	u.serving.flags(f)
 	u.flags(f)
 	f.StringVar(&u.metrics, "metrics", "", "serve Prometheus metrics at http://ADDRESS/metrics, such as 127.0.0.1:9464")
 	return c
@@ -98,6 +98,9 @@ func (u *up) command() string { return "millrace " + cmp.Or(u.role, "up") }
 func (u *up) runs(role string) bool { return u.role == "" || u.role == role }
 
 func (u *up) validate() error {
+	if err := u.resolve(u.command()); err != nil {
+		return err
+	}
 	if u.world == 0 {
 		u.world = u.ranks
 	}
@@ -327,7 +330,7 @@ func (u *up) supervise(ctx context.Context, c *cobra.Command, cfg *config.Config
 	if errors.As(err, &failed) {
 		// Trainers read the reason there if no role could send it.
 		text, _ := json.Marshal(map[string]string{"state": "failed", "reason": err.Error()})
-		err = errors.Join(err, os.WriteFile(rundir.OutcomeFile(u.runDir), text, 0o600))
+		err = errors.Join(err, os.WriteFile(rundir.OutcomeFile(u.runDir), text, 0o644)) // for trainers of other users
 	}
 	return exit.Failure(err)
 }
@@ -418,7 +421,7 @@ func (u *up) children(cfg *config.Config) []supervisor.Child {
 		}
 	}
 	if u.runs(sidecarRole) {
-		out = append(out, u.child(sidecarRole, place.Sidecar(), "--first-rank", strconv.Itoa(u.first)))
+		out = append(out, u.child(sidecarRole, place.Sidecar(), u.args()...))
 	}
 	return out
 }

@@ -23,6 +23,7 @@ type Process struct {
 	Ranks   int    // trainer ranks of this host
 	World   int    // trainer ranks of the run
 	Version string // of this program
+	Users   []uint // beside this process's, whose trainers the sidecar serves
 }
 
 // role is a process that is attached to its supervisor.

@@ -3,6 +3,7 @@ package roles
 import (
 	"context"
 	"errors"
+	"os"
 	"slices"
 	"time"
 
@@ -126,7 +127,7 @@ func (r *role) serveStream(
 				PP: slices.Contains(s.cfg.SharedMemory, config.AxisPP),
 			},
 			Reserve: memory / 8, // half of the arenas
-			Ready:   ready,
+			UIDs:    r.users(), Ready: ready,
 			Observe: func(e sidecar.Event) { r.observe(s, e) },
 			Watch:   watch,
 			Version: r.Version,
@@ -144,6 +145,15 @@ func (r *role) serveStream(
 		return server.Run(r.reasoned(ctx))
 	})
 	return nil
+}
+
+// users returns the users whose trainers may connect.
+func (p *Process) users() []uint32 {
+	out := []uint32{uint32(os.Geteuid())}
+	for _, user := range p.Users {
+		out = append(out, uint32(user))
+	}
+	return out
 }
 
 // placedFiles reads rows in place.

@@ -57,7 +57,9 @@ func StreamOf(dir string) string {
 
 // MakeStream creates the directories of a further stream. The runtime directory must exist.
 func MakeStream(runDir, stream string) error {
-	if err := os.MkdirAll(RuntimeDir(StreamDir(runDir, stream)), 0o700); err != nil {
+	dir := StreamDir(runDir, stream)
+	// Trainers of other users find the sockets, if they reach the run directory.
+	if err := errors.Join(os.MkdirAll(dir, 0o711), os.MkdirAll(RuntimeDir(dir), 0o700)); err != nil {
 		return fmt.Errorf("make the directory of stream %s: %w", stream, err)
 	}
 	return nil

@@ -97,7 +97,7 @@ def refuse_stranger(path: str, error: OSError) -> None:
     if error.errno == errno.EPROTOTYPE:
         why = "it is the socket of another program"
     elif isinstance(error, PermissionError):
-        why = "this user may not connect to it: train as the user of `millrace up`"
+        why = "this user may not connect to it: train as the user of `millrace up`, or start that with --allow-uids"
     elif os.path.exists(path) and not stat.S_ISSOCK(os.stat(path).st_mode):
         why = "it is no socket"
     elif os.path.exists(directory) and not os.path.isdir(directory):

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -51,6 +52,8 @@ func TestKubernetes(t *testing.T) {
 	t.Run("pods without a node are pending", func(t *testing.T) { c.in(t).crowd(nodes[:4]) })
 	t.Run("a second eviction waits", func(t *testing.T) { c.in(t).evicts(nodes) })
 	t.Run("without its Role the placer names it", func(t *testing.T) { c.in(t).unbound(p) })
+	t.Run("the example of the page", func(t *testing.T) { c.in(t).page() })
+	t.Run("a run with real processes", func(t *testing.T) { c.in(t).live() })
 }
 
 // in returns the cluster for a part of the test.
@@ -140,6 +143,39 @@ func (c *cluster) dryRun(overlay string) {
 	weak := strings.ReplaceAll(rendered, "runAsNonRoot: true", "runAsNonRoot: false")
 	if out, err := c.kubectl(weak, dryRun...); err == nil && !strings.Contains(out, "would violate PodSecurity") {
 		c.t.Errorf("pods as root: %v\n%s", err, out)
+	}
+}
+
+// page renders the kustomization of docs/cluster.md.
+func (c *cluster) page() {
+	text, err := os.ReadFile("../../../../docs/cluster.md")
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	_, example, _ := strings.Cut(string(text), "# kustomization.yaml\n")
+	example, _, _ = strings.Cut(example, "```")
+	dir := c.file("page")
+	base := filepath.Join(dir, "deploy", "kubernetes")
+	if err := os.CopyFS(base, os.DirFS("../../../../deploy/kubernetes")); err != nil {
+		c.t.Fatal(err)
+	}
+	for name, content := range map[string]string{
+		"kustomization.yaml": example, "mixture.yaml": "version: 1\n", "cluster.yaml": "name: another\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	rendered := c.must("kustomize", dir)
+	for _, line := range []string{"  completions: 8\n", "        - --nnodes=8\n", "  WORLD_SIZE: \"64\"\n",
+		"name: another\n", "  namespace: train\n", "image: registry.example/millrace:latest\n"} {
+		if !strings.Contains(rendered, line) {
+			c.t.Errorf("the kustomization of docs/cluster.md does not give %q", line)
+		}
+	}
+	rendered = strings.ReplaceAll(rendered, "namespace: train", "namespace: default") // train has another job
+	if out, err := c.kubectl(rendered, "apply", "--dry-run=server", "--validate=strict", "-f", "-"); err != nil {
+		c.t.Errorf("%v\n%s", err, out)
 	}
 }
 
@@ -513,4 +549,20 @@ func (c *cluster) unbound(p *kubernetes.Placer) {
 		}
 		return nil
 	})
+}
+
+// live runs e2e/test_k8s.py in this cluster.
+func (c *cluster) live() {
+	python := os.Getenv("MILLRACE_E2E_PYTHON")
+	if python == "" {
+		c.t.Skip("MILLRACE_E2E_PYTHON names no Python with the packages of e2e/requirements.txt")
+	}
+	cmd := exec.Command(python, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", "e2e/test_k8s.py")
+	cmd.Dir = "../../../.."
+	cmd.Env = append(os.Environ(), "MILLRACE_KUBECONFIG="+c.file("kubeconfig"))
+	out, err := cmd.CombinedOutput()
+	c.t.Logf("%s", out)
+	if err != nil {
+		c.t.Error(err)
+	}
 }

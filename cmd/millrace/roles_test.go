@@ -1,0 +1,36 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+)
+
+func TestTheFirstRankFollowsFromTheNumberOfTheHost(t *testing.T) {
+	for text, want := range map[string]string{
+		"--ranks 8":                             "--first-rank 0",
+		"--ranks 8 --index 0":                   "--first-rank 0",
+		"--ranks 8 --index 3":                   "--first-rank 24",
+		"--ranks 8 --first-rank 24":             "--first-rank 24",
+		"--allow-uids 7,8 --allow-uids 9":       "--first-rank 0 --allow-uids 7 --allow-uids 8 --allow-uids 9",
+		"--ranks 8 --index 3 --first-rank 24":   "write one of them",
+		"--ranks 8 --index -2":                  "want 0 or more",
+		"--ranks 8 --index 1 --allow-uids 1000": "--first-rank 8 --allow-uids 1000",
+	} {
+		var s serving
+		f := pflag.NewFlagSet("test", pflag.ContinueOnError)
+		s.flags(f)
+		if err := f.Parse(strings.Fields(text)); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.resolve("millrace up"); err != nil {
+			if !strings.HasSuffix(err.Error(), want) {
+				t.Errorf("%s: %v", text, err)
+			}
+		} else if got := s.args(); !slices.Equal(got, strings.Fields(want)) {
+			t.Errorf("%s: %v, want %s", text, got, want)
+		}
+	}
+}

@@ -70,8 +70,7 @@ type Config struct {
 // Elastic describes loaders whose number follows the work.
 type Elastic struct {
 	scale.Limits
-	Memory  int64     // of a loader, in bytes
-	Profile []float64 // seconds of work a token, by source, 0: not known; nil: none is
+	Memory int64 // of a loader, in bytes
 }
 
 // Ahead bounds the steps that are planned ahead of the slowest rank beyond Config.Runway: as many as the ranks consume

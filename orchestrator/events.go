@@ -37,7 +37,7 @@ func weigh(m *Machine, now time.Time) {
 		Made: work.Made, Names: names, Lanes: work.Lanes}
 	base := m.s.PlannerState(len(names))
 	for i := range base.Sources {
-		x.Served += float64(base.Sources[i].Tokens)
+		x.Served += uint64(base.Sources[i].Tokens)
 	}
 	for _, l := range m.roster.Roles() {
 		if l.Role == loaderRole {

@@ -73,8 +73,8 @@ func NewMachine(cfg Config, s *facts.State) (*Machine, error) {
 	m.masks = &masking{names: names, s: s, queues: m.queues, out: m.out}
 	m.masks.restore()
 	if e := cfg.Elastic; e != nil {
-		shares := func(step uint64) []float64 { return sharesAhead(m, step) }
-		m.control = scale.NewControl(scale.New(e.Limits, e.Profile, shares))
+		outlook := m.mix.Outlook(func() *progress.State { return m.s.PlannerState(len(m.cfg.Sources)) })
+		m.control = scale.NewControl(scale.New(e.Limits, outlook))
 	}
 	if err := m.restart(); err != nil {
 		return nil, err
@@ -100,12 +100,6 @@ func (m *Machine) reposition() {
 		piece := m.cfg.Spec.Under(base).Sources[i].PieceTokens
 		m.roster.Reposition(i, base.Floor(i), base.Sources[i].SeekPoint, piece)
 	}
-}
-
-// sharesAhead returns the part of the tokens that each source will have in a step.
-func sharesAhead(m *Machine, step uint64) []float64 {
-	base := m.s.PlannerState(len(m.cfg.Sources))
-	return m.mix.Ahead(base, step, float64(base.Tokens)/float64(max(base.Step, 1)))
 }
 
 // Actions returns the effects of the turn, in order, and forgets them.

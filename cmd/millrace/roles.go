@@ -34,6 +34,7 @@ func orchestratorCommand() *cobra.Command {
 	c.Flags().StringVar(&o.Metrics, "metrics", "", "address to serve /metrics on")
 	c.Flags().StringVar(&o.Up, "up", "", "id of the up that started this process")
 	c.Flags().StringVar(&o.Cluster, "cluster", "", "file of the etcd cluster that guards the run")
+	c.Flags().StringVar(&o.Placer, "placer", "", "engine that is asked for loaders")
 	c.RunE = func(c *cobra.Command, _ []string) error { return process.Orchestrate(c.Context(), o) }
 	return c
 }
@@ -129,6 +130,8 @@ SIGTERM stops it cleanly. It ends by itself with the run: with status 0, or with
 	c.Flags().StringVar(&u.name, "name", "", "name of this process, unique in the run (default: from --listen)")
 	c.Flags().StringVar(&u.metrics, "metrics", "",
 		"serve Prometheus metrics at http://ADDRESS/metrics, such as 127.0.0.1:9464")
+	c.Flags().StringVar(&u.placer, "placer", "",
+		"engine to ask for loaders if `loaders` of the mixture file is a range: kubernetes (default: none)")
 	return c
 }
 

@@ -34,6 +34,7 @@ import (
 // up is the flags of `millrace up`, and of the commands that run one of its roles.
 type up struct {
 	role, name                                        string // of a command of a single role; empty: all roles
+	placer                                            string // see roles.Planning
 	mixture, runDir, metrics, events, cluster, listen string
 	world                                             int
 	serving
@@ -161,6 +162,10 @@ func (u *up) run(c *cobra.Command) error {
 	cfg, err := config.Load(u.mixture)
 	if err != nil {
 		return err
+	}
+	if cfg.Loaders.IsRange() && u.role == "" && u.isSpread() {
+		return cfg.ErrorAt("loaders", "an `up` of several hosts cannot choose the number of its loaders",
+			"write the number of loaders of each host, or place them one by one with `millrace loader`")
 	}
 	if err := setup.Divide(cfg, u.ranks); err != nil {
 		return err
@@ -435,7 +440,12 @@ func (u *up) planner() supervisor.Child {
 	if u.here != nil {
 		incarnation = u.here.Host().Incarnation
 	}
-	return u.child(orchestratorRole, orchestratorRole, "--metrics", u.metrics, "--cluster", lease, "--up", incarnation)
+	engine := u.placer
+	if u.here == nil {
+		engine = roles.Supervisor
+	}
+	return u.child(orchestratorRole, orchestratorRole, "--metrics", u.metrics, "--cluster", lease, "--up", incarnation,
+		"--placer", engine)
 }
 
 // child returns the process of a role.

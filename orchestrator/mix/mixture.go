@@ -148,12 +148,17 @@ func (x *Mixture) Costs(step uint64) (_ cost.Cost, changed bool) {
 	return x.cfg.Cost, false
 }
 
-// Ahead returns the part of the tokens that each source is expected to have in a step to come, as the mixture is known
-// now. st is the planner's state at an earlier step, and perStep the tokens of a step. It decides nothing of a plan.
-func (x *Mixture) Ahead(st *progress.State, step uint64, perStep float64) []float64 {
+// Outlook returns a function of a step to come. It returns the part of the tokens that each source is expected to have
+// in the step, as the mixture is known then. base returns the planner's state at an earlier step. It decides nothing of
+// a plan.
+func (x *Mixture) Outlook(base func() *progress.State) func(step uint64) []float64 {
+	return func(step uint64) []float64 { return x.ahead(base(), step) }
+}
+
+func (x *Mixture) ahead(st *progress.State, step uint64) []float64 {
 	tokens := st.Tokens
 	if step > uint64(st.Step) {
-		tokens += uint64(float64(step-uint64(st.Step)) * perStep)
+		tokens += uint64(float64(step-uint64(st.Step)) * float64(st.Tokens) / float64(max(st.Step, 1)))
 	}
 	schedule := x.spec.Schedule
 	shares := schedule.Divide(schedule.At(max(step, uint64(st.Step)), tokens), nil)

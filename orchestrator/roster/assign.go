@@ -44,7 +44,8 @@ type opening struct {
 // that is ready. At last the members leave that were asked to.
 //
 // While ranks wait for the next step and every stripe is read, shadows open nothing, and nothing moves: that would take
-// the time of the readers. A member that leaves for good does not wait.
+// the time of the readers. A member that leaves for good does not wait. Nor does a loader that reads nothing: it may be
+// there because the ranks wait.
 func (r *Roster) Decide(j Journal) Decision {
 	if j.IsIdle {
 		return Decision{dismiss: isAnyLeaving(r.members)}
@@ -67,7 +68,8 @@ func (r *Roster) Decide(j Journal) Decision {
 	if out := c.primaries(); len(out) > 0 {
 		return Decision{Assigned: out}
 	}
-	if j.IsAwaited && r.stripes.unread == 0 && !isAnyHandingOver(r) {
+	busy := j.IsAwaited && r.stripes.unread == 0 && !isAnyHandingOver(r)
+	if busy && !c.isAnyIdle() {
 		return Decision{settled: true, deferred: true}
 	}
 	if out := c.moves(); len(out) > 0 {
@@ -76,13 +78,13 @@ func (r *Roster) Decide(j Journal) Decision {
 	if open := c.openings(c.destined); len(open) > 0 {
 		return Decision{open: open}
 	}
-	if open := c.openings(c.followed); len(open) > 0 {
+	if open := c.openings(c.followed); len(open) > 0 && !busy {
 		return Decision{open: open}
 	}
 	if out := c.standbys(); len(out) > 0 {
 		return Decision{Assigned: out}
 	}
-	return Decision{settled: true}
+	return Decision{settled: true, deferred: busy}
 }
 
 // Settle carries out the part of a decision that needs no record.

@@ -176,6 +176,13 @@ func (c *chooser) destined(l *member) (out []*stripe) {
 	return out
 }
 
+// isAnyIdle reports whether a loader reads nothing although stripes are to move to it.
+func (c *chooser) isAnyIdle() bool {
+	return slices.ContainsFunc(c.sorted, func(l *member) bool {
+		return !l.hello.Standby && c.stripes.held(l) == 0 && len(c.destined(l)) > 0
+	})
+}
+
 // moves gives the stripes to their owners that follow them and are ready.
 func (c *chooser) moves() (out []*pb.Assigned) {
 	for _, st := range c.stripes.all {

@@ -195,3 +195,24 @@ func TestAnAwaitedStepWithoutAReaderCallsAShadow(t *testing.T) {
 		t.Errorf("%q reads, want shadow-0", st.Name)
 	}
 }
+
+// TestALoaderThatReadsNothingIsNotKeptWaiting: it may be there because the ranks wait.
+func TestALoaderThatReadsNothingIsNotKeptWaiting(t *testing.T) {
+	w := newWorldOf(t, 2)
+	w.connect("loader-0", 7, false)
+	w.roster.Tick(time.Unix(1, 0).Add(firstWait))
+	if w.settle(); w.holders[0].Member != "loader-0" || w.holders[1].Member != "loader-0" {
+		t.Fatalf("%s and %s read, want loader-0 alone", w.holders[0].Member, w.holders[1].Member)
+	}
+	w.journal.IsAwaited = true
+	w.connect("loader-1", 8, false)
+	for _, o := range w.loaders["loader-1"].got {
+		if r := o.GetRead(); r != nil && r.Standby {
+			w.roster.Ready(w.loaders["loader-1"], "loader-1", &pb.Ready{Source: "web", Stripe: r.Stripe, Term: r.Term})
+		}
+	}
+	w.settle()
+	if w.holders[0].Member == w.holders[1].Member {
+		t.Errorf("%s reads both stripes while ranks wait, want one for loader-1", w.holders[0].Member)
+	}
+}

@@ -6,7 +6,7 @@ import "time"
 type Sample struct {
 	At     time.Time
 	Step   uint64    // that the slowest rank has consumed
-	Served float64   // tokens of the steps below
+	Served uint64    // tokens of the steps below
 	Waited float64   // seconds that the rank which waited most has waited for loaders
 	Blamed string    // the source of the newest of these waits
 	Busy   []float64 // seconds of work of all loaders
@@ -64,7 +64,7 @@ func measure(past []Sample) (m measures, ok bool) {
 	}
 	t := m.span.Seconds()
 	m.steps = float64(last.Step-first.Step) / t
-	m.speed = (last.Served - first.Served) / t
+	m.speed = float64(last.Served-first.Served) / t
 	if m.waited = min((last.Waited-first.Waited)/t, 1); m.waited > 0 {
 		m.blamed = last.Blamed
 	}

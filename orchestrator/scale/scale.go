@@ -18,7 +18,6 @@ package scale
 import (
 	"fmt"
 	"math"
-	"slices"
 	"time"
 )
 
@@ -94,14 +93,12 @@ type bar struct {
 	lasts   time.Duration
 }
 
-// New returns the scaler of a run that begins with the least number of loaders. profile has the seconds of work a token
-// of each source, 0 for a source that was not measured; nil: none was. shares returns the part of the tokens of a step
-// that each source has.
-func New(limits Limits, profile []float64, shares func(step uint64) []float64) *Scaler {
+// New returns the scaler of a run that begins with the least number of loaders. shares returns the part of the tokens
+// of a step that each source has.
+func New(limits Limits, shares func(step uint64) []float64) *Scaler {
 	limits.Max = max(limits.Max, limits.Min)
 	begin := Wish{Loaders: limits.Min}
-	return &Scaler{limits: limits, need: need{shares: shares, cost: slices.Clone(profile)}, wish: begin, next: begin,
-		ready: firstReady}
+	return &Scaler{limits: limits, need: need{shares: shares}, wish: begin, next: begin, ready: firstReady}
 }
 
 // Wish returns the newest wish.

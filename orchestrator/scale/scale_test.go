@@ -62,7 +62,7 @@ func newWorld(limits Limits, w world) *world {
 	if w.helps == nil {
 		w.helps = func(n float64) float64 { return n }
 	}
-	w.scaler = New(limits, nil, w.shares)
+	w.scaler = New(limits, w.shares)
 	w.there = limits.Min
 	return &w
 }
@@ -102,7 +102,7 @@ func (w *world) look() {
 	for i := range w.cost {
 		names = append(names, fmt.Sprintf("s%d", i))
 	}
-	w.scaler.Observe(Sample{At: w.now, Step: w.step(), Served: float64(w.step()) * w.perStep, Waited: w.waited,
+	w.scaler.Observe(Sample{At: w.now, Step: w.step(), Served: uint64(float64(w.step()) * w.perStep), Waited: w.waited,
 		Busy: append([]float64(nil), w.busy...), Made: append([]float64(nil), w.made...), Names: names,
 		There: w.there, Lanes: w.lanes, Blamed: "s0"})
 	wish, another := w.scaler.Decide()
@@ -343,32 +343,5 @@ func TestAnAttemptThatBeginsAnewForgetsTheMeasures(t *testing.T) {
 	w.run(3 * time.Minute)
 	if _, moves := w.rest(time.Second); len(moves) > 0 {
 		t.Fatalf("it moves: %v", moves)
-	}
-}
-
-// TestAProfileKnowsTheWorkOfASourceThatNobodyHasRead.
-func TestAProfileKnowsTheWorkOfASourceThatNobodyHasRead(t *testing.T) {
-	shares := func(step uint64) []float64 {
-		if step < 200 {
-			return []float64{1, 0}
-		}
-		return []float64{0, 1}
-	}
-	for _, c := range []struct {
-		profile []float64
-		wants   int
-	}{{nil, 1}, {[]float64{0.001, 0.006}, 5}} {
-		s := New(Limits{1, 8}, c.profile, shares)
-		for i := range 15 {
-			at := float64(i)
-			s.Observe(Sample{At: time.Unix(1000+int64(i), 0), Step: uint64(10 * i), Served: 1000 * at, There: 1,
-				Lanes: 2, Busy: []float64{at, 0}, Made: []float64{1000 * at, 0}, Names: []string{"a", "b"}})
-			if w, another := s.Decide(); another {
-				s.Take(w)
-			}
-		}
-		if w := s.Wish(); w.Loaders != c.wants {
-			t.Errorf("with the profile %v, it wants %+v, want %d loaders", c.profile, w, c.wants)
-		}
 	}
 }

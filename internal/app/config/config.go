@@ -128,7 +128,7 @@ type Config struct {
 	// inode, size and times of a file are watched, and every document is compared with the checksum of its first
 	// reading. files: inode, size and times are watched. off: nothing is checked.
 	Verify string `yaml:"verify" jsonschema:"default=tokens,enum=tokens,enum=files,enum=off"`
-	// Loaders is the number of loader processes: auto, or a number.
+	// Loaders is the number of loader processes: auto, a number, or a range as 1-8 in which the run chooses the number.
 	Loaders value.Loaders `yaml:"loaders" jsonschema:"default=auto"`
 	// Adaptive derives weights from the losses that trainers report with report_losses. New weights are journaled
 	// before they hold, so a replay uses them and not the reports. It may differ at a resume. Goes with mixture.weights

@@ -72,8 +72,8 @@ type Host struct {
 	Leads   bool   `json:"leads"` // it plans the run
 }
 
-// WithMissing adds missing hosts for the ranks of a run that no host serves. there has the hosts with ranks by rank, and
-// then the others.
+// WithMissing adds missing hosts for the ranks of a run that no host serves. there has the hosts with ranks by rank,
+// and then the others.
 func WithMissing(there []Host, world int) (out []Host) {
 	next := 0 // the first rank that no host before serves
 	missing := func(until int) {

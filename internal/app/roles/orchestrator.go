@@ -20,7 +20,6 @@ import (
 	"millrace/checkpoint"
 	"millrace/internal/app/cluster"
 	"millrace/internal/app/exit"
-	"millrace/internal/app/place/local"
 	"millrace/internal/app/rundir"
 	"millrace/internal/app/supervisor"
 	"millrace/internal/seam"
@@ -35,6 +34,7 @@ type Planning struct {
 	Metrics string // address of /metrics; empty: none
 	Up      string // id of the `up`, or of all of a run with several hosts
 	Cluster string // path of the file of the cluster; empty: the run has one host and no etcd
+	Placer  string // the engine that runs the loaders: Supervisor, Kubernetes, or empty for one that nobody asks
 }
 
 // Orchestrate runs the orchestrator.
@@ -206,7 +206,11 @@ func (r *role) openPlanning(
 	}()
 	options := orchestrator.Options{
 		Lines: s.lines(os.Stderr), Events: s.events, Fail: r.fail, Fenced: r.fenced,
-		Placer: local.New(r.life, r.RunDir, r.site.Name),
+	}
+	if !s.isFurther() { // the loaders of the run read all streams
+		if options.Placer, err = r.placer(o.Placer); err != nil {
+			return nil, err
+		}
 	}
 	if grant != nil {
 		options.Leaser = grant

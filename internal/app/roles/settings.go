@@ -18,6 +18,7 @@ import (
 	"millrace/orchestrator/planner/cost"
 	"millrace/orchestrator/planner/place"
 	"millrace/orchestrator/planner/progress"
+	"millrace/orchestrator/scale"
 	"millrace/proto"
 	"millrace/sources"
 	"millrace/sources/order"
@@ -84,6 +85,11 @@ func OrchestratorConfig(c *config.Config, world int, version string) (orchestrat
 	}
 	out.Runway, out.Ahead = runway(c)
 	out.Loaders, out.MostLoaders = setup.Readers(c), setup.Readers(c)
+	if c.Loaders.IsRange() {
+		out.Loaders = setup.Loaders(c)
+		out.Elastic = &orchestrator.Elastic{
+			Limits: scale.Limits{Min: out.Loaders, Max: out.MostLoaders}, Memory: setup.LoaderMemory(c)}
+	}
 	for i, stripes := range setup.Stripes(c) {
 		out.Sources = append(
 			out.Sources, orchestrator.Source{Name: c.Sources[i].Name, Stripes: stripes, Allowed: setup.Allowed(c)},

@@ -15,7 +15,7 @@ import (
 // LoaderMemory returns one loader process's part of limits.loader_memory in bytes. A shadow gets the same part, because
 // it may be promoted before another process has ended.
 func LoaderMemory(c *config.Config) int64 {
-	return int64(c.Limits.LoaderMemory) / int64(Loaders(c)+int(c.Reliability.Shadows))
+	return int64(c.Limits.LoaderMemory) / int64(MostLoaders(c)+int(c.Reliability.Shadows))
 }
 
 // Reader is the division of one loader's or shadow's part of limits.loader_memory.
@@ -88,9 +88,9 @@ func CheckLoaderMemory(c *config.Config) error {
 	return c.ErrorAt(
 		"limits.loader_memory",
 		fmt.Sprintf("limits.loader_memory %s is too little for %d loaders and %d shadows of at least %dMiB each",
-			c.Limits.LoaderMemory, Loaders(c), c.Reliability.Shadows, leastPart>>20),
+			c.Limits.LoaderMemory, MostLoaders(c), c.Reliability.Shadows, leastPart>>20),
 		fmt.Sprintf("write at least %dMiB, or fewer loaders",
-			(Loaders(c)+int(c.Reliability.Shadows))*leastPart>>20),
+			(MostLoaders(c)+int(c.Reliability.Shadows))*leastPart>>20),
 	)
 }
 

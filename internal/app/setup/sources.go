@@ -262,6 +262,14 @@ func Readers(c *config.Config) int {
 	if c.Loaders.Readers > 0 {
 		return int(c.Loaders.Readers)
 	}
+	return MostLoaders(c)
+}
+
+// MostLoaders returns the largest number of loader processes of an `up`.
+func MostLoaders(c *config.Config) int {
+	if c.Loaders.IsRange() {
+		return int(c.Loaders.Most)
+	}
 	return Loaders(c)
 }
 

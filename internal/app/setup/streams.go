@@ -30,7 +30,7 @@ func Divide(c *config.Config, ranks int) error {
 	c.Limits.LoaderMemory = whole.LoaderMemory / value.Bytes(parts) * trainParts
 	c.Limits.OpenFiles = uint32(max(1, files*trainParts/parts))
 	c.Loaders.Count = uint32(Loaders(c))
-	processes := int(c.Loaders.Count + c.Reliability.Shadows)
+	processes := MostLoaders(c) + int(c.Reliability.Shadows)
 	part := whole.LoaderMemory / value.Bytes(parts)
 	if int64(part) < int64(processes)*leastPart {
 		return c.ErrorAt(
@@ -40,7 +40,7 @@ func Divide(c *config.Config, ranks int) error {
 					"needs at least %dMiB for each stream, and %d times as much for the stream train",
 				whole.LoaderMemory,
 				len(c.Streams)+1,
-				c.Loaders.Count,
+				MostLoaders(c),
 				c.Reliability.Shadows,
 				leastPart>>20,
 				trainParts,
@@ -50,7 +50,7 @@ func Divide(c *config.Config, ranks int) error {
 	}
 	for i := range c.Streams {
 		s := c.Streams[i].Config
-		s.Limits.LoaderMemory, s.Loaders.Count = part, c.Loaders.Count
+		s.Limits.LoaderMemory, s.Loaders = part, c.Loaders
 		s.Limits.OpenFiles = uint32(max(1, files/parts))
 	}
 	return nil

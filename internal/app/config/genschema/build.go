@@ -125,7 +125,8 @@ func mapped(r *jsonschema.Reflector, t reflect.Type) *jsonschema.Schema {
 		}
 	case reflect.TypeFor[value.Loaders]():
 		return &jsonschema.Schema{
-			OneOf: []*jsonschema.Schema{{Type: "integer", Minimum: "1", Maximum: "256"}, {Const: "auto"}},
+			OneOf: []*jsonschema.Schema{{Type: "integer", Minimum: "1", Maximum: "256"}, {Const: "auto"},
+				{Type: "string", Pattern: "^[1-9][0-9]{0,2}-[1-9][0-9]{0,2}$"}},
 		}
 	case reflect.TypeFor[value.Carry]():
 		return &jsonschema.Schema{

@@ -4,15 +4,17 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 
 	"millrace/internal/app/config/tree"
 )
 
-// Loaders is a number of loader processes.
+// Loaders is a number of loader processes, or a range in which the run chooses the number.
 type Loaders struct {
-	Count uint32 // of an `up`; 0: auto
+	Count uint32 // of an `up`, at the start and at least; 0: auto
+	Most  uint32 // end of the range; 0: the number is fixed
 	// Readers is the number of loaders for which the sources are divided into stripes, as the hosts of a run have
-	// agreed; 0: Count.
+	// agreed; 0: Most, or Count.
 	Readers uint32
 }
 
@@ -21,31 +23,47 @@ const (
 	mostCarry  = 512
 )
 
-// String returns auto or the number.
+// IsRange reports whether the run chooses the number.
+func (l Loaders) IsRange() bool { return l.Most > 0 }
+
+// String returns auto, the number, or the range.
 func (l Loaders) String() string {
-	if l.Count == 0 {
+	switch {
+	case l.IsRange():
+		return fmt.Sprintf("%d-%d", l.Count, l.Most)
+	case l.Count == 0:
 		return "auto"
 	}
 	return strconv.FormatUint(uint64(l.Count), 10)
 }
 
-// SetText reads auto or a number.
+// SetText reads auto, a number or a range.
 func (l *Loaders) SetText(text string, c tree.Class) (problem, cure string) {
+	*l = Loaders{}
 	if text == "auto" {
-		l.Count = 0
 		return "", ""
 	}
-	n, problem := Billionths(text)
-	if problem != "" || c == tree.Quoted || !IsDigits(text) || n == 0 || n/Billion > maxLoaders ||
-		len(text) > 1 && text[0] == '0' {
-		return "must be auto or a number of processes, not " + tree.Quote(
-				text,
-			), fmt.Sprintf(
-				"write auto, or a whole number from 1 to %d", maxLoaders,
-			)
+	least, most, isRange := strings.Cut(text, "-")
+	count, ok := numberOfLoaders(least)
+	if isRange && ok {
+		l.Most, ok = numberOfLoaders(most)
+		ok = ok && count < l.Most
 	}
-	l.Count = uint32(n / Billion)
+	if !ok || c == tree.Quoted && !isRange {
+		return "must be auto, a number of processes or a range of numbers, not " + tree.Quote(text),
+			fmt.Sprintf("write auto, a whole number from 1 to %d, or a range as 1-8", maxLoaders)
+	}
+	l.Count = count
 	return "", ""
+}
+
+// numberOfLoaders reads a whole number without leading zeros.
+func numberOfLoaders(text string) (n uint32, ok bool) {
+	billionths, problem := Billionths(text)
+	if problem != "" || !IsDigits(text) || text[0] == '0' || billionths/Billion > maxLoaders {
+		return 0, false
+	}
+	return uint32(billionths / Billion), true
 }
 
 // Carry is the number of segments that may wait for a later step, or auto.

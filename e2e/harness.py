@@ -110,21 +110,30 @@ class Trainers:
                 raise TimeoutError(f"nothing came for {within:.0f} s; ends: {self.delivered.ends}")
             for pipe in ready:
                 last = time.monotonic()
-                rank = self._pipes[pipe]
-                try:
-                    told = pipe.recv()
-                except (EOFError, OSError):  # OSError: the trainer was killed during a send
-                    self.delivered.ends[rank] = self.delivered.ends[rank] or ("error", "crash", "the trainer died")
-                    del self._pipes[pipe]
-                    continue
-                if isinstance(told, Taken):
-                    self.delivered.ranks[rank].append(told)
-                    if until is not None and told.step >= until:
-                        return self.delivered
-                else:
-                    self.delivered.ends[rank] = told
-                    del self._pipes[pipe]
+                told = self._take(pipe)
+                if told is not None and until is not None and told.step >= until:
+                    return self.delivered
         return self.delivered
+
+    def drain(self) -> None:
+        """Takes the messages that have come. A trainer waits while its pipe is full, and asks for no batch."""
+        while ready := multiprocessing.connection.wait(list(self._pipes), timeout=0):
+            for pipe in ready:
+                self._take(pipe)
+
+    def _take(self, pipe: Any) -> Optional[Taken]:
+        """Takes a message. Returns it if it is a batch."""
+        rank = self._pipes[pipe]
+        try:
+            told = pipe.recv()
+        except (EOFError, OSError):  # OSError: the trainer was killed during a send
+            told = self.delivered.ends[rank] or ("error", "crash", "the trainer died")
+        if isinstance(told, Taken):
+            self.delivered.ranks[rank].append(told)
+            return told
+        self.delivered.ends[rank] = told
+        del self._pipes[pipe]
+        return None
 
     def end(self) -> Delivered:
         """Kills every remaining trainer with SIGKILL and returns their messages so far."""

@@ -34,7 +34,7 @@ def scraped(stage: Any, files: Path, tmp_path_factory: pytest.TempPathFactory) -
     """The metrics of a run with trainers that report their times, and a token cache: name to labels."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         address = f"127.0.0.1:{probe.getsockname()[1]}"
-    mixture = {**MIXTURE, "cache": {"tokens": "1MiB", "dir": str(tmp_path_factory.mktemp("tokens"))}}
+    mixture = {**MIXTURE, "loaders": "1-2", "cache": {"tokens": "1MiB", "dir": str(tmp_path_factory.mktemp("tokens"))}}
     with Run(
         stage.binary, write_mixture(files, mixture, "metrics.yaml"), stage.new_dir(), 2, args=["--metrics", address]
     ) as run:

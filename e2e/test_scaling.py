@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict
 import pytest
 
 from conftest import variant
-from harness import DEADLINE, Delivered
+from harness import DEADLINE, Delivered, Trainers
 from test_failover import Watch
 
 RANKS = 2
@@ -21,10 +21,11 @@ def golden(stage: Any) -> Delivered:
     return stage.delivered(variant({**BATCHES, "loaders": 2}), RANKS)
 
 
-def loaders(least: int, most: int) -> Callable[[Dict[str, Any]], bool]:
+def loaders(trainers: Trainers, least: int, most: int) -> Callable[[Dict[str, Any]], bool]:
     """Whether so many loaders are there, all of them read, and the run wishes no others."""
 
     def found(status: Dict[str, Any]) -> bool:
+        trainers.drain()
         there = {role["name"] for role in status["roles"] if role["role"] == "loader"}
         readers = {stripe["loader"] for stripe in status["stripes"]}
         return least <= len(there) <= most and readers == there and status["scaling"]["wished"] == len(there)
@@ -37,9 +38,9 @@ def test_loaders_follow_the_work(stage: Any, tmp_path: Path, golden: Delivered) 
     with stage.up(variant({**BATCHES, "loaders": "1-4"}), RANKS, env={"MILLRACE_FAILPOINTS": SLOW}) as run:
         watch = Watch(stage, run)
         trainers = watch.start(pause=0.5, hold=str(hold), patience=DEADLINE)
-        watch.until(loaders(2, 4), within=DEADLINE)  # the ranks wait for the slow source
+        watch.until(loaders(trainers, 2, 4), within=DEADLINE)  # the ranks wait for the slow source
         hold.touch()
-        watch.until(loaders(1, 1), within=3 * DEADLINE)  # a step takes a second: one loader is enough
+        watch.until(loaders(trainers, 1, 1), within=3 * DEADLINE)  # a step takes a second: one loader is enough
         hold.unlink()
         delivered = trainers.collect()
         assert delivered.ends == ["end"] * RANKS, run.stderr()

@@ -33,6 +33,8 @@ run() {
 shift
 if [[ $# -gt 0 ]]; then
 	run "$@"
+elif ((${MILLRACE_RAY_NODES:-2} <= 2)); then
+	run examples/ray/test_ray.py
 else # each has a Ray of its own
 	for tests in examples/ray/test_*.py; do run "$tests"; done
 	MILLRACE_RAY=$dir/bin/python "${own[@]}" bash -c 'ip link set lo up && exec "$@"' ray \

@@ -120,6 +120,8 @@ func (u *up) validate() error {
 	case u.world != u.ranks && u.cluster == "":
 		return usage("--world-size %d beside --ranks %d: ranks on several hosts need --cluster with a cluster file",
 			u.world, u.ranks)
+	case u.placer != "" && u.placer != roles.Kubernetes:
+		return usage("--placer %s: want %s, or nothing", u.placer, roles.Kubernetes)
 	case u.listen != "" && u.cluster == "":
 		return usage("--listen %s: there are no other hosts without --cluster", u.listen)
 	}
@@ -144,7 +146,7 @@ func (u *up) host() hosts.Host {
 // place describes the place of this host in the run.
 func (u *up) place() setup.Place { return setup.Place{IsSpread: u.isSpread(), First: u.first} }
 
-// isSpread reports whether the run has several hosts. Before join, file tells whether an address is known.
+// isSpread reports whether the run has several hosts.
 func (u *up) isSpread() bool { return u.role != "" || u.world > u.ranks }
 
 func (u *up) run(c *cobra.Command) error {

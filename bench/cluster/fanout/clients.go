@@ -145,12 +145,7 @@ func watchAll(ctx context.Context, all []client, group *errgroup.Group) map[*grp
 
 // measure prints a row of the table for a number of clients.
 func measure(n int, beats bool, rate float64, span time.Duration) error {
-	dir, err := os.MkdirTemp("", "fanout-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
-	served, addresses, err := start(dir)
+	served, addresses, err := start()
 	if err != nil {
 		return err
 	}
@@ -185,8 +180,10 @@ func measure(n int, beats bool, rate float64, span time.Duration) error {
 	time.Sleep(time.Second)
 	perConnection := (resident(served.cmd.Process.Pid) - before) / float64(n*loaders)
 	own, theirs := cpu(os.Getpid()), cpu(served.cmd.Process.Pid)
-	t, err := arrivals(ctx, &tally{watched: watched}, all, rate, span)
-	if err != nil {
+	t := &tally{watched: watched}
+	if err := arrivals(stepBytes/(rate*1e6), span, func(due time.Time) error {
+		return t.step(ctx, all[rand.IntN(len(all))], due)
+	}); err != nil {
 		return err
 	}
 	steps := float64(len(t.steps))
@@ -198,57 +195,68 @@ func measure(n int, beats bool, rate float64, span time.Duration) error {
 	return listeners.Wait()
 }
 
-// arrivals starts steps of random clients at random times, for a span.
-func arrivals(
-	ctx context.Context, t *tally, all []client, rate float64, span time.Duration,
-) (*tally, error) {
+// arrivals starts steps at random times for a span: every mean seconds on average, whether earlier ones have ended or
+// not. It returns when all have ended.
+func arrivals(mean float64, span time.Duration, step func(due time.Time) error) error {
 	group := errgroup.Group{}
-	mean := float64(stepBytes) / (rate * 1e6)
 	next := func(due time.Time) time.Time {
 		return due.Add(time.Duration(rand.ExpFloat64() * mean * float64(time.Second)))
 	}
 	for due, end := time.Now(), time.Now().Add(span); due.Before(end); due = next(due) {
 		time.Sleep(time.Until(due))
-		group.Go(func() error { return t.step(ctx, all[rand.IntN(len(all))], due) })
+		group.Go(func() error { return step(due) })
 	}
-	return t, group.Wait()
+	return group.Wait()
 }
 
 // child is the process of the loaders.
 type child struct {
 	cmd *exec.Cmd
-	in  io.Closer
+	in  io.Closer // nil: it was not started
+	dir string
 }
 
-func (c child) stop() {
-	c.in.Close()
-	_ = c.cmd.Wait() // its end has no result
+func (c *child) stop() {
+	if c.in != nil {
+		c.in.Close()
+		_ = c.cmd.Wait() // its end has no result
+	}
+	_ = os.RemoveAll(c.dir)
 }
 
-// start starts the loaders and returns their addresses.
-func start(dir string) (child, []string, error) {
-	cmd := exec.Command(os.Args[0], "-serve", dir)
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
+// start starts the loaders, with a directory for their sockets, and returns their addresses.
+func start() (*child, []string, error) {
+	dir, err := os.MkdirTemp("", "fanout-")
 	if err != nil {
-		return child{}, nil, err
+		return nil, nil, err
 	}
-	out, err := cmd.StdoutPipe()
+	served := &child{cmd: exec.Command(os.Args[0], "-serve", dir), dir: dir}
+	addresses, err := served.start()
 	if err != nil {
-		return child{}, nil, err
+		served.stop()
 	}
-	if err := cmd.Start(); err != nil {
-		return child{}, nil, err
+	return served, addresses, err
+}
+
+func (c *child) start() (addresses []string, err error) {
+	c.cmd.Stderr = os.Stderr
+	if c.in, err = c.cmd.StdinPipe(); err != nil {
+		return nil, err
 	}
-	served, lines, addresses := child{cmd, in}, bufio.NewScanner(out), []string(nil)
-	for len(addresses) < loaders && lines.Scan() {
+	out, err := c.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := c.cmd.Start(); err != nil {
+		return nil, err
+	}
+	for lines := bufio.NewScanner(out); len(addresses) < loaders && lines.Scan(); {
 		addresses = append(addresses, lines.Text())
 	}
 	if len(addresses) < loaders {
-		served.stop()
-		return child{}, nil, errors.New("the loaders did not start")
+		return nil, errors.New("the loaders did not start")
 	}
-	return served, addresses, nil
+	return addresses, nil
 }
 
 func at(of []time.Duration, p float64) string {

@@ -215,12 +215,7 @@ func (a arrived) Release()                                                    {}
 
 // measureGroups prints a row of the table for a number of clients in groups.
 func measureGroups(n int, isTiered bool, rate float64, span time.Duration) error {
-	dir, err := os.MkdirTemp("", "fanout-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
-	served, addresses, err := start(dir)
+	served, addresses, err := start()
 	if err != nil {
 		return err
 	}
@@ -249,14 +244,9 @@ func measureGroups(n int, isTiered bool, rate float64, span time.Duration) error
 	t.fetches, t.steps = nil, nil
 	supplied := supply(groups)
 	own, theirs := cpu(os.Getpid()), cpu(served.cmd.Process.Pid)
-	running, mean := errgroup.Group{}, groupSize*stepBytes/(rate*1e6)
-	for due, end := time.Now(), time.Now().Add(span); due.Before(end); {
-		time.Sleep(time.Until(due))
-		at := due
-		running.Go(func() error { return groups[rand.IntN(len(groups))].step(context.Background(), at) })
-		due = due.Add(time.Duration(rand.ExpFloat64() * mean * float64(time.Second)))
-	}
-	if err := running.Wait(); err != nil {
+	if err := arrivals(groupSize*stepBytes/(rate*1e6), span, func(due time.Time) error {
+		return groups[rand.IntN(len(groups))].step(context.Background(), due)
+	}); err != nil {
 		return err
 	}
 	steps := float64(len(t.steps))

@@ -27,5 +27,6 @@ func (r *role) placer(engine string) (placer.Placer, error) {
 		}
 		return p, nil
 	}
-	return nil, millrace.Errorf(millrace.ErrInvalid, "--placer %s: want %s", engine, Kubernetes)
+	return nil, millrace.Errorf(millrace.ErrInvalid, "ask the engine %q for loaders: want %s or %s", engine, Supervisor,
+		Kubernetes)
 }

@@ -240,7 +240,7 @@ func TestACallerWhoLeaves(t *testing.T) {
 	}
 }
 
-// TestOutsideAPod: the error says what is missing.
+// TestOutsideAPod: the error names the missing variables.
 func TestOutsideAPod(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	if _, err := New(Config{}); err == nil || !strings.HasSuffix(err.Error(), "run this in a pod") {

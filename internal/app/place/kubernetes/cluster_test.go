@@ -208,7 +208,7 @@ func (c *cluster) get(path string, into any) {
 	}
 }
 
-// kubectl runs kubectl as the administrator, and returns what it prints.
+// kubectl runs kubectl as the administrator, and returns its output.
 func (c *cluster) kubectl(stdin string, args ...string) (string, error) {
 	cmd := exec.Command(c.program("kubectl"), append([]string{"--kubeconfig", c.file("kubeconfig")}, args...)...)
 	cmd.Env = append(os.Environ(), "HOME="+c.dir)

@@ -8,8 +8,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -46,26 +44,12 @@ func work(runDir string) int {
 	_ = life.ReportReady()
 	<-ctx.Done()
 	if errors.Is(context.Cause(ctx), supervisor.ErrStopped) {
-		_ = os.WriteFile(askedFile(runDir, mark(os.Getpid())), nil, 0o600)
+		_ = os.WriteFile(askedFile(runDir, placertest.Identity(os.Getpid())), nil, 0o600)
 	}
 	return 0
 }
 
 func askedFile(runDir, mark string) string { return filepath.Join(runDir, "asked-"+mark) }
-
-// mark returns a mark of a process that no other one has: its id and the time of its start.
-func mark(pid int) string {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return ""
-	}
-	_, after, _ := strings.Cut(string(b), ") ") // the name of the program is in brackets
-	fields := strings.Fields(after)
-	if len(fields) < 20 {
-		return ""
-	}
-	return strconv.Itoa(pid) + "-" + fields[19] // field 22 of the file
-}
 
 // call is a request of the test to the orchestrator that it plays, and answer the reply.
 type call struct {
@@ -230,7 +214,7 @@ func TestContract(t *testing.T) {
 			Placer: remote{dir}, Name: supervisor.Engine, Role: "loader", Beside: "shadow", Hosts: 1,
 			Identity: func(name string) (string, error) {
 				pid, err := pidOf(dir, name)
-				return mark(pid), err
+				return placertest.Identity(pid), err
 			},
 			Kill: func(name string) error {
 				pid, err := pidOf(dir, name)

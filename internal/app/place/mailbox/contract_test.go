@@ -57,7 +57,7 @@ func load() int {
 	fmt.Println("ready")
 	<-asked.Done()
 	if ctx.Err() == nil {
-		note := filepath.Join(argument(os.Args, "--run-dir"), "asked-"+mark(os.Getpid()))
+		note := filepath.Join(argument(os.Args, "--run-dir"), "asked-"+placertest.Identity(os.Getpid()))
 		_ = os.WriteFile(note, nil, 0o600)
 	}
 	return 0
@@ -79,17 +79,6 @@ func keep() int {
 	return 0
 }
 
-// mark returns a mark of a process that no other one has: its id and the time of its start.
-func mark(pid int) string {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	_, after, _ := strings.Cut(string(b), ") ") // the name of the program is in brackets
-	fields := strings.Fields(after)
-	if err != nil || len(fields) < 20 || fields[0] == "Z" {
-		return ""
-	}
-	return strconv.Itoa(pid) + "-" + fields[19] // field 22 of the file
-}
-
 // pidOf returns the process of a loader.
 func pidOf(name string) (int, error) {
 	self, err := os.Executable()
@@ -107,7 +96,7 @@ func pidOf(name string) (int, error) {
 		}
 		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 		args := strings.Split(string(line), "\x00")
-		if len(args) > 1 && args[1] == "loader" && argument(args, "--name") == name && mark(pid) != "" {
+		if len(args) > 1 && args[1] == "loader" && argument(args, "--name") == name && placertest.Identity(pid) != "" {
 			return pid, nil
 		}
 	}
@@ -127,7 +116,7 @@ func TestContractOnRay(t *testing.T) {
 			Placer: l.placer(), Name: Engine, Role: "loader", Hosts: 1,
 			Identity: func(name string) (string, error) {
 				pid, err := pidOf(name)
-				return mark(pid), err
+				return placertest.Identity(pid), err
 			},
 			Kill: func(name string) error {
 				pid, err := pidOf(name)

@@ -24,7 +24,6 @@ sys.path.insert(0, str(ROOT / "examples" / "ray"))
 from conftest import Nodes  # noqa: E402  # it sets the environment of Ray
 
 import ordeal  # noqa: E402
-import patient  # noqa: E402, F401
 import ray  # noqa: E402
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy as On  # noqa: E402
 

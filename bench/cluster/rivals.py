@@ -131,9 +131,12 @@ def raydata(a: Any, hosts: Hosts, data: Path, clean: contextlib.ExitStack) -> No
         if name == HOSTS[0]:
             where = ["--head", "--port", "6379", "--include-dashboard", "false", "--temp-dir", str(hosts.work / "r")]
         retry = [] if name == HOSTS[0] else AGAIN
-        hosts.start(name, [*retry, a.ray, str(HERE / "patient.py"), "start", "--block", "--node-ip-address",
+        hosts.start(name, [*retry, str(Path(a.ray).with_name("ray")), "start", "--block", "--node-ip-address",
                            hosts.lab.address(name), "--num-cpus", "1", "--object-store-memory", str(STORE),
                            "--disable-usage-stats", *where], **env)
+        # The nodes share a directory of sockets. Two that start together choose the same names, and one of them dies.
+        until(lambda: len(list(hosts.work.glob("r/session_latest/sockets/raylet*"))) > HOSTS.index(name),
+              f"the node {name} of Ray", PATIENCE, 0.2)
     hosts.start(HOSTS[0], [*AGAIN, a.ray, str(HERE / "raydata.py"), "--address", f"{head}:6379", "--corpus", str(data),
                            "--counters", *map(str, hosts.counters)], **env)
 

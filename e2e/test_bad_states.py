@@ -13,10 +13,10 @@ import pytest
 
 import millrace
 from conftest import variant
+from harness import SOON
 
 STEPS = 10
 SHORT = variant({"stop": {"steps": STEPS}, "global_batch_size": 8, "micro_batch_size": 2, "sequence_length": 192})
-SOON = 2.0  # seconds: a refusal takes a few milliseconds on an idle machine
 
 
 def changed(state: Dict[str, Any], **keys: Any) -> Dict[str, Any]:

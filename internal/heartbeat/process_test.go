@@ -194,8 +194,8 @@ func TestAStarvedProcessIsLate(t *testing.T) {
 		if err := p.cmd.Process.Signal(sig); err != nil {
 			t.Fatal(err)
 		}
-		if v, took := watch(m, j, 10*time.Second); v != Silent || took > time.Second {
-			t.Errorf("starved and after %v it is %v after %v", sig, v, took)
+		if v, after := watch(m, j, 10*time.Second); v != Silent {
+			t.Errorf("starved and after %v it is %v after %v", sig, v, after)
 		}
 		release()
 		_ = m.Close()

@@ -22,7 +22,7 @@ REPOSITORY = HERE.parent.parent.parent
 sys.path.insert(0, str(HERE.parent / "src"))
 
 DEADLINE = 60.0
-AT_ONCE = 5.0  # seconds, for a refusal on a busy machine; without one, a loader waits for longer
+AT_ONCE = 30.0  # seconds, for a refusal on a busy machine; without one, a loader waits for longer
 WITH_TORCH = ("test_devices", "test_frameworks", "test_hf", "test_lightning", "test_losses", "test_torchtitan")
 # Without PyTorch this is `make test`, in which no test may be skipped. `make test-adapters` runs all files.
 collect_ignore = [] if importlib.util.find_spec("torch") else ["test_devices.py", "test_torchtitan.py"]

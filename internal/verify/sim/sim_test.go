@@ -12,7 +12,7 @@ import (
 
 // The settings of a campaign; see the target sim of the Makefile.
 var (
-	seeds  = flag.Uint64("seeds", 500, "number of seeds")
+	seeds  = flag.Uint64("seeds", 200, "number of seeds")
 	from   = flag.Uint64("from", 0, "first seed")
 	hosted = flag.Bool("hosts", false, "play only the seeds with several hosts")
 	totals = flag.String("totals", "", "append the totals as a row to this file")

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"millrace/internal/app/cluster"
 	"millrace/internal/app/exit"
 	"millrace/internal/app/report"
 	"millrace/internal/app/rundir"
@@ -76,13 +74,15 @@ func watchStatus(c *cobra.Command, dir string, asJSON bool) error {
 
 // oneStatus prints the status once and reports whether the run goes on.
 func oneStatus(ctx context.Context, c *cobra.Command, dir string, asJSON bool) (running bool, err error) {
-	view, running, err := readStatus(ctx, dir)
+	way := rundir.NewWay(dir)
+	defer way.Close()
+	view, running, err := readStatus(ctx, way, dir)
 	if err != nil {
 		return false, err
 	}
 	for _, name := range supervisor.Streams(dir) {
 		of := report.NewStatus(nil, running)
-		if reply, unanswered := rundir.AskStatus(ctx, supervisor.StreamDir(dir, name)); unanswered != nil {
+		if reply, unanswered := way.AskStatus(ctx, supervisor.StreamDir(dir, name)); unanswered != nil {
 			of.Unanswered(unanswered)
 		} else {
 			of.Answer(reply)
@@ -102,18 +102,18 @@ func oneStatus(ctx context.Context, c *cobra.Command, dir string, asJSON bool) (
 }
 
 // readStatus returns the status and whether the run goes on.
-func readStatus(ctx context.Context, dir string) (view *report.Status, running bool, err error) {
+func readStatus(ctx context.Context, way *rundir.Way, dir string) (view *report.Status, running bool, err error) {
 	roles, running, err := rundir.Roles(dir)
 	if err != nil {
 		return nil, false, exit.Failure(err)
 	}
 	view = report.NewStatus(roles, running)
 	if running {
-		addHosts(ctx, view, dir)
+		addHosts(ctx, view, way)
 	}
 	if !running {
 		err = storedStatus(view, dir)
-	} else if reply, unanswered := rundir.AskStatus(ctx, dir); unanswered != nil {
+	} else if reply, unanswered := way.AskStatus(ctx, dir); unanswered != nil {
 		view.Unanswered(unanswered)
 	} else {
 		view.Answer(reply)
@@ -122,14 +122,14 @@ func readStatus(ctx context.Context, dir string) (view *report.Status, running b
 }
 
 // addHosts adds the hosts of a run with several ones. If etcd does not answer, the status has an alert instead.
-func addHosts(ctx context.Context, view *report.Status, dir string) {
-	site, err := cluster.ReadSite(supervisor.HomeOf(dir))
+func addHosts(ctx context.Context, view *report.Status, way *rundir.Way) {
+	site, err := way.Site()
 	if site == nil && err == nil {
 		return
 	}
 	var all []report.Host
 	if err == nil {
-		all, err = hostsOf(ctx, site)
+		all, err = hostsOf(ctx, way, site.World)
 	}
 	if err != nil {
 		view.Alerts = append(view.Alerts, report.Alert{Kind: "etcd", Text: err.Error()})
@@ -140,13 +140,8 @@ func addHosts(ctx context.Context, view *report.Status, dir string) {
 }
 
 // hostsOf returns all hosts of a run, also the ranks that no host serves.
-func hostsOf(ctx context.Context, site *cluster.Site) ([]report.Host, error) {
-	network, _, err := site.Network(slog.New(slog.DiscardHandler))
-	if err != nil {
-		return nil, err
-	}
-	defer network.Close()
-	there, leader, err := network.Hosts(ctx)
+func hostsOf(ctx context.Context, way *rundir.Way, world int) ([]report.Host, error) {
+	there, leader, err := way.Hosts(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -155,7 +150,7 @@ func hostsOf(ctx context.Context, site *cluster.Site) ([]report.Host, error) {
 		out = append(out, report.Host{Name: h.Name, State: "running", Process: h.Label, First: h.First, Ranks: h.Ranks,
 			Leads: h.Up == leader.Line})
 	}
-	return report.WithMissing(out, site.World), nil
+	return report.WithMissing(out, world), nil
 }
 
 func topCommand() *cobra.Command {
@@ -170,7 +165,11 @@ is no terminal, top prints a line each second. It ends with the run.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGINT, syscall.SIGTERM)
 			defer stop()
-			read := func(ctx context.Context) (*report.Status, bool, error) { return readStatus(ctx, args[0]) }
+			read := func(ctx context.Context) (*report.Status, bool, error) {
+				way := rundir.NewWay(args[0])
+				defer way.Close()
+				return readStatus(ctx, way, args[0])
+			}
 			err := top.Show(ctx, args[0], read, os.Stdin, os.Stdout)
 			if errors.Is(err, syscall.EPIPE) {
 				return nil

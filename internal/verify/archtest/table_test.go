@@ -124,7 +124,7 @@ var rooms = []room{
 	{"internal/app/cluster", list(".", "internal/app/config/...", "internal/app/supervisor", "internal/seam",
 		"internal/secure", "orchestrator/lease/..."), none},
 	{"internal/app/rundir", list(".", "checkpoint", "internal/app/cluster", "proto", "internal/seam", "internal/secure",
-		"internal/app/exit", "internal/app/supervisor"), list("google.golang.org/grpc")},
+		"internal/app/exit", "internal/app/supervisor", "orchestrator/lease/..."), list("google.golang.org/grpc")},
 	// wiring of the processes
 	{"internal/app/roles", list(".", "mixing", "checkpoint", "proto", "sources/...", "sidecar/...",
 		"orchestrator/...", "internal/app/...", shell), all},

@@ -17,6 +17,7 @@ type Relay struct {
 	change sync.Cond
 	delay  time.Duration
 	isCut  bool
+	taken  int
 	conns  map[net.Conn]bool
 }
 
@@ -54,6 +55,13 @@ func (r *Relay) Cut(isCut bool) {
 	r.change.Broadcast()
 }
 
+// Taken returns how many connections were made to the relay.
+func (r *Relay) Taken() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.taken
+}
+
 // Drop closes all connections.
 func (r *Relay) Drop() {
 	r.mu.Lock()
@@ -77,6 +85,7 @@ func (r *Relay) serve() {
 			continue
 		}
 		r.mu.Lock()
+		r.taken++
 		r.conns[in], r.conns[out] = true, true
 		r.mu.Unlock()
 		r.pipes.Go(func() { r.pass(in, out) })

@@ -1,6 +1,7 @@
 package orchestrator
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -68,5 +69,40 @@ func TestOneCopyAloneIsAnAlert(t *testing.T) {
 	if len(begins) != 1 || !strings.HasPrefix(begins[0], "warning: journal: one copy alone, on host-0: ") ||
 		len(ends) != 1 || ends[0] != "over: "+strings.TrimPrefix(begins[0], "warning: ") {
 		t.Errorf("told %q, then %q", begins, ends)
+	}
+}
+
+// TestALoaderThatIsAwayIsRestartedByItsOwnHost: the alert promises a restart only for a loader of the orchestrator's
+// `up`. Nobody waits for a loader that left for good.
+func TestALoaderThatIsAwayIsRestartedByItsOwnHost(t *testing.T) {
+	w := &world{t: t, cfg: newConfig(t, 1), reject: func(string, uint64) string { return "" }}
+	w.cfg.Host, w.cfg.Up, w.cfg.Loaders = "host-a", "up-a", 4
+	w.restart()
+	boxes := map[string]*box{}
+	for i, host := range []string{"a", "b", "c"} {
+		name := fmt.Sprint("loader-", i)
+		boxes[name] = &box{}
+		hello := &pb.LoaderHello{Version: testVersion(), Name: name, Identity: name, Host: "host-" + host,
+			Up: "up-" + host}
+		if err := w.m.roster.Connect(boxes[name], hello); err != nil {
+			t.Fatal(err)
+		}
+		w.turn()
+	}
+	w.m.roster.Leaving(boxes["loader-2"], "loader-2", &pb.Leaving{ForGood: true})
+	for name, box := range boxes {
+		w.m.roster.Disconnect(box, name)
+	}
+	var got []string
+	for _, c := range absent(w.m) {
+		got = append(got, c.text)
+	}
+	want := []string{
+		"loader-0 is not there; it is being restarted",
+		"loader-1 of host-b is not there; another loader may read in its place",
+		"1 of 4 loaders has not joined the run yet: a loader opens its tokenizer first, or its host is not there",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

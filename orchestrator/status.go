@@ -125,19 +125,33 @@ func (m *Machine) lacking() []condition {
 // absent returns the conditions that loaders are waited for.
 func absent(m *Machine) (out []condition) {
 	awaited := 0
-	for _, name := range roster.Absent(m.roster) {
-		if name == "" {
+	for _, l := range roster.Absent(m.roster) {
+		if l.Name == "" {
 			awaited++
 			continue
 		}
-		out = append(out, condition{"role", name, name + " is not there; it is being restarted", roster.Absence})
+		out = append(out, condition{"role", l.Name, isNotThere(m, l, ""), roster.Absence})
 	}
 	if awaited > 0 {
 		text := fmt.Sprintf("%d of %d loaders %s not joined the run yet: a loader opens its tokenizer first", awaited,
 			m.cfg.Loaders, map[bool]string{true: "has", false: "have"}[awaited == 1])
+		if m.cfg.Host != "" {
+			text += ", or its host is not there"
+		}
 		out = append(out, condition{"role", "loaders", text, opening})
 	}
 	return out
+}
+
+// isNotThere says that a loader is away, and what follows. of is empty, or the source that waits for it.
+func isNotThere(m *Machine, l roster.Missing, of string) string {
+	name, follows := l.Name, "another loader may read in its place"
+	if l.IsRestarted || m.cfg.Host == "" {
+		follows = "it is being restarted"
+	} else if l.Host != "" {
+		name += " of " + l.Host
+	}
+	return name + of + " is not there; " + follows
 }
 
 // mostNamed is how many sources a line names.
@@ -172,11 +186,11 @@ func (m *Machine) Waiting() activity.Cause {
 	if text := m.ranks.Waiting(); text != "" {
 		return activity.Cause{Kind: activity.Ranks, Text: text}
 	}
-	if source, owner, ok := m.roster.Unread(); ok && owner == "" {
+	if source, owner, ok := m.roster.Unread(); ok && owner.Name == "" {
 		return busy("source " + source + " waits for the loaders to join")
 	} else if ok {
-		return activity.Cause{Kind: activity.Fetch, Source: source, Role: owner,
-			Text: fmt.Sprintf("%s (source %s) is not there; it is being restarted", owner, source)}
+		return activity.Cause{Kind: activity.Fetch, Source: source, Role: owner.Name,
+			Text: isNotThere(m, owner, " (source "+source+")")}
 	}
 	if m.s.Next > m.s.Watermark || m.planning.pending == "" {
 		return activity.Cause{}

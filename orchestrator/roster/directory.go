@@ -36,10 +36,17 @@ func (r *Roster) Protected() int64 { return r.protected }
 // Switches counts the stripes that a standby took over in this life of the orchestrator.
 func (r *Roster) Switches() uint64 { return r.switches }
 
-// Absent lists the names of the loaders that are waited for: those that may come back, and an empty name for each that
-// is expected and has not come in this life of the orchestrator.
-func Absent(r *Roster) (out []string) {
-	there := 0
+// Missing is a loader that is waited for.
+type Missing struct {
+	Name        string // "": it is expected, and has not come in this life of the orchestrator
+	Host        string // "": not known, or the run has one
+	IsRestarted bool   // the `up` of the orchestrator starts it again
+}
+
+// Absent lists the loaders that are waited for: those that may come back, and those that are expected. A loader that
+// left for good is neither.
+func Absent(r *Roster) (out []Missing) {
+	there := len(r.left)
 	for _, l := range r.members {
 		if !l.hello.Standby {
 			there++
@@ -50,28 +57,37 @@ func Absent(r *Roster) (out []string) {
 			continue
 		}
 		if there < r.cfg.Loaders || r.stripes.isOwner(name) {
-			out = append(out, name)
+			out = append(out, missing(r, name))
 			there++
 		}
 	}
 	for ; there < r.cfg.Loaders; there++ {
-		out = append(out, "")
+		out = append(out, Missing{})
 	}
 	return out
 }
 
+// missing describes a loader that is not there.
+func missing(r *Roster, name string) Missing {
+	was, ok := r.lost[name]
+	return Missing{Name: name, Host: was.host, IsRestarted: ok && isOwn(r, was.up)}
+}
+
+// isOwn reports whether an `up` is the orchestrator's.
+func isOwn(r *Roster, up string) bool { return up == "" || up == r.cfg.Up }
+
 // Unread returns a source that waits for the owner of one of its stripes, which is not connected, and whether there is
 // one. An owner without a name is not chosen yet.
-func (r *Roster) Unread() (source, owner string, ok bool) {
+func (r *Roster) Unread() (source string, owner Missing, ok bool) {
 	if r.stripes.unread == 0 {
-		return "", "", false
+		return "", Missing{}, false
 	}
 	for _, st := range r.stripes.all {
 		if st.primary.member == nil && r.members[st.owner] == nil {
-			return st.name, st.owner, true
+			return st.name, missing(r, st.owner), true
 		}
 	}
-	return "", "", false
+	return "", Missing{}, false
 }
 
 // Trouble is a source that a member cannot read for now.

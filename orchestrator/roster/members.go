@@ -29,6 +29,7 @@ func (r *Roster) Connect(session Session, hello *pb.LoaderHello) error {
 		return err
 	}
 	r.succession.follow(hello.Name, hello.Identity)
+	delete(r.left, hello.Name)
 	r.members[hello.Name] = &member{
 		name:    hello.Name,
 		hello:   hello,
@@ -152,9 +153,12 @@ func (r *Roster) current(session Session, name string) *member {
 // turn, and the process may be alive without knowing.
 func (r *Roster) lose(l *member, reason string) {
 	delete(r.members, l.name)
-	r.lost[l.name] = absence{r.now, l.hello.Standby}
+	r.lost[l.name] = absence{r.now, l.hello.Standby, l.hello.Host, l.hello.Up}
 	if l.forGood {
 		delete(r.lost, l.name) // nobody waits for it
+		if !l.hello.Standby {
+			r.left[l.name] = true
+		}
 	}
 	r.unsettled, r.unshared = true, true
 	followed := false
@@ -172,7 +176,7 @@ func (r *Roster) lose(l *member, reason string) {
 	if followed {
 		r.succession.replace(l.name, l.hello.Identity)
 		r.bye(l, "its stripes were given to others: "+reason)
-		if up := l.hello.Up; up == "" || up == r.cfg.Up {
+		if isOwn(r, l.hello.Up) {
 			r.out.Fence(Process{Name: l.name, Identity: l.hello.Identity, Pid: l.hello.Pid})
 		}
 	}

@@ -39,6 +39,7 @@ type Roster struct {
 	members  map[string]*member
 	stripes  stripes
 	lost     map[string]absence // members that were lost, by name
+	left     map[string]bool    // loaders that left for good
 
 	succession succession
 
@@ -55,18 +56,19 @@ type Roster struct {
 	protected  int64  // unix milliseconds: since then every stripe has a ready standby; 0: not now
 }
 
-// absence is the time since when a member is away.
+// absence is a member that is away since a time.
 type absence struct {
 	since    time.Time
 	isShadow bool
+	host, up string
 }
 
 // New returns a roster without members. Its orders go to out.
 func New(cfg Config, out *Actions) *Roster {
 	r := &Roster{cfg: cfg, out: out, wants: make([]millrace.Ordinal, len(cfg.Sources)),
 		pieces: make([]uint32, len(cfg.Sources)), members: map[string]*member{},
-		stripes: newStripes(cfg.Sources), succession: succession{}, lost: map[string]absence{}, unsettled: true,
-		unshared: true}
+		stripes: newStripes(cfg.Sources), succession: succession{}, lost: map[string]absence{}, left: map[string]bool{},
+		unsettled: true, unshared: true}
 	for _, src := range cfg.Sources {
 		r.queues = append(r.queues, offers.NewQueue(src.Name, src.Stripes))
 	}

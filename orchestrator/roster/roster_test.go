@@ -149,8 +149,8 @@ func TestAStripeWithoutStandbyWaitsForItsOwner(t *testing.T) {
 	w.roster.Disconnect(w.loaders["loader-0"], "loader-0")
 	w.settle()
 	source, owner, ok := w.roster.Unread()
-	if !ok || source != "web" || owner != "loader-0" || w.reader().Name != "" {
-		t.Fatalf("it waits for %q of %q", owner, source)
+	if !ok || source != "web" || owner.Name != "loader-0" || !owner.IsRestarted || w.reader().Name != "" {
+		t.Fatalf("it waits for %v of %q", owner, source)
 	}
 	w.connect("loader-0", 2, false)
 	if got := w.reader(); got.Name != "loader-0" || got.Term != 2 {

@@ -186,7 +186,12 @@ func onLoopback(verb string, address net.Addr) error {
 	if tcp, ok := address.(*net.TCPAddr); ok && tcp.IP.IsLoopback() {
 		return nil
 	}
-	return fmt.Errorf("%s %s without TLS: only loopback addresses may do without: %s", verb, address, cure)
+	return far(verb, address)
+}
+
+// far is the error of a plain connection that leaves this host.
+func far(verb string, address any) error {
+	return fmt.Errorf("%s %v without TLS: only loopback addresses may do without: %s", verb, address, cure)
 }
 
 const cure = "set tls: {ca, cert, key} in the cluster file; `millrace certs init` makes these files"

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc"
@@ -92,4 +93,21 @@ func (c *Credentials) Listen(network seam.Net, address string) (net.Listener, st
 		}
 	}
 	return l, net.JoinHostPort(host, fmt.Sprint(bound.Port)), nil
+}
+
+// CheckPlain refuses a host:port at which other hosts would reach a role without TLS, before anything listens there. A
+// name without an address passes: listening fails with its reason.
+func CheckPlain(ctx context.Context, address string) error {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return err
+	}
+	found, err := net.DefaultResolver.LookupIPAddr(ctx, host)
+	if err != nil {
+		return nil
+	}
+	if slices.ContainsFunc(found, func(ip net.IPAddr) bool { return ip.IP.IsLoopback() }) {
+		return nil
+	}
+	return millrace.Mark(far("listen on", address), millrace.ErrInvalid)
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"millrace"
+	"millrace/internal/secure"
 	"millrace/orchestrator/lease/hosts"
 )
 
@@ -17,6 +18,11 @@ func Join(ctx context.Context, f *File, me hosts.Host, lines io.Writer) (*hosts.
 	if f.Listen == "" {
 		return nil, millrace.Errorf(millrace.ErrInvalid, "%s: listen is missing: write listen: \"host:port\", as the "+
 			"other hosts reach this one, or --listen", f.Path)
+	}
+	if f.TLS == (secure.Files{}) {
+		if err := secure.CheckPlain(ctx, f.Listen); err != nil {
+			return nil, fmt.Errorf("%s: %w", f.Path, err)
+		}
 	}
 	me.Name, me.Up = f.Host(), rand.Text()
 	cfg := f.Etcd()

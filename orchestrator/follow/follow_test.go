@@ -5,22 +5,28 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"math/rand/v2"
 	"net"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
 
 	"millrace"
 	"millrace/checkpoint"
 	"millrace/internal/seam"
+	"millrace/internal/wire"
 	"millrace/orchestrator/lease"
 	"millrace/orchestrator/lease/etcdtest"
 	"millrace/proto"
@@ -232,6 +238,7 @@ func TestCopies(t *testing.T) {
 		"a third follower":          (*bench).third,
 		"a candidate is elected":    (*bench).elected,
 		"a leader that is deposed":  (*bench).deposed,
+		"an ordinary run":           (*bench).ordinary,
 		"places of several streams": (*bench).places,
 		"a candidate of streams":    (*bench).streams,
 	} {
@@ -547,5 +554,76 @@ func TestTheQueueIsBounded(t *testing.T) {
 	}
 	if _, err = q.next(t.Context(), stopped); !errors.Is(err, errStopped) {
 		t.Errorf("then: %v", err)
+	}
+}
+
+// warnings counts the warnings of a follower.
+type warnings struct {
+	slog.Handler
+	lines chan string
+}
+
+func (w warnings) Handle(_ context.Context, r slog.Record) error {
+	if r.Level >= slog.LevelWarn {
+		r.Attrs(func(a slog.Attr) bool { w.lines <- a.String(); return true })
+	}
+	return nil
+}
+
+// ordinary: a candidate is there before its leader, and after it. It has nothing to warn of.
+func (x *bench) ordinary() {
+	leader, h := x.host("host-0"), x.host("host-1")
+	told := warnings{slog.NewTextHandler(io.Discard, nil), make(chan string, 100)}
+	var dials atomic.Int64
+	dial := func(ctx context.Context) (*grpc.ClientConn, error) {
+		dials.Add(1)
+		return dialTo(leader, &way{})(ctx)
+	}
+	f := New(Config{Journal: h.journal, Host: h.name, Identity: h.name, Dial: dial, Log: slog.New(told)})
+	ctx, cancel := context.WithCancel(x.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() { f.run(ctx) })
+	triesTwice := func() {
+		before := dials.Load()
+		eventually(x, "it tries again, twice", func() bool { return dials.Load() >= before+2 })
+	}
+	triesTwice()
+	leader.lead(x.Context(), x.etcd("host-0", nil))
+	leader.commit(step(1, 100))
+	eventually(x, "it follows", func() bool {
+		must(x, leader.leader.Admit(x.Context()))
+		return strings.Contains(x.listed(), "host-1")
+	})
+	leader.leave()
+	triesTwice()
+	cancel()
+	wg.Wait()
+	select {
+	case line := <-told.lines:
+		x.Errorf("it warns: %s", line)
+	default:
+	}
+}
+
+// TestATroubleIsToldOnce: people are told at once that a leader refuses a follower, and after a while that none is
+// there.
+func TestATroubleIsToldOnce(t *testing.T) {
+	began := time.Unix(1000, 0)
+	x := trouble{since: began}
+	away := status.Error(codes.Unavailable, "no host plans it now")
+	stopped := wire.FromStatus(wire.ToStatus(millrace.Mark(errStopped, context.Canceled)))
+	for i, c := range []struct {
+		err   error
+		after time.Duration
+		want  bool
+	}{
+		{away, 0, false}, {stopped, time.Second, false}, {away, absence - 1, false}, {away, absence, true},
+		{away, absence + 1, false}, {millrace.Errorf(millrace.ErrInvalid, "another version"), 0, true},
+		{millrace.Errorf(millrace.ErrInvalid, "another version"), absence, false},
+		{wire.FromStatus(wire.ToStatus(errors.New("a damaged batch"))), 0, true},
+	} {
+		if got := x.isNews(c.err, began.Add(c.after)); got != c.want {
+			t.Errorf("%d, %v after %v: %v", i, c.err, c.after, got)
+		}
 	}
 }

@@ -2,11 +2,14 @@ package follow
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"millrace/checkpoint"
 	"millrace/checkpoint/replica"
@@ -42,6 +45,7 @@ type Follower struct {
 	stands  bool               // no session begins
 	session context.CancelFunc // of the session now; nil: there is none
 	may     chan struct{}      // closed when a session may begin; replaced by Stand
+	follows bool               // the session has the leader's journal, or waits for a place; of the goroutine of run
 }
 
 // New returns the journal of a candidate. It starts nothing.
@@ -61,18 +65,40 @@ func New(cfg Config) *Follower {
 // run follows the leader of the moment until ctx ends. It connects again after every error, and to the next leader
 // when there is one.
 func (f *Follower) run(ctx context.Context) {
-	told := ""
+	trouble := trouble{since: f.cfg.Clock.Now()}
 	for ctx.Err() == nil {
 		err := f.follow(ctx)
-		if err != nil && ctx.Err() == nil && err.Error() != told {
-			told = err.Error()
-			f.cfg.Log.Warn("the journal of the leader is not followed", "err", told)
+		now := f.cfg.Clock.Now()
+		if f.follows {
+			f.follows, trouble.since = false, now
+		}
+		if err != nil && ctx.Err() == nil && trouble.isNews(err, now) {
+			f.cfg.Log.Warn("the journal of the leader is not followed", "err", trouble.told)
 		}
 		select {
 		case <-ctx.Done():
 		case <-f.cfg.Clock.After(retryDelay):
 		}
 	}
+}
+
+// absence is how long a leader may be away before people are told. Runs begin and end without one.
+const absence = 30 * time.Second
+
+// trouble decides which errors of sessions people are told.
+type trouble struct {
+	since time.Time // since then nothing is followed
+	told  string    // the newest error that they were told
+}
+
+// isNews reports whether people are told an error, once.
+func (t *trouble) isNews(err error, now time.Time) bool {
+	isAway := status.Code(err) == codes.Unavailable || errors.Is(err, context.Canceled)
+	if isAway && now.Sub(t.since) < absence || err.Error() == t.told {
+		return false
+	}
+	t.told = err.Error()
+	return true
 }
 
 // follow waits until a session may begin, and runs it.

@@ -2,6 +2,7 @@ package follow
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -42,6 +43,9 @@ func (l *Leader) Serve(hello *proto.FollowerHello, stream proto.Orchestrator_Fol
 	select {
 	case err = <-received: // the cause
 	default:
+	}
+	if errors.Is(err, errStopped) {
+		return millrace.Mark(err, context.Canceled) // no fault of the leader, as the follower knows by this mark
 	}
 	return err
 }

@@ -63,6 +63,7 @@ func (s *session) take(part *proto.JournalPart) error {
 	switch p := part.Part.(type) {
 	case *proto.JournalPart_Waiting:
 		s.f.cfg.Log.Info("the journal of the leader is not followed yet", "reason", p.Waiting.Reason)
+		s.f.follows = true
 		return nil
 	case *proto.JournalPart_Image:
 		if p.Image.Parts == 0 {
@@ -117,7 +118,7 @@ func (s *session) complete(i *proto.JournalImage) error {
 	if err != nil {
 		return err
 	}
-	s.isWhole = true
+	s.isWhole, s.f.follows = true, true
 	s.pieces.await(i.Number + 1)
 	return s.acknowledge(i.Number)
 }

@@ -75,10 +75,18 @@ func (t Topology) Validate() error {
 	return nil
 }
 
-// Broadcast names the axes along which the trainer itself hands tensors on.
+// Broadcast names the axes along which the trainer itself hands tensors on, and the ranks that need fewer of them.
 type Broadcast struct {
 	TP bool // only the first tensor-parallel rank gets them
 	PP bool // only the first and the last pipeline stage get them
+	// Positions: middle pipeline stages get only the tensors that need no tokens.
+	Positions bool
+}
+
+// IsBare reports whether a rank gets only the tensors that need no tokens.
+func (b Broadcast) IsBare(t Topology, r Rank) bool {
+	stage := t.Coordinates(r).PP
+	return b.Positions && stage > 0 && stage < t.PP-1
 }
 
 // Source returns the rank of the world that receives the tensors for a rank: the rank itself, or the one that hands

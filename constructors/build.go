@@ -18,6 +18,7 @@ type Collator struct {
 	pad   uint32 // segments are padded to a multiple of pad, in tokens
 	ranks uint32 // context-parallel ranks; this collator is for number rank
 	rank  uint32
+	bare  bool // it builds only the tensors that need no tokens
 	workers
 	// Constant rows that are copied into batches: 0, 1, 2 …; -100 …; 1.0 ….
 	count64, none64 []int64
@@ -54,6 +55,14 @@ func (c *Collator) Shape() millrace.Shape { return c.shape }
 func (c *Collator) For(rank uint32) *Collator {
 	other := *c
 	other.rank = rank
+	return &other
+}
+
+// Bare returns the collator that builds only the tensors that need no tokens: position_ids, with segment_ids or the
+// cu_seqlens and max_seqlen. Its Build ignores the tokens.
+func (c *Collator) Bare() *Collator {
+	other := *c
+	other.bare = true
 	return &other
 }
 
@@ -126,7 +135,7 @@ func (c *Collator) check(dst []byte, tensors []Tensor, in arranged) error {
 		if a.More {
 			want++
 		}
-		if in.tokens[i].Len() != want && (in.masked == nil || !in.masked[i]) {
+		if in.tokens[i].Len() != want && !c.bare && (in.masked == nil || !in.masked[i]) {
 			return millrace.Errorf(millrace.ErrMismatch,
 				"build microbatch: segment of source %d, ordinal %d, offset %d: %d tokens came, %d were planned",
 				a.Source, a.Ordinal, a.Offset, in.tokens[i].Len(), want)
@@ -134,6 +143,16 @@ func (c *Collator) check(dst []byte, tensors []Tensor, in arranged) error {
 		end = uint64(a.Start) + room
 	}
 	return nil
+}
+
+// named returns a tensor of a list, or an empty one.
+func named(of []Tensor, name string) Tensor {
+	for _, t := range of {
+		if t.Name == name {
+			return t
+		}
+	}
+	return Tensor{}
 }
 
 // view returns a tensor's bytes as a typed slice. Frames are aligned to 64 bytes and the machine is little-endian.
@@ -145,7 +164,8 @@ func view[T int32 | int64 | float32](dst []byte, t Tensor) []T {
 	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/int(unsafe.Sizeof(*new(T))))
 }
 
-// arrays has a microbatch's flat tensors and the constant rows. ids is nil for varlen.
+// arrays has a microbatch's flat tensors and the constant rows. ids is nil for varlen. Without tokens, labels and mask
+// are nil, too.
 type arrays[T int32 | int64] struct {
 	tokens, labels, positions []T
 	ids                       []int32
@@ -156,23 +176,24 @@ type arrays[T int32 | int64] struct {
 
 func build[T int32 | int64](c *Collator, dst []byte, ts []Tensor, in arranged, count, none []T) {
 	a := arrays[T]{
-		tokens: view[T](dst, ts[0]), labels: view[T](dst, ts[1]), positions: view[T](dst, ts[2]),
-		count: count, none: none, ones: c.ones,
+		tokens: view[T](dst, named(ts, "tokens")), labels: view[T](dst, named(ts, "labels")),
+		positions: view[T](dst, named(ts, "position_ids")), mask: view[float32](dst, named(ts, "loss_mask")),
+		ids: view[int32](dst, named(ts, "segment_ids")), count: count, none: none, ones: c.ones,
 	}
 	stride := 0
 	if c.shape.Layout == millrace.Varlen {
-		a.mask = view[float32](dst, ts[3])
-		boundaries(view[int32](dst, ts[4]), view[int32](dst, ts[5]), in.part[:in.segments], 0, in.shared)
+		boundaries(view[int32](dst, named(ts, "cu_seqlens")), view[int32](dst, named(ts, "max_seqlen")),
+			in.part[:in.segments], 0, in.shared)
 		if c.shape.Local {
 			from := in.shared / int(c.ranks)
-			boundaries(view[int32](dst, ts[6]), view[int32](dst, ts[7]), in.part[in.segments:], from, from+in.own)
+			boundaries(view[int32](dst, named(ts, "cu_seqlens_local")), view[int32](dst, named(ts, "max_seqlen_local")),
+				in.part[in.segments:], from, from+in.own)
 		}
 	} else {
-		a.ids, a.mask = view[int32](dst, ts[3]), view[float32](dst, ts[4])
 		stride = int(c.shape.SequenceLength / c.ranks)
 	}
 	d := drawing[T]{c, in, a, stride}
-	d.inParts(c.workers.parts(len(a.tokens)))
+	d.inParts(c.workers.parts(len(a.positions)))
 }
 
 // segment writes a run of a segment's tokens at column `at`. If the document continues after the segment, tokens also
@@ -180,6 +201,10 @@ func build[T int32 | int64](c *Collator, dst []byte, ts []Tensor, in arranged, c
 func (a *arrays[T]) segment(at int, r run, tokens Tokens, id int32) {
 	n := r.to - r.from
 	if n == 0 {
+		return
+	}
+	if a.tokens == nil {
+		a.number(at, r, id)
 		return
 	}
 	out := a.tokens[at : at+n]
@@ -229,12 +254,15 @@ func (a *arrays[T]) padding(from, to int) {
 	if from >= to {
 		return
 	}
-	clear(a.tokens[from:to])
 	clear(a.positions[from:to])
-	clear(a.mask[from:to])
 	if a.ids != nil {
 		clear(a.ids[from:to])
 	}
+	if a.tokens == nil {
+		return
+	}
+	clear(a.tokens[from:to])
+	clear(a.mask[from:to])
 	for labels := a.labels[from:to]; len(labels) > 0; {
 		labels = labels[copy(labels, a.none):]
 	}

@@ -46,12 +46,12 @@ func (d *drawing[T]) inParts(n int) {
 	var p pen
 	for k := 1; k < n; k++ {
 		from := p
-		p = d.skip(p, len(d.out.tokens)*k/n)
+		p = d.skip(p, len(d.out.positions)*k/n)
 		end := p.segment
 		running.Go(func() { d.draw(from, end) })
 	}
 	p = d.draw(p, len(d.in.part))
-	d.out.padding(p.column, len(d.out.tokens))
+	d.out.padding(p.column, len(d.out.positions))
 	running.Wait()
 }
 

@@ -24,17 +24,17 @@ type Tensor struct {
 //
 // Varlen with Shape.Local also has cu_seqlens_local [held + 1] and max_seqlen_local [], for the documents that this
 // rank holds whole. These documents follow the slices: n is cu_seqlens[-1] / cp + cu_seqlens_local[-1].
+//
+// A bare collator has no tokens, labels and loss_mask.
 func (c *Collator) Layout(part []millrace.Assignment) ([]Tensor, int64) {
 	if c.shape.Layout == millrace.Varlen {
 		return c.varlen(c.arrange(part, nil, nil).extent)
 	}
 	rows, cols := int(c.shape.MicroBatch), int(c.shape.SequenceLength/c.ranks)
 	var b frame
-	b.add("tokens", c.tokenDtype(), rows, cols)
-	b.add("labels", c.tokenDtype(), rows, cols)
-	b.add("position_ids", c.tokenDtype(), rows, cols)
+	b.addTokens(c, rows, cols)
 	b.add("segment_ids", "<i4", rows, cols)
-	b.add("loss_mask", "<f4", rows, cols)
+	b.addMask(c, rows, cols)
 	return b.tensors, b.size
 }
 
@@ -56,10 +56,8 @@ func (c *Collator) MaxBytes() int64 {
 func (c *Collator) varlen(e extent) ([]Tensor, int64) {
 	var b frame
 	tokens := e.shared/int(c.ranks) + e.own
-	b.add("tokens", c.tokenDtype(), tokens)
-	b.add("labels", c.tokenDtype(), tokens)
-	b.add("position_ids", c.tokenDtype(), tokens)
-	b.add("loss_mask", "<f4", tokens)
+	b.addTokens(c, tokens)
+	b.addMask(c, tokens)
 	b.add("cu_seqlens", "<i4", max(e.segments, 1)+1)
 	b.add("max_seqlen", "<i4")
 	if c.shape.Local {
@@ -80,6 +78,21 @@ func (c *Collator) tokenDtype() string {
 type frame struct {
 	tensors []Tensor
 	size    int64
+}
+
+// addTokens adds the tensors of token ids, and those of positions.
+func (b *frame) addTokens(c *Collator, shape ...int) {
+	if !c.bare {
+		b.add("tokens", c.tokenDtype(), shape...)
+		b.add("labels", c.tokenDtype(), shape...)
+	}
+	b.add("position_ids", c.tokenDtype(), shape...)
+}
+
+func (b *frame) addMask(c *Collator, shape ...int) {
+	if !c.bare {
+		b.add("loss_mask", "<f4", shape...)
+	}
 }
 
 func (b *frame) add(name, dtype string, shape ...int) {

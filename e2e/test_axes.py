@@ -133,6 +133,21 @@ def test_broadcast(stage: Any) -> None:
                 assert b.digest == expected[step, rank, micro]
 
 
+@pytest.mark.parametrize("layout", ["packed", "varlen"])
+def test_middle_stages_get_positions(stage: Any, layout: str) -> None:
+    """With `middle_stages: positions`, the middle stage has no tokens, labels and mask. All other tensors are as
+    before, and so are the batches of the first and the last stage."""
+    tp, pp, cp = 1, 3, 2
+    whole, _ = run(stage, layout, (1, cp, tp, pp), **FEW)
+    delivered, mixture = run(stage, layout, (1, cp, tp, pp), middle_stages="positions", **FEW)
+    check_batches(delivered, stage.documents(mixture), mixture)
+    before = whole.slots()
+    for slot, b in delivered.slots().items():
+        assert b.tensors is not None and b.source is None and b.loss_tokens == before[slot].loss_tokens
+        assert ("tokens" in b.tensors) == (b.place[3] != 1)
+        assert b.segments == before[slot].segments and (b.place[3] == 1 or b.digest == before[slot].digest)
+
+
 def test_shared_memory(stage: Any) -> None:
     """With `shared_memory`, the ranks of a group map one copy. Every rank receives the same bytes as without."""
     topology = (2, 2, 2, 2)

@@ -103,6 +103,9 @@ func (f *feeder) fill(ctx context.Context, e *entry, m uint32) (filled, error) {
 		return filled{}, err
 	}
 	collator := e.collator.For(f.share.slice)
+	if f.share.bare {
+		collator = collator.Bare()
+	}
 	tensors, size := collator.Layout(in.Part)
 	most := f.steps.room
 	if !f.share.whole {

@@ -52,17 +52,23 @@ func TestTheEndOfTheStepsIsNoReason(t *testing.T) {
 }
 
 // TestAStageWithoutTensorsReadsSamplesOnlyForItsMetadata: the counts of labels and the segments of a batch follow from
-// tokens if some are left out of the loss, and fields come with tokens.
+// tokens if some are left out of the loss, and fields come with tokens. It is the same for positions alone.
 func TestAStageWithoutTensorsReadsSamplesOnlyForItsMetadata(t *testing.T) {
 	topology := millrace.Topology{Ranks: 6, TP: 1, CP: 1, PP: 3}
 	middle := []millrace.Rank{2, 3}
-	for _, c := range []struct {
-		begin Begin
-		want  int
-	}{{Begin{}, 0}, {Begin{Untrained: true}, 2}, {Begin{Fields: true}, 2}} {
-		c.begin.Topology, c.begin.Broadcast = topology, millrace.Broadcast{PP: true}
-		if got := c.begin.Fed(middle); len(got) != c.want {
-			t.Errorf("untrained %t, fields %t: samples of the ranks %d", c.begin.Untrained, c.begin.Fields, got)
+	for _, option := range []millrace.Broadcast{{PP: true}, {Positions: true}} {
+		for _, c := range []struct {
+			begin Begin
+			want  int
+		}{{Begin{}, 0}, {Begin{Untrained: true}, 2}, {Begin{Fields: true}, 2}} {
+			c.begin.Topology, c.begin.Broadcast = topology, option
+			if got := c.begin.Fed(middle); len(got) != c.want {
+				t.Errorf("%+v, untrained %t, fields %t: samples of the ranks %d",
+					option, c.begin.Untrained, c.begin.Fields, got)
+			}
+			if got := c.begin.Fed([]millrace.Rank{0, 5}); len(got) != 2 {
+				t.Errorf("%+v: the first and the last stage need samples of the ranks %d", option, got)
+			}
 		}
 	}
 }

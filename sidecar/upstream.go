@@ -56,11 +56,11 @@ type Begin struct {
 // broadcasts to it.
 func (b *Begin) Source(rank millrace.Rank) millrace.Rank { return b.Broadcast.Source(b.Topology, rank) }
 
-// Fed lists the data-parallel ranks whose samples the host of the given ranks needs. Ranks without tensors need them if
+// Fed lists the data-parallel ranks whose samples the host of the given ranks needs. Ranks without tokens need them if
 // the metadata of a batch depends on tokens, or comes with them.
 func (b *Begin) Fed(ranks []millrace.Rank) (out []millrace.Rank) {
 	for _, r := range ranks {
-		isNeeded := b.Source(r) == r || b.Untrained || b.Fields
+		isNeeded := b.Source(r) == r && !b.Broadcast.IsBare(b.Topology, r) || b.Untrained || b.Fields
 		if dp := millrace.Rank(b.Topology.Coordinates(r).DP); isNeeded && !slices.Contains(out, dp) {
 			out = append(out, dp)
 		}
@@ -73,11 +73,13 @@ type share struct {
 	part  millrace.Rank // data-parallel
 	slice uint32        // context-parallel
 	whole bool          // with the tensors; otherwise their description alone
+	bare  bool          // with the tensors that need no tokens alone
 }
 
 func (b *Begin) share(rank millrace.Rank) share {
 	at := b.Topology.Coordinates(rank)
-	return share{part: millrace.Rank(at.DP), slice: uint32(at.CP), whole: b.Source(rank) == rank}
+	return share{part: millrace.Rank(at.DP), slice: uint32(at.CP), whole: b.Source(rank) == rank,
+		bare: b.Broadcast.IsBare(b.Topology, rank)}
 }
 
 // SourceNames has the printable names of one source.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import copy
 import pickle
 
@@ -221,3 +222,21 @@ def test_masks_need_the_bounds_of_segments(batches):
     _, batch = next(batches("hf", *SHAPE))
     with pytest.raises(AttributeError, match="neither segment_ids nor cu_seqlens"):
         batch.with_tensors({"input_ids": batch["input_ids"]}).attention_mask()
+
+
+@pytest.mark.parametrize("shape", [SHAPE, VARLEN], ids=["packed", "varlen"])
+def test_a_stage_without_tokens(house, shape):
+    """The middle of three stages has positions alone. Presets leave out what needs tokens, and attention needs none."""
+    house.start(*shape, "--ranks", "3", "--pp", "3", "--positions")
+    names = {"position_ids", "cu_seqlens", "max_seqlen"} if shape is VARLEN else {"position_ids", "segment_ids"}
+    with_keys = {"megatron": names - {"segment_ids"}, "hf": {"position_ids"}, None: names}
+    for keys, want in with_keys.items():
+        loaders = [millrace.connect(house.path(r), start="fresh", keys=keys if r == 1 else None) for r in range(3)]
+        with concurrent.futures.ThreadPoolExecutor(3) as pool:
+            first, middle, last = pool.map(next, loaders)
+        assert set(middle) == want and {"tokens", "labels"} <= set(first) & set(last)
+        assert np.array_equal(middle["position_ids"].ravel(), first["position_ids"].ravel())
+        assert middle.max_seqlen == first.max_seqlen and middle.loss_tokens == first.loss_tokens
+        assert np.array_equal(middle.attention_mask(), first.attention_mask())
+        for loader in loaders:
+            loader.close()

@@ -101,6 +101,9 @@ type Config struct {
 	// rank gets tensors. pp: only the first and the last pipeline stage get tensors. The other ranks get shapes. Left
 	// out: every rank gets its whole batch.
 	Broadcast []Axis `yaml:"broadcast" jsonschema:"enum=tp,enum=pp"`
+	// MiddleStages is the content of the batches of pipeline stages between the first and the last one. whole: all
+	// tensors. positions: all but tokens, labels and loss_mask. Hosts with such ranks alone fetch no tokens.
+	MiddleStages string `yaml:"middle_stages" jsonschema:"default=whole,enum=whole,enum=positions"`
 	// SharedMemory names the axes along which the ranks of a host that need the same bytes map one copy of each batch.
 	// Trainers can only read it: a trainer that writes to a tensor is killed by SIGSEGV. Left out: every rank maps its
 	// own copy.
@@ -200,6 +203,9 @@ const (
 	AxisTP Axis = "tp"
 	AxisPP Axis = "pp"
 )
+
+// Positions is the value of Config.MiddleStages with which the stages between the first and the last get no tokens.
+const Positions = "positions"
 
 // Stop ends a run: exactly one of its keys.
 type Stop struct {

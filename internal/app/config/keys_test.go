@@ -55,6 +55,8 @@ var edits = map[string]string{
 	"loaders":               "=> loaders: 3",
 	"micro_batch_size":      "=> micro_batch_size: 8",
 
+	"middle_stages": "=> middle_stages: positions",
+
 	"mixture.floor": "=> mixture: {weights: {web: 0.6, code: 0.4}, floor: 0.1}",
 	"mixture.unit":  "=> mixture: {weights: {web: 0.6, code: 0.4}, unit: samples}",
 

@@ -70,7 +70,8 @@ func TestValues(t *testing.T) {
 			4,
 			3,
 		}, CPLocal: 100, Broadcast: []Axis{AxisTP, AxisPP}, Stop: &Stop{Tokens: 1000000},
-		LastStep: millrace.DropLast, Mixture: Mixture{Unit: millrace.UnitSamples, Weights: Weights{Given: []Weight{{"b",
+		MiddleStages: "whole", LastStep: millrace.DropLast,
+		Mixture: Mixture{Unit: millrace.UnitSamples, Weights: Weights{Given: []Weight{{"b",
 			value.Ratio{Text: "0"}}, {"v1.5", value.Ratio{Text: ".5"}}}}},
 		Sources: Sources{
 			{
@@ -116,8 +117,8 @@ func TestDefaults(t *testing.T) {
 		Version: 1, SequenceLength: 8, GlobalBatchSize: 1, MicroBatchSize: 1, Packing: millrace.BestFit, PadMultiple: 1,
 		Carry: value.Carry{IsAuto: true}, CapSlack: value.Decimal{Text: "1"},
 		Layout: millrace.Packed, Balance: millrace.BalanceFSDP, Shuffle: millrace.Global, TokenDtype: millrace.Int64,
-		Parallelism: Parallelism{1, 1, 1},
-		LastStep:    millrace.PadLast, Mixture: Mixture{Unit: millrace.UnitTokens,
+		Parallelism:  Parallelism{1, 1, 1},
+		MiddleStages: "whole", LastStep: millrace.PadLast, Mixture: Mixture{Unit: millrace.UnitTokens,
 			Weights: Weights{Given: []Weight{{"only", value.Ratio{Text: "1"}}}}},
 		Sources: Sources{
 			{

@@ -148,11 +148,11 @@ func distribute(c *config.Config, t millrace.Topology) strategy.Distribute {
 	return d
 }
 
-// Broadcast returns the axes along which the trainer itself passes tensors on.
+// Broadcast returns the axes along which the trainer itself passes tensors on, and which ranks need fewer of them.
 func Broadcast(c *config.Config) millrace.Broadcast {
 	return millrace.Broadcast{
 		TP: slices.Contains(c.Broadcast, config.AxisTP),
-		PP: slices.Contains(c.Broadcast, config.AxisPP),
+		PP: slices.Contains(c.Broadcast, config.AxisPP), Positions: c.MiddleStages == config.Positions,
 	}
 }
 

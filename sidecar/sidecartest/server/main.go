@@ -41,6 +41,7 @@ func run() error {
 	flag.IntVar(&c.Pad, "pad", 1, "multiple to which segments are padded")
 	flag.BoolVar(&c.Broadcast.TP, "broadcast-tp", false, "the trainer passes tensors on along tp")
 	flag.BoolVar(&c.Broadcast.PP, "broadcast-pp", false, "the trainer passes tensors on along pp")
+	flag.BoolVar(&c.Broadcast.Positions, "positions", false, "middle pipeline stages get no tokens")
 	flag.IntVar(&c.Steps, "steps", 0, "steps of the run; 0: endless")
 	flag.IntVar(&c.Microbatches, "microbatches", 2, "microbatches of a rank and step")
 	flag.IntVar(&c.Rows, "rows", 2, "rows of a microbatch")

@@ -45,6 +45,9 @@ class Batch(Mapping[str, Any]):
     any view exists. With context parallelism they are this rank's slice, while `segments`, `loss_tokens` and
     `cu_seqlens` describe the whole microbatch.
 
+    With `middle_stages: positions` in the mixture file, the batches of pipeline stages between the first and the last
+    have no `tokens`, `labels` and `loss_mask`.
+
     With `connect(keys=…)` the batch has other names, and some shapes differ.
 
     The metadata stays with the batch in `to`, `pin_memory`, `with_tensors`, copies, pickles and `tree_map`. If a
@@ -193,7 +196,7 @@ class Batch(Mapping[str, Any]):
         """Varlen layout: the longest padded segment, as a Python number that needs no wait for a device. Packed layout:
         the length of a row."""
         known = self._known("max_seqlen")
-        return known.shapes["tokens"][0][1] if known.max_seqlen is None else known.max_seqlen
+        return known.shapes["position_ids"][0][1] if known.max_seqlen is None else known.max_seqlen
 
     def attention_mask(self) -> Any:
         """Return a mask for `scaled_dot_product_attention(attn_mask=…)`: bool, [n, 1, L, L], true where a query

@@ -23,7 +23,7 @@ def find_segments(get: Get) -> Any:
         return ids
     bounds = _get_bounds(get)
     xp = namespace(bounds)
-    columns = count_up(get("tokens").shape[0], bounds)
+    columns = count_up(get("position_ids").shape[0], bounds)
     return xp.searchsorted(bounds, columns, side="right")[None]
 
 

@@ -63,6 +63,8 @@ COMPUTED: Dict[str, Callable[[Get], Any]] = {
     "valid_labels": _valid_labels,
 }
 
+NEEDS_LABELS = ("label_segment_ids", "unshifted_labels", "valid_labels")  # of COMPUTED
+
 # The names of frameworks: new, then the loader's.
 PRESETS: Dict[str, Mapping[str, str]] = {
     "hf": {
@@ -79,6 +81,7 @@ PRESETS: Dict[str, Mapping[str, str]] = {
     },
 }  # fmt: skip
 VARLEN_ONLY = ("cu_seqlens", "max_seqlen")  # a packed batch has none
+BARE_WITHOUT = ("tokens", "labels", "loss_mask")  # a pipeline stage without tokens has none
 
 
 class Names:
@@ -95,8 +98,9 @@ class Names:
         self._resolved: Tuple[Collection[str], Dict[str, Shown]] = ((), {})
 
     def over(self, source: Source) -> Source:
-        """Return the source under these names. A batch without tensors stays as it is. Raises ValueError if the layout
-        of the batch cannot have one of the names."""
+        """Return the source under these names. A batch without tensors stays as it is. A preset leaves out the names
+        that a pipeline stage without tokens cannot have. Raises ValueError if the layout of the batch cannot have one
+        of the names."""
         names = source.names()
         if not names:
             return source
@@ -105,11 +109,13 @@ class Names:
         return View(source, self._resolved[1])
 
     def _resolve(self, names: Collection[str]) -> Dict[str, Shown]:
-        varlen = "segment_ids" not in names
+        varlen, bare = "segment_ids" not in names, "tokens" not in names
         preset = isinstance(self._keys, str)
         shown: Dict[str, Shown] = {}
         for new, old in (PRESETS[self._keys] if isinstance(self._keys, str) else self._keys).items():
             if preset and not varlen and old in VARLEN_ONLY:
+                continue
+            if preset and bare and old in (*BARE_WITHOUT, *NEEDS_LABELS):
                 continue
             if varlen and old in ("segment_ids", "label_segment_ids"):
                 raise ValueError(f"keys={self._keys!r} needs `layout: packed`: a varlen batch has no segment_ids")

@@ -104,6 +104,11 @@ class DataLoader(BaseDataLoader):
                 "the mixture file has cp > 1 and torchtitan slices sequences itself: count its context-parallel ranks "
                 "as `tp` in `parallelism:`, so that each gets whole sequences"
             )
+        if "input" not in batch:
+            raise MisuseError(
+                "this pipeline stage gets no tokens, and torchtitan hands them to every stage: leave `middle_stages` "
+                "out of the mixture file"
+            )
         shape = tuple(batch["input"].shape)
         if shape != self._shape:
             raise MisuseError(

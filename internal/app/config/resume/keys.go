@@ -25,8 +25,9 @@ var keyRules = []Rule{
 	{
 		About: []string{"ranks"},
 		Keys: []string{
-			"parallelism", "cp_local", "broadcast", "micro_batch_size", "stages[].micro_batch_size", "balance",
-			"layout", "cap_slack", "token_dtype", "model", "cost", "distribute", "split_documents",
+			"parallelism", "cp_local", "broadcast", "middle_stages", "micro_batch_size",
+			"stages[].micro_batch_size", "balance", "layout",
+			"cap_slack", "token_dtype", "model", "cost", "distribute", "split_documents",
 		},
 		Then: "segments are placed anew from the next step on; content is unchanged",
 	},

@@ -1,7 +1,7 @@
 # `make` prints the targets. A target reports each tool that it needs and cannot find.
 
 .DEFAULT_GOAL := help
-.PHONY: help build wheel image test test-race test-adapters test-pythons test-ray test-k8s sim lint generate demo clean
+.PHONY: help build wheel image test test-race test-adapters test-pythons test-ray test-k8s test-slurm sim lint generate demo clean
 .PHONY: chaos chaos-net outage endurance observe mutants fuzz flips
 .PHONY: bench bench-tokenizer bench-stream bench-plan bench-failover bench-delivery bench-scale bench-peers \
 	bench-read bench-storage bench-cluster
@@ -58,6 +58,9 @@ test-ray: ## train with Ray Train on Ray nodes in namespaces, and kill what runs
 
 test-k8s: ## install and scale a run on a real Kubernetes without kubelets; the first build of it takes 14 min of CPU
 	@tools/test_k8s.sh
+
+test-slurm: ## run the job of examples/cluster on Debian's Slurm, and kill, requeue and lose what runs there
+	@tools/test_slurm.sh $(ADAPTERS)
 
 # TOTALS=docs/campaigns-sim.md appends the totals. HOSTS=1 plays only seeds with hosts and etcd. Failed seeds are kept, and `make test` replays them.
 sim: ## play SEEDS (10000) seeds of the simulation, from FROM (500) on; TOTALS=file appends a row of totals

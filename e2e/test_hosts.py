@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from test_cluster import frozen, running, status, until
 from trainer import CLIENT, Orders
 
 MIXTURE = variant({"global_batch_size": 8, "stop": {"steps": 40}})
+EXAMPLE = Path(__file__).resolve().parent.parent / "examples" / "cluster"
 HOSTS, RANKS = 2, 2  # ranks of each host
 WORLD = HOSTS * RANKS
 
@@ -176,7 +178,7 @@ print(sum(1 for _ in millrace.connect(tensors="numpy", patience=60)), flush=True
 
 def test_the_script_of_a_host(stage: Any, tmp_path: Path) -> None:
     """examples/cluster/node.sh, as Slurm and systemd run it, with a trainer that finds its socket by RANK."""
-    script = Path(__file__).resolve().parent.parent / "examples" / "cluster" / "node.sh"
+    script = EXAMPLE / "node.sh"
     file = tmp_path / "cluster.yaml"
     (tmp_path / "train.py").write_text(TRAINER)
     with running(stage, tmp_path) as member:
@@ -198,6 +200,20 @@ def test_the_script_of_a_host(stage: Any, tmp_path: Path) -> None:
             out, err = node.communicate(timeout=DEADLINE)
             assert node.returncode == 0, err
             assert out.splitlines()[0].startswith("ready: 1 ranks") and int(out.splitlines()[-1]) == 40 * 2, (out, err)
+
+
+def test_the_systemd_unit(binary: Path, tmp_path: Path) -> None:
+    """systemd finds no mistake in the unit of examples/cluster. Its program is the one of this test."""
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("there is no systemd-analyze: install systemd")
+    text = (EXAMPLE / "millrace@.service").read_text()
+    assert "/usr/local/bin/millrace " in text
+    unit = tmp_path / "millrace@run-17.service"
+    unit.write_text(text.replace("/usr/local/bin/millrace ", f"{binary} "))
+    done = subprocess.run(["systemd-analyze", "verify", str(unit)], stdin=subprocess.DEVNULL, capture_output=True,
+                          text=True, timeout=DEADLINE)
+    about = [line for line in done.stderr.splitlines() if unit.name in line]  # other units may have mistakes
+    assert done.returncode == 0 and not about, done.stderr
 
 
 def test_hosts_train_while_etcd_is_away(stage: Any, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ import model_numpy  # noqa: E402
 import vocabulary  # noqa: E402
 from model import IGNORED, Shape  # noqa: E402
 
-DEADLINE = 120.0
+DEADLINE = 400.0  # seconds, for a demo that takes 40 on an idle machine
 STEPS = 60  # of the quick demo
 
 
@@ -113,7 +113,7 @@ def test_interrupted_demo_leaves_nothing(binary: Path, tmp_path: Path) -> None:
     demo.send_signal(signal.SIGINT)
     _, said = demo.communicate(timeout=DEADLINE)
     assert demo.returncode == 130
-    assert said.strip() == "demo: interrupted; all its processes were stopped"
+    assert said.splitlines()[-1] == "demo: interrupted; all its processes were stopped"  # long waits come before
     assert processes(place) == []
 
 

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"millrace"
@@ -187,8 +186,8 @@ func (e *Etcd) claim(ctx context.Context, l *etcdLease, listed []list) error {
 	return nil
 }
 
-// awaitFree blocks until no process has the lease. It ends the lease of a predecessor. If the predecessor should live
-// after all, it cannot commit any more.
+// awaitFree blocks until no process has the lease. It ends the lease of a predecessor, and of a holder that has passed
+// its own deadline. If such a process should live after all, it cannot commit any more.
 func (e *Etcd) awaitFree(ctx context.Context, client *clientv3.Client) error {
 	for {
 		call, cancel := context.WithTimeout(ctx, e.cfg.call())
@@ -201,10 +200,7 @@ func (e *Etcd) awaitFree(ctx context.Context, client *clientv3.Client) error {
 			return nil
 		}
 		if isPredecessor(got.Kvs[0].Value, e.cfg.Line) {
-			call, cancel := context.WithTimeout(ctx, e.cfg.call())
-			_, err := client.Revoke(call, clientv3.LeaseID(got.Kvs[0].Lease))
-			cancel()
-			if err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
+			if err := e.end(ctx, client, clientv3.LeaseID(got.Kvs[0].Lease)); err != nil {
 				return err
 			}
 			continue
@@ -215,21 +211,22 @@ func (e *Etcd) awaitFree(ctx context.Context, client *clientv3.Client) error {
 			e.tell(fmt.Sprintf("waiting for the lease of run %s: %s has it, since term %d", e.cfg.Run,
 				describe(got.Kvs[0].Value), got.Kvs[0].CreateRevision))
 		}
-		if err := e.awaitChange(ctx, client, got.Header.Revision+1); err != nil {
+		if err := e.awaitChange(ctx, client, got.Header.Revision+1, clientv3.LeaseID(got.Kvs[0].Lease)); err != nil {
 			return err
 		}
 	}
 }
 
 // awaitChange blocks until the election key or a list of journals may have changed since a revision. The caller looks
-// again. This covers a watch that etcd ended, for example because the revision is compacted.
-func (e *Etcd) awaitChange(ctx context.Context, client *clientv3.Client, since int64) error {
+// again. This covers a watch that etcd ended, for example because the revision is compacted. It ends the lease of a
+// holder that has passed its own deadline; 0: nobody has one.
+func (e *Etcd) awaitChange(ctx context.Context, client *clientv3.Client, since int64, held clientv3.LeaseID) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var watches sync.WaitGroup
 	defer watches.Wait()
 	defer cancel()
 	again := e.cfg.Clock.After(relist)
-	changed := make(chan error, len(e.keys)+1)
+	changed := make(chan error, len(e.keys)+2)
 	await := func(key string) {
 		watches.Go(func() {
 			changed <- awaitEvent(client.Watch(clientv3.WithRequireLeader(ctx), key, clientv3.WithRev(since)))
@@ -238,6 +235,15 @@ func (e *Etcd) awaitChange(ctx context.Context, client *clientv3.Client, since i
 	await(e.leader())
 	for _, k := range e.keys {
 		await(k.journals)
+	}
+	if held != 0 {
+		watches.Go(func() {
+			if err := e.awaitStopped(ctx, client, held); err != nil {
+				changed <- err
+				return
+			}
+			changed <- e.end(ctx, client, held)
+		})
 	}
 	select {
 	case <-ctx.Done():

@@ -55,9 +55,11 @@ const (
 	leastTTL   = 2 * time.Second
 )
 
-func (c EtcdConfig) margin() time.Duration { return c.TTL * 3 / 10 }
+func (c EtcdConfig) margin() time.Duration { return marginOf(c.TTL) }
 func (c EtcdConfig) every() time.Duration  { return c.TTL / 6 } // from one renewal to the next
 func (c EtcdConfig) call() time.Duration   { return c.TTL / 5 } // the longest wait for one answer
+
+func marginOf(ttl time.Duration) time.Duration { return ttl * 3 / 10 }
 
 func (c EtcdConfig) withDefaults() EtcdConfig {
 	if c.TTL == 0 {

@@ -60,7 +60,7 @@ func (e *Etcd) awaitListed(ctx context.Context, client *clientv3.Client) ([]list
 			}
 			e.tell(fmt.Sprintf("waiting for the lease of run %s: this host's journal%s lacks steps that %s has",
 				e.cfg.Run, of, now.hosts()))
-			if err := e.awaitChange(ctx, client, seen+1); err != nil {
+			if err := e.awaitChange(ctx, client, seen+1, 0); err != nil {
 				return nil, err
 			}
 			return nil, errAgain

@@ -93,6 +93,7 @@ func TestEtcd(t *testing.T) {
 		"etcd is full":                   (*bench).full,
 		"a renewal takes long":           (*bench).lateAnswer,
 		"a successor does not wait":      (*bench).successor,
+		"a holder has stopped":           (*bench).stopped,
 		"the list of journals changes":   (*bench).listChanges,
 		"another has a listed journal":   (*bench).anotherLeads,
 	} {
@@ -607,6 +608,32 @@ func (x *bench) slowLink() {
 	x.commits(l, millrace.ErrFenced, plan(2, 1))
 	relay.Cut(false)
 	relay.Delay(0)
+}
+
+// stopped: a candidate waits for the holder's own deadline, 7 s after its last renewal, and not for etcd's 10 s.
+func (x *bench) stopped() {
+	c := x.config()
+	granted, err := x.client.Grant(x.Context(), 10)
+	if err != nil {
+		x.Fatal(err)
+	}
+	_, err = x.client.Put(x.Context(), lease.LeaderKey(c), `{"host": "host-2"}`, clientv3.WithLease(granted.ID))
+	if err != nil {
+		x.Fatal(err)
+	}
+	renewed := make(chan time.Time, 1)
+	time.AfterFunc(2*time.Second, func() {
+		at := time.Now()
+		if _, err := x.client.KeepAliveOnce(x.Context(), granted.ID); err == nil {
+			renewed <- at
+		}
+	})
+	x.acquire(c)
+	waited := time.Since(<-renewed)
+	x.Logf("elected %v after the last renewal", waited)
+	if waited < 7*time.Second || waited >= 10*time.Second {
+		x.Errorf("elected %v after the last renewal", waited)
+	}
 }
 
 // memberHangs: a member that is stopped, and so keeps its connections, costs no lease.

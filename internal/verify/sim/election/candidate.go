@@ -29,6 +29,14 @@ func (c Config) margin() time.Duration { return c.TTL * 3 / 10 }
 func (c Config) every() time.Duration  { return c.TTL / 6 }
 func (c Config) call() time.Duration   { return c.TTL / 5 }
 
+// over is the time from the last renewal to the end of the key, if a candidate waits: see lease.Etcd.
+func (c Config) over() time.Duration {
+	if c.margin() < time.Second {
+		return c.TTL
+	}
+	return c.TTL - c.margin().Truncate(time.Second)
+}
+
 const (
 	retryDelay = 200 * time.Millisecond
 	farewell   = time.Second // the longest that Release waits for the cluster
@@ -133,7 +141,7 @@ func (x *Candidate) campaign(ctx context.Context) (_ *holding, err error) {
 		if x.c.held == nil && x.c.listed == revision && x.c.admits(id) {
 			x.c.revision++
 			k := &key{revision: x.c.revision, line: x.cfg.Line, address: x.cfg.Address}
-			k.ends = time.AfterFunc(x.cfg.TTL, func() { x.c.expire(k) })
+			k.ends = time.AfterFunc(x.cfg.over(), func() { x.c.expire(k) })
 			x.c.held, h.key = k, k
 			x.c.change()
 		}

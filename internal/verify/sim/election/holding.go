@@ -75,7 +75,7 @@ func (h *holding) renewAll() {
 		sent, holds := h.x.cfg.Clock.Boottime(), false
 		err := h.x.call(h.ctx, min(h.x.cfg.call(), h.left()), func() {
 			if holds = h.x.c.held == h.key; holds {
-				h.key.ends.Reset(h.x.cfg.TTL)
+				h.key.ends.Reset(h.x.cfg.over())
 			}
 		})
 		switch {

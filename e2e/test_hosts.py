@@ -46,13 +46,14 @@ class Spread:
 
     def __init__(
         self, stage: Any, mixture: Dict[str, Any], files: Sequence[Path], launchers: Sequence[List[str]] = (),
-        ranks: int = RANKS,
+        ranks: int = RANKS, more: Sequence[str] = (),
     ):
         self.world = ranks * len(files)
+        shared = ["--world-size", str(self.world), *more]
         self.runs = [
             stage.up(
                 mixture, ranks, first=host * ranks, launcher=launchers[host] if launchers else (),
-                args=["--world-size", str(self.world), "--first-rank", str(host * ranks), "--cluster", str(file)],
+                args=[*shared, "--first-rank", str(host * ranks), "--cluster", str(file)],
             )
             for host, file in enumerate(files)
         ]

@@ -34,3 +34,22 @@ func TestTheFirstRankFollowsFromTheNumberOfTheHost(t *testing.T) {
 		}
 	}
 }
+
+// TestEnginesOfCommands: an `up` of several hosts asks Ray for loaders, and an orchestrator of its own Kubernetes.
+func TestEnginesOfCommands(t *testing.T) {
+	const accepted = "missing.yaml" // the next thing that is wrong
+	for text, want := range map[string]string{
+		"up --world-size 4 --ranks 2 --placer ray":        accepted,
+		"up --world-size 4 --ranks 2 --placer kubernetes": "--placer kubernetes: want ray, or nothing",
+		"up --ranks 4 --placer ray":                       "leave the flag out",
+		"orchestrator --world-size 4 --placer kubernetes": accepted,
+		"orchestrator --world-size 4 --placer ray":        "--placer ray: want kubernetes, or nothing",
+	} {
+		c := rootCommand()
+		c.SetArgs(append(strings.Fields(text), "--cluster", "c.yaml", "--run-dir", t.TempDir(), "missing.yaml"))
+		c.SetErr(t.Output())
+		if err := c.Execute(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", text, err, want)
+		}
+	}
+}

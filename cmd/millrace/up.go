@@ -80,6 +80,8 @@ orchestrator, loader, shadow and sidecar run one of the roles, for an engine tha
 	u.serving.flags(f)
 	u.flags(f)
 	f.StringVar(&u.metrics, "metrics", "", "serve Prometheus metrics at http://ADDRESS/metrics, such as 127.0.0.1:9464")
+	f.StringVar(&u.placer, "placer", "",
+		"engine to ask for more loaders if the run has several hosts: ray (default: none)")
 	return c
 }
 
@@ -120,8 +122,10 @@ func (u *up) validate() error {
 	case u.world != u.ranks && u.cluster == "":
 		return usage("--world-size %d beside --ranks %d: ranks on several hosts need --cluster with a cluster file",
 			u.world, u.ranks)
-	case u.placer != "" && u.placer != roles.Kubernetes:
-		return usage("--placer %s: want %s, or nothing", u.placer, roles.Kubernetes)
+	case u.placer != "" && u.placer != u.engine():
+		return usage("--placer %s: want %s, or nothing", u.placer, u.engine())
+	case u.placer != "" && !u.isSpread():
+		return usage("--placer %s: on one host, this command starts the loaders itself: leave the flag out", u.placer)
 	case u.listen != "" && u.cluster == "":
 		return usage("--listen %s: there are no other hosts without --cluster", u.listen)
 	}
@@ -134,6 +138,14 @@ func (u *up) validate() error {
 	return u.host().Validate()
 }
 
+// engine returns the engine that this command may ask for loaders.
+func (u *up) engine() string {
+	if u.role == "" {
+		return roles.Ray
+	}
+	return roles.Kubernetes
+}
+
 // host returns this host before it has agreed with others.
 func (u *up) host() hosts.Host {
 	h := hosts.Host{Role: u.role, First: u.first, Ranks: u.ranks, World: u.world}
@@ -144,7 +156,9 @@ func (u *up) host() hosts.Host {
 }
 
 // place describes the place of this host in the run.
-func (u *up) place() setup.Place { return setup.Place{IsSpread: u.isSpread(), First: u.first} }
+func (u *up) place() setup.Place {
+	return setup.Place{IsSpread: u.isSpread(), First: u.first, Ranks: u.ranks, World: u.world}
+}
 
 // isSpread reports whether the run has several hosts.
 func (u *up) isSpread() bool { return u.role != "" || u.world > u.ranks }
@@ -165,9 +179,9 @@ func (u *up) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	if cfg.Loaders.IsRange() && u.role == "" && u.isSpread() {
-		return cfg.ErrorAt("loaders", "an `up` of several hosts cannot choose the number of its loaders",
-			"write the number of loaders of each host, or place them one by one with `millrace loader`")
+	if cfg.Loaders.IsRange() && u.role == "" && u.isSpread() && u.placer == "" {
+		return cfg.ErrorAt("loaders", "an `up` of several hosts has no engine that adds loaders",
+			"write the number of loaders of each host, or start the run with millrace.ray.launch")
 	}
 	if err := setup.Divide(cfg, u.ranks); err != nil {
 		return err
@@ -227,11 +241,11 @@ func (u *up) loadCluster() (err error) {
 }
 
 // join registers this host. All hosts agree on the numbers of loaders and stripes. The loaders of an `up` are as many
-// on each host.
+// on each host, unless they are a range: that counts those of the run.
 func (u *up) join(ctx context.Context, c *cobra.Command, cfg *config.Config, digest string) (err error) {
 	me := u.host()
 	me.Loaders, me.Readers = setup.Loaders(cfg), setup.Readers(cfg)
-	if u.role == "" {
+	if u.role == "" && !cfg.Loaders.IsRange() {
 		me.Readers *= (u.world + u.ranks - 1) / u.ranks
 	}
 	me.Mixture, me.Program = digest, programVersion()

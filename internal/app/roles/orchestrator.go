@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"os"
@@ -34,7 +35,7 @@ type Planning struct {
 	Metrics string // address of /metrics; empty: none
 	Up      string // id of the `up`, or of all of a run with several hosts
 	Cluster string // path of the file of the cluster; empty: the run has one host and no etcd
-	Placer  string // the engine that runs the loaders: Supervisor, Kubernetes, or empty for one that nobody asks
+	Placer  string // the engine that runs the loaders: Supervisor, Kubernetes, Ray, or empty for one that nobody asks
 }
 
 // Orchestrate runs the orchestrator.
@@ -185,6 +186,7 @@ type planning struct {
 	listener net.Listener // for this host
 	served   *orchestrator.Server
 	server   *grpc.Server
+	etcd     io.Closer // the placer's connection; nil: it has none
 }
 
 // openPlanning opens the journal and the socket of a stream. Nothing runs yet. The caller closes it. grant is the
@@ -207,8 +209,8 @@ func (r *role) openPlanning(
 	options := orchestrator.Options{
 		Lines: s.lines(os.Stderr), Events: s.events, Fail: r.fail, Fenced: r.fenced,
 	}
-	if !s.isFurther() { // the loaders of the run read all streams
-		if options.Placer, err = r.placer(o.Placer); err != nil {
+	if cfg.Elastic != nil && !s.isFurther() { // the loaders of the run read all streams
+		if options.Placer, err = r.placer(ctx, o.Placer, p); err != nil {
 			return nil, err
 		}
 	}
@@ -260,13 +262,16 @@ func (r *role) serveOthers(all []*planning) (*grpc.Server, net.Listener, error) 
 	return server, listener, nil
 }
 
-// close removes the socket and closes the journal.
+// close removes the socket, closes the journal, and leaves etcd.
 func (p *planning) close() {
 	if p.listener != nil {
 		os.Remove(p.address)
 	}
 	if p.store != nil {
 		p.store.Close()
+	}
+	if p.etcd != nil {
+		p.etcd.Close()
 	}
 }
 

@@ -1,9 +1,15 @@
 package roles
 
 import (
+	"context"
+
 	"millrace"
+	"millrace/internal/app/config"
 	"millrace/internal/app/place/kubernetes"
 	"millrace/internal/app/place/local"
+	"millrace/internal/app/place/mailbox"
+	"millrace/internal/app/setup"
+	"millrace/orchestrator/lease"
 	"millrace/orchestrator/placer"
 )
 
@@ -11,10 +17,11 @@ import (
 const (
 	Supervisor = "supervisor" // of the `up` that runs the orchestrator
 	Kubernetes = "kubernetes" // the manifests of deploy/kubernetes
+	Ray        = "ray"        // the actors of millrace.ray, beside the loaders of each `up`
 )
 
 // placer returns the way to an engine. nil: the number of loaders is not the orchestrator's.
-func (r *role) placer(engine string) (placer.Placer, error) {
+func (r *role) placer(ctx context.Context, engine string, p *planning) (placer.Placer, error) {
 	switch engine {
 	case "":
 		return nil, nil
@@ -26,7 +33,34 @@ func (r *role) placer(engine string) (placer.Placer, error) {
 			return nil, err
 		}
 		return p, nil
+	case Ray:
+		return r.mailbox(ctx, p)
 	}
-	return nil, millrace.Errorf(millrace.ErrInvalid, "ask the engine %q for loaders: want %s or %s", engine, Supervisor,
-		Kubernetes)
+	return nil, millrace.Errorf(millrace.ErrInvalid, "ask the engine %q for loaders: want %s, %s or %s", engine,
+		Supervisor, Kubernetes, Ray)
+}
+
+// mailbox returns the way to Ray. The planning closes its connection.
+func (r *role) mailbox(ctx context.Context, p *planning) (placer.Placer, error) {
+	if !r.isSpread() {
+		return nil, millrace.Errorf(millrace.ErrInvalid,
+			"ask Ray for loaders: the run has one host: start its up without --placer")
+	}
+	cfg := r.network.File.Etcd()
+	etcd, err := lease.Dial(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	p.etcd = etcd
+	return mailbox.New(etcd, cfg, r.loadersOfHosts(p.stream.cfg), func() millrace.Term { return p.Term() }), nil
+}
+
+// loadersOfHosts returns the loaders that each `up` of the run starts.
+func (r *role) loadersOfHosts(c *config.Config) (out []placer.Instance) {
+	for _, host := range (setup.Place{Ranks: r.Ranks, World: r.World}).Others() {
+		for _, name := range host.Loaders(c) {
+			out = append(out, placer.Instance{Role: LoaderRole, Name: name, State: placer.Running})
+		}
+	}
+	return out
 }

@@ -10,6 +10,16 @@ import (
 type Place struct {
 	IsSpread bool // the run has several hosts
 	First    int  // first of the ranks of this host
+	Ranks    int  // of this host
+	World    int  // ranks of the run
+}
+
+// Others returns the places of all hosts of the run, if each has as many ranks as this one.
+func (p Place) Others() (out []Place) {
+	for first := 0; first < p.World; first += p.Ranks {
+		out = append(out, Place{IsSpread: true, First: first, Ranks: p.Ranks, World: p.World})
+	}
+	return out
 }
 
 // name returns the name of the process number i of a role. It is unique in the run.
@@ -22,11 +32,23 @@ func (p Place) name(role string, i int) string {
 
 // Loaders returns the names of the loaders that an `up` starts.
 func (p Place) Loaders(c *config.Config) []string {
-	out := make([]string, Loaders(c))
+	out := make([]string, p.count(c))
 	for i := range out {
 		out[i] = p.Loader(i)
 	}
 	return out
+}
+
+// count returns the number of loaders of an `up`. A range counts the loaders of the whole run: its hosts share the
+// least number, and an engine adds others. The host of rank 0 has one in any case, and no step is planned without that
+// rank. So a run needs no room of the engine.
+func (p Place) count(c *config.Config) int {
+	n := Loaders(c)
+	if !p.IsSpread || !c.Loaders.IsRange() {
+		return n
+	}
+	hosts, i := (p.World+p.Ranks-1)/p.Ranks, p.First/p.Ranks
+	return max(0, (n-i+hosts-1)/hosts)
 }
 
 // Loader returns the name of loader i of an `up`.

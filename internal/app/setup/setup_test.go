@@ -80,6 +80,29 @@ func TestProcessesOfHostsHaveTheirOwnNames(t *testing.T) {
 	}
 }
 
+// TestTheLeastNumberOfARangeIsThatOfTheRun: the hosts share it, and that of rank 0 has a loader in any case.
+func TestTheLeastNumberOfARangeIsThatOfTheRun(t *testing.T) {
+	for least := 1; least <= 9; least++ {
+		for hosts := 2; hosts <= 7; hosts++ {
+			c := &config.Config{Sources: make(config.Sources, 3)}
+			c.Loaders = value.Loaders{Count: uint32(least), Most: 20}
+			names := map[string]bool{}
+			for i, p := range (Place{Ranks: 8, World: 8 * hosts}).Others() {
+				here := p.Loaders(c)
+				if i == 0 && len(here) == 0 || len(here) > (least+hosts-1)/hosts {
+					t.Errorf("%d loaders on %d hosts: host %d has %v", least, hosts, i, here)
+				}
+				for _, name := range here {
+					names[name] = true
+				}
+			}
+			if len(names) != least {
+				t.Errorf("%d loaders on %d hosts: %v", least, hosts, names)
+			}
+		}
+	}
+}
+
 // TestLoaderMemoryIsForAll checks that all loaders and shadows together stay within the limit.
 func TestLoaderMemoryIsForAll(t *testing.T) {
 	for loaders := 1; loaders <= 5; loaders++ {

@@ -92,6 +92,8 @@ class Spec:
         if self.cluster is not None:
             out += ["--world-size", str(self.world), "--first-rank", str(first)]
             out += ["--cluster", os.path.join(run_dir, "cluster.yaml")]
+        if self.is_spread:
+            out += ["--placer", "ray"]  # see _ray_loaders
         return out
 
     def write_cluster(self, run_dir: str, address: str, node: str) -> None:

@@ -61,7 +61,7 @@ def play(stage: Stage, seed: int, struck: List[str], keep: bool) -> Tuple[List[s
     directory = Path(tempfile.mkdtemp(prefix=f"chaos-net-{seed}-"))
     plan = mixture(seed)
     try:
-        with net.running(stage, directory, program(), plan) as run:
+        with net.running(stage, directory, program(), plan, seed=seed) as run:
             trainers = run.train(Orders(pause=PAUSE, patience=net.PATIENCE))
             trainers.collect(until=2, within=STANDSTILL)
             for name in struck:

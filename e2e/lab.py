@@ -6,29 +6,35 @@ may read their files and kill them. A cut drops packets, as a broken link does: 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 import pytest
 
+import relay
 from harness import DEADLINE
 
 NETWORK = "10.201.7"  # of the hosts; it exists inside the namespaces alone
 
 
 class Lab:
-    """A machine with hosts h1, h2, …, each with an address of its own."""
+    """A machine with hosts h1, h2, …, each with an address of its own. `clocks` are the seconds by which the monotonic
+    clocks of hosts are ahead of the machine's. All hosts have one time of day, as the kernel has."""
 
-    def __init__(self, names: Sequence[str]) -> None:
+    def __init__(self, names: Sequence[str], clocks: Mapping[str, int] = {}) -> None:
         for tool in ("unshare", "nsenter", "ip", "nft"):
             if shutil.which(tool) is None:
                 pytest.skip(f"there is no {tool}: install util-linux, iproute2 and nftables")
         self.names = list(names)
+        self._clocks = dict(clocks) if os.path.exists("/proc/self/ns/time") else {}
+        self._cables: Dict[str, subprocess.Popen[bytes]] = {}
         self._holder = subprocess.Popen(
             ["unshare", "-Urnm", "cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
         )  # it ends with its input, also if this process is killed
@@ -42,6 +48,9 @@ class Lab:
                     f"ip link set {name} master br0 up && ip netns exec {name} sh -c '"
                     f"ip addr add {self.address(name)}/24 dev eth0 && ip link set eth0 up && ip link set lo up'"
                 )
+            for name, ahead in self._clocks.items():
+                self._sh(f"touch /run/clock-{name} && "
+                         f"unshare --time=/run/clock-{name} --monotonic {ahead} --boottime {ahead} true")
         except BaseException:
             self.close()
             raise
@@ -60,6 +69,8 @@ class Lab:
             time.sleep(0.01)
 
     def close(self) -> None:
+        for name in list(self._cables):
+            self._pull(name)
         self._holder.kill()
         self._holder.wait()
 
@@ -74,7 +85,8 @@ class Lab:
 
     def enter(self, name: str) -> List[str]:
         """The beginning of a command that runs on a host."""
-        return [*self._enter(), "ip", "netns", "exec", name]
+        clock = ["nsenter", f"--time=/run/clock-{name}"] if name in self._clocks else []
+        return [*self._enter(), "ip", "netns", "exec", name, *clock]
 
     def _enter(self) -> List[str]:
         return ["nsenter", "-t", str(self._holder.pid), "-U", "-n", "-m", "--preserve-credentials"]
@@ -113,6 +125,31 @@ class Lab:
     def quick(self, name: str) -> None:
         """Ends the limit of `slow`."""
         self._sh(f"ip netns exec {name} tc qdisc del dev eth0 root")
+
+    def worsen(self, name: str, faults: relay.Faults, seed: int) -> None:
+        """Replaces the cable of a host by a bad one. Connections survive it."""
+        words = [f"--{k}={v}" for k, v in dataclasses.asdict(faults).items()]
+        cable = self._cables[name] = subprocess.Popen(
+            [*self._enter(), sys.executable, relay.__file__, f"--host={name}", f"--seed={seed}", *words],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )
+        assert cable.stdout is not None and cable.stderr is not None
+        if not cable.stdout.readline():
+            said = cable.stderr.read().decode()
+            self._pull(name)
+            if "PermissionError" in said or "/dev/net/tun" in said:
+                pytest.skip("this user may not open /dev/net/tun: " + said.splitlines()[-1])
+            raise AssertionError(said)
+
+    def mend(self, name: str) -> None:
+        """Ends `worsen`."""
+        self._pull(name)
+        self._sh(f"ip link set {name} master br0")
+
+    def _pull(self, name: str) -> None:
+        cable = self._cables.pop(name)
+        cable.kill()
+        cable.communicate()
 
 
 class Etcd:

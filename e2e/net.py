@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional
 
+import relay
 from harness import DEADLINE, Run, Trainers, processes_of
 from lab import Etcd, Lab
 from trainer import Orders
@@ -21,6 +22,7 @@ from trainer import Orders
 TRAINING = ("h1", "h2", "h3")
 MEMBERS = ("e1", "e2", "e3")
 PATIENCE = 120.0  # seconds for which a trainer waits for its host to come back
+APART = 1200  # seconds; the monotonic clocks of hosts differ by up to so much
 
 
 class Net:
@@ -150,9 +152,12 @@ class Net:
 
 
 @contextlib.contextmanager
-def running(stage: Any, directory: Path, program: str, mixture: Mapping[str, Any], ranks: int = 1) -> Iterator[Net]:
-    """A run on three hosts whose `up`s are ready."""
-    with Lab([*TRAINING, *MEMBERS]) as lab:
+def running(
+    stage: Any, directory: Path, program: str, mixture: Mapping[str, Any], ranks: int = 1, seed: int = 1
+) -> Iterator[Net]:
+    """A run on three hosts whose `up`s are ready. The clocks of all hosts differ, as the seed says."""
+    hosts, rng = [*TRAINING, *MEMBERS], random.Random(seed)
+    with Lab(hosts, {name: rng.randint(0, APART) for name in hosts}) as lab:
         net = Net(lab, stage, directory, program, ranks)
         try:
             for name in TRAINING:
@@ -247,6 +252,24 @@ def faults(mixture: Mapping[str, Any]) -> Dict[str, Fault]:
         net.lab.quick(name)
         return f"{name} sends {rate}"
 
+    def bad_cable(net: Net, rng: random.Random, faults: relay.Faults) -> str:
+        name = rng.choice([*TRAINING, *MEMBERS])
+        net.lab.worsen(name, faults, rng.randrange(1 << 30))
+        time.sleep(rng.uniform(3, 9))
+        net.lab.mend(name)
+        return f"{name}, {faults}"
+
+    def latency(net: Net, rng: random.Random) -> str:
+        delay = rng.uniform(0.02, 0.15)
+        return bad_cable(net, rng, relay.Faults(delay=delay, jitter=delay * rng.uniform(0, 0.1)))
+
+    def reordered(net: Net, rng: random.Random) -> str:
+        delay = rng.uniform(0.005, 0.03)
+        return bad_cable(net, rng, relay.Faults(delay=delay, jitter=delay, ahead=rng.uniform(0, 0.3)))
+
+    def packets_lost(net: Net, rng: random.Random) -> str:
+        return bad_cable(net, rng, relay.Faults(loss=rng.uniform(0.01, 0.1)))
+
     def orchestrator_killed(net: Net, rng: random.Random) -> str:
         name = net.leader()
         net.strike(net.processes(name, "orchestrator"), signal.SIGKILL)
@@ -315,5 +338,5 @@ def faults(mixture: Mapping[str, Any]) -> Dict[str, Fault]:
         net.strike(net.processes(name, "sidecar"), signal.SIGKILL)  # it connects with the new ones
         return f"and the sidecar of {name} restarted"
 
-    own = {k: v for k, v in locals().items() if callable(v) and k != "other"}
+    own = {k: v for k, v in locals().items() if callable(v) and k not in ("other", "bad_cable")}
     return {name.replace("_", " "): fault for name, fault in own.items()}

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import random
+import subprocess
+import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Iterator, List
 
 import pytest
 
 import net
 from conftest import variant
 from harness import DEADLINE
+from lab import Lab
+from relay import Faults
 from test_cluster import program
 from trainer import Orders
 
@@ -29,3 +34,78 @@ def test_a_fault_changes_no_byte(stage: Any, tmp_path: Path, name: str) -> None:
         for up in run.runs.values():
             assert up.wait(DEADLINE) == 0, run.said()
         assert delivered.bytes() == golden.bytes(), (name, done)
+
+
+# An echo of every datagram, and a client that notes the number of each answer, and the times since its question and
+# since the first one.
+ECHO = "import socket\ns=socket.socket(type=2);s.bind(('',7));print('',flush=True)\nwhile 1: s.sendto(*s.recvfrom(99))"
+ASK = """
+import json, socket, sys, time
+s = socket.socket(type=2)
+s.connect((sys.argv[1], 7))
+s.settimeout(2)
+sent, got = [], []
+for i in range(100):
+    sent.append(time.monotonic())
+    s.send(b"%d" % i)
+    time.sleep(0.002)
+try:
+    while len(got) < 100:
+        i = int(s.recv(99))
+        got.append((i, time.monotonic() - sent[i], time.monotonic() - sent[0]))
+except TimeoutError:
+    pass
+print(json.dumps(got))
+"""
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Lab]:
+    with Lab(["h1", "h2"], {"h1": 0, "h2": 600}) as out:
+        yield out
+
+
+FRAME = 14 + 20 + 8 + 1  # bytes of the shortest
+CABLES = {"delay": Faults(delay=0.2), "ahead": Faults(delay=0.02, ahead=0.3), "loss": Faults(loss=0.2),
+          "rate": Faults(rate=4e3)}
+
+
+@pytest.mark.parametrize("faults", CABLES.values(), ids=list(CABLES))
+def test_a_bad_cable(lab: Any, faults: Faults) -> None:
+    """The cable does what it is told, and nothing else."""
+    echo = subprocess.Popen([*lab.enter("h1"), "python3", "-c", ECHO], stdout=subprocess.PIPE)
+    try:
+        assert echo.stdout is not None and echo.stdout.readline()
+
+        def ask() -> List[Any]:
+            done = subprocess.run([*lab.enter("h2"), "python3", "-c", ASK, lab.address("h1")], capture_output=True,
+                                  text=True, timeout=DEADLINE)
+            assert done.returncode == 0, done.stderr
+            return list(json.loads(done.stdout))
+
+        lab.worsen("h1", faults, seed=1)
+        got = ask()
+        numbers = [number for number, _, _ in got]
+        assert len(set(numbers)) == len(numbers)
+        assert (len(numbers) < 90) == bool(faults.loss), numbers
+        assert (numbers != sorted(numbers)) == bool(faults.ahead), numbers
+        assert min(took for _, took, _ in got) >= 2 * faults.delay * (not faults.ahead), got
+        if faults.rate:
+            assert got[-1][2] >= 99 * FRAME / faults.rate, got
+        lab.mend("h1")
+        assert [number for number, _, _ in ask()] == list(range(100))
+    finally:
+        echo.kill()
+        echo.communicate()
+
+
+def test_clocks_of_hosts_differ(lab: Any) -> None:
+    if not Path("/proc/self/ns/time").exists():
+        pytest.skip("this kernel has no time namespaces")
+
+    def now(name: str) -> float:
+        read = "import time; print(time.monotonic())"
+        return float(subprocess.check_output([*lab.enter(name), "python3", "-c", read], timeout=DEADLINE))
+
+    before = time.monotonic()
+    assert 600 <= now("h2") - before < 600 + DEADLINE and 0 <= now("h1") - before < DEADLINE

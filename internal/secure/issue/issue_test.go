@@ -41,6 +41,30 @@ func verify(c, ca *x509.Certificate, host string, usage x509.ExtKeyUsage) error 
 	return err
 }
 
+// A host accepts certificates of a machine whose clock is ahead of its own, and says when the clocks differ too much.
+func TestClocksDiffer(t *testing.T) {
+	for _, x := range []struct {
+		ahead time.Duration
+		want  string
+	}{{10 * time.Minute, ""}, {59 * time.Minute, ""}, {61 * time.Minute, "correct the clock"}} {
+		r := request(t.TempDir(), "a.example")
+		r.Now = r.Now.Add(x.ahead)
+		out, err := Issue(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		own := out.Certificates[0]
+		_, err = secure.New(secure.Files{CA: out.CA, Cert: own.Cert, Key: own.Key}, nil)
+		if (err != nil) != (x.want != "") || err != nil && !strings.Contains(err.Error(), x.want) {
+			t.Errorf("%v ahead: %v", x.ahead, err)
+		}
+		err = verify(load(t, own.Cert), load(t, out.CA), "a.example", x509.ExtKeyUsageServerAuth)
+		if (err != nil) != (x.want != "") {
+			t.Errorf("%v ahead: the other side says %v", x.ahead, err)
+		}
+	}
+}
+
 func TestCertificatesOfHosts(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "certs")
 	out, err := Issue(request(dir, "a.example", "10.0.0.2", "::1"))

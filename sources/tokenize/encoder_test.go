@@ -3,6 +3,7 @@ package tokenize
 import (
 	"bytes"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -160,5 +161,31 @@ func TestLongWorkReportsProgress(t *testing.T) {
 		if want := e.NewEncoder().Append(nil, text); !slices.Equal(got, want) {
 			t.Errorf("%s: reports of progress change the tokens", name)
 		}
+	}
+}
+
+// TestSharedTablesGiveTheSameIds: encodings that map one file give tiktoken's ids. Other models have nothing to share.
+func TestSharedTablesGiveTheSameIds(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"r50k_base", "r50k_base", "o200k_base"} {
+		e, err := Load(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := e.Share(dir); err != nil {
+			t.Fatal(err)
+		}
+		checkGolden(t, name, e)
+	}
+	files, err := os.ReadDir(dir)
+	if err != nil || len(files) != 2 {
+		t.Errorf("two vocabularies have the files %v, %v", files, err)
+	}
+	none := t.TempDir()
+	if err := (&Encoding{}).Share(none); err != nil {
+		t.Errorf("a model without tables: %v", err)
+	}
+	if files, _ := os.ReadDir(none); len(files) > 0 {
+		t.Errorf("a model without tables made %v", files)
 	}
 }

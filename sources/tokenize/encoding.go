@@ -14,6 +14,7 @@ import (
 
 	"millrace/sources/tokenize/internal/hf"
 	"millrace/sources/tokenize/internal/pretokenize"
+	"millrace/sources/tokenize/internal/shared"
 	"millrace/sources/tokenize/internal/split"
 	"millrace/sources/tokenize/internal/vocab"
 )
@@ -110,6 +111,17 @@ func (e *Encoding) Specials() map[uint32]string { return maps.Clone(e.specials) 
 // Fingerprint identifies everything that decides the ids of a document: ranks, pattern and special tokens. The
 // encoding's name and file do not matter.
 func (e *Encoding) Fingerprint() [16]byte { return e.fingerprint }
+
+// Share moves the tables of byte-level BPE to a file of a directory, which all processes of a host map that share the
+// same tables. Other models have none. The caller calls it before the first use. After an error, the process keeps its
+// own tables.
+func (e *Encoding) Share(dir string) error {
+	if e.merges == nil {
+		return nil
+	}
+	tables := append(e.vocabulary.Tables(), e.pieces.tables()...)
+	return shared.Map(dir, append(tables, e.merges.tables()...)...)
+}
 
 // Decode appends the bytes of the ids to dst, special tokens by their texts. An id that is no token is an error; dst
 // then has the bytes of the ids before it. Several ids may share the bytes of one character, so the bytes need not be

@@ -2,6 +2,7 @@ package tokenize
 
 import (
 	"millrace/sources/tokenize/internal/pairs"
+	"millrace/sources/tokenize/internal/shared"
 	"millrace/sources/tokenize/internal/vocab"
 )
 
@@ -10,13 +11,13 @@ type mergeTable struct {
 	*pairs.Table
 	vocabulary *vocab.Vocabulary
 	bytes      [256]uint32 // the token of a byte
-	firm       firmTable
+	firm       *firmTable
 	// the token that two single bytes merge into, or noToken: the first round needs no probing
-	starts [1 << 16]uint32
+	starts *[1 << 16]uint32
 }
 
 func newMergeTable(v *vocab.Vocabulary) *mergeTable {
-	m := &mergeTable{Table: pairs.New(v), vocabulary: v}
+	m := &mergeTable{Table: pairs.New(v), vocabulary: v, firm: new(firmTable), starts: new([1 << 16]uint32)}
 	for b := range m.bytes {
 		m.bytes[b] = v.Byte(byte(b))
 	}
@@ -25,6 +26,11 @@ func newMergeTable(v *vocab.Vocabulary) *mergeTable {
 	}
 	m.firm.fill(m)
 	return m
+}
+
+// tables returns the tables that never change.
+func (m *mergeTable) tables() []shared.Table {
+	return append(m.Tables(), shared.At(&m.firm), shared.At(&m.starts))
 }
 
 // firmTable has the firm characters of two and three bytes. A character is firm if its bytes, wherever they are, become

@@ -5,6 +5,7 @@ import (
 	"math/bits"
 
 	"millrace/sources/tokenize/internal/pages"
+	"millrace/sources/tokenize/internal/shared"
 	"millrace/sources/tokenize/internal/short"
 	"millrace/sources/tokenize/internal/vocab"
 )
@@ -73,6 +74,11 @@ func newPieceTable(v *vocab.Vocabulary) *pieceTable {
 	return t
 }
 
+// tables returns the tables that never change.
+func (t *pieceTable) tables() []shared.Table {
+	return []shared.Table{shared.Of(&t.short), shared.Of(&t.filter), shared.Of(&t.long)}
+}
+
 func (t *pieceTable) insert(id uint32) {
 	token := t.vocabulary.Token(id)
 	switch {
@@ -86,7 +92,7 @@ func (t *pieceTable) insert(id uint32) {
 		for t.short[at].key.Hi != 0 {
 			at = (at + 1) & uint64(len(t.short)-1)
 		}
-		t.short[at] = shortSlot{k, id}
+		t.short[at].key, t.short[at].id = k, id // the padding stays zero: equal tables have equal bytes
 	default:
 		at := longHash(token) & t.longMask
 		for t.long[at] != noToken {

@@ -158,6 +158,9 @@ func (p *readers) encoding(s *stream, division setup.Reader) (*tokenize.Encoding
 	e, err := setup.Tokenizer(s.cfg)
 	if e != nil {
 		e.LimitEncoders(division.Encoders, division.EncoderBytes)
+		if err := e.Share(supervisor.RuntimeDir(p.RunDir)); err != nil {
+			p.log.Warn("this process has tables of the tokenizer of its own", "err", err)
+		}
 		p.encodings[string(key)] = e
 	}
 	return e, err

@@ -5,6 +5,7 @@ import (
 	"math/bits"
 	"slices"
 
+	"millrace/sources/tokenize/internal/shared"
 	"millrace/sources/tokenize/internal/vocab"
 )
 
@@ -59,6 +60,11 @@ func (t *Table) Find(left, right uint32) uint32 {
 		id = None
 	}
 	return id
+}
+
+// Tables returns the tables that never change.
+func (t *Table) Tables() []shared.Table {
+	return []shared.Table{shared.Of(&t.slots), shared.Of(&t.pilots), shared.Of(&t.filter)}
 }
 
 // New returns the table of a vocabulary's merges. At most four of five slots are in use.

@@ -10,6 +10,8 @@ package vocab
 import (
 	"fmt"
 	"math"
+
+	"millrace/sources/tokenize/internal/shared"
 )
 
 // MaxTokens bounds ids, so that two of them and a third pack into 63 bits. Of 21 bits, all ones are no id.
@@ -53,6 +55,11 @@ func (v *Vocabulary) Byte(b byte) uint32 { return v.bytes[b] }
 // IsWhole reports whether a piece that spells the token is this token.
 func (v *Vocabulary) IsWhole(id uint32) bool {
 	return !v.merged || len(v.Token(id)) == 1 || v.pairs[id][0] != none
+}
+
+// Tables returns the tables that never change.
+func (v *Vocabulary) Tables() []shared.Table {
+	return []shared.Table{shared.Of(&v.spelling), shared.Of(&v.ends), shared.Of(&v.pairs)}
 }
 
 // fromTokens returns the vocabulary with the bytes of each rank. An empty entry is an unused rank. All 256 single bytes

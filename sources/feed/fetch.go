@@ -32,6 +32,7 @@ func (f *Feed) Fetch(ctx context.Context, reqs []Request, emit Emit) error {
 		return f.fetchRandom(ctx, shelf, reqs, byOrdinal, emit)
 	}
 	var bad error
+	var scratch []uint32
 	for len(byOrdinal) > 0 {
 		p, err := f.pin(ctx, reqs[byOrdinal[0]].Ordinal)
 		if err != nil {
@@ -40,7 +41,7 @@ func (f *Feed) Fetch(ctx context.Context, reqs []Request, emit Emit) error {
 		n := 0
 		for err == nil && n < len(byOrdinal) && f.stripe.Position(reqs[byOrdinal[n]].Ordinal) < p.hi {
 			i := byOrdinal[n]
-			bad, err = separate(bad, f.emitFrom(p, i, reqs[i], emit))
+			bad, err = separate(bad, f.emitFrom(p, i, reqs[i], &scratch, emit))
 			n++
 		}
 		f.unpin(p)
@@ -93,6 +94,7 @@ func (f *Feed) isKnown(ctx context.Context, r Request) (bool, error) {
 // documents, and the budget has room for more, they serve everything from the next fetch on.
 func (f *Feed) fetchRandom(ctx context.Context, s *shelf, reqs []Request, byOrdinal []int, emit Emit) error {
 	var missing []wanted
+	var scratch []uint32
 	var bad error
 	held := 0
 	for _, w := range byDocument(reqs, byOrdinal) {
@@ -106,7 +108,7 @@ func (f *Feed) fetchRandom(ctx context.Context, s *shelf, reqs []Request, byOrdi
 		}
 		held++
 		for _, i := range w.reqs {
-			if bad, err = separate(bad, f.emitFrom(p, i, reqs[i], emit)); err != nil {
+			if bad, err = separate(bad, f.emitFrom(p, i, reqs[i], &scratch, emit)); err != nil {
 				break
 			}
 		}
@@ -182,8 +184,8 @@ func (f *Feed) sorted(reqs []Request) ([]int, error) {
 	return byOrdinal, nil
 }
 
-// emitFrom serves one request from a span that is pinned.
-func (f *Feed) emitFrom(p *span, i int, r Request, emit Emit) error {
+// emitFrom serves one request from a span that is pinned. It unpacks the tokens into scratch.
+func (f *Feed) emitFrom(p *span, i int, r Request, scratch *[]uint32, emit Emit) error {
 	at := uint32(f.stripe.Position(r.Ordinal) - p.lo)
 	if q, ok := p.faults[at]; ok {
 		return &SampleError{Ordinal: r.Ordinal, Quarantine: q}
@@ -207,14 +209,16 @@ func (f *Feed) emitFrom(p *span, i int, r Request, emit Emit) error {
 	if s.Tokens(piece) == 0 {
 		return emit(i, nil, p.fields[at])
 	}
-	return emit(i, within(p.parts[s.Part][s.Off:s.Off+s.Held(piece)], s.Start, r), p.fields[at])
+	from, to := within(int(s.Held(piece)), s.Start, r)
+	*scratch = p.parts[s.Part].Append((*scratch)[:0], int(s.Off)+from, int(s.Off)+to)
+	return emit(i, *scratch, p.fields[at])
 }
 
-// within returns the requested tokens of an ordinal that begins at an offset of its document, and one more if the
-// document continues.
-func within(held []uint32, start uint32, r Request) []uint32 {
-	from := uint64(r.Offset - start)
-	return held[from:min(from+uint64(r.Length)+1, uint64(len(held))):len(held)]
+// within returns the place of the requested tokens among those that are held of an ordinal, which begins at an offset
+// of its document. One more token is requested if the document continues.
+func within(held int, start uint32, r Request) (from, to int) {
+	from = int(r.Offset - start)
+	return from, min(from+int(r.Length)+1, held)
 }
 
 // pin waits until the tokens around an ordinal are held, and keeps them from being dropped.

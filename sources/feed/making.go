@@ -39,7 +39,7 @@ func (k *maker) lookUp(p *span) action {
 
 // begin makes a span from its block's text or, in global order, record by record.
 func (k *maker) begin(p *span, keep bool) action {
-	p.phase, p.keep, p.left, p.parts, p.fields = making, keep, 1, make([][]uint32, 1), nil
+	p.phase, p.keep, p.left, p.parts, p.fields = making, keep, 1, make([]decode.Tokens, 1), nil
 	if p.block != nil {
 		return &makePart{maker: k, span: p, text: p.block.text}
 	}
@@ -183,7 +183,7 @@ func (a *split) work(context.Context, *decode.Decoder) error {
 func (a *split) settle() (action, error) {
 	p, n := a.span, len(a.entries)
 	parts := int(min(a.maker.sizes.spanBytes(p)/partBytes+1, int64(4*a.parallel), int64(n)))
-	p.left, p.parts = parts, make([][]uint32, parts)
+	p.left, p.parts = parts, make([]decode.Tokens, parts)
 	for i := 1; i < parts; i++ {
 		a.ready = append(a.ready,
 			&makePart{maker: a.maker, span: p, part: uint32(i), entries: a.entries[i*n/parts : (i+1)*n/parts]})

@@ -7,6 +7,10 @@ import (
 	"millrace/sources/feed/decode"
 )
 
+// tokenBytes is the charge of a token that is held. It takes less if ids are small: limits bound the read-ahead, which
+// does not depend on the vocabulary.
+const tokenBytes = 4
+
 // fieldsBytes is the memory of a document's passed-through fields beside their text.
 const fieldsBytes = 64
 
@@ -68,8 +72,8 @@ func (m *memory) hold(p *span) {
 		m.queue.noteHeld(p)
 	}
 	var size int64
-	for _, tokens := range p.parts {
-		size += 4 * int64(cap(tokens))
+	for i := range p.parts {
+		size += tokenBytes * int64(p.parts[i].Len())
 	}
 	for _, fields := range p.fields {
 		size += fieldsBytes + int64(len(fields))

@@ -60,7 +60,8 @@ func serving(reqs []Request, emit Emit) server {
 			if bad != nil && until > 0 {
 				return &SampleError{Ordinal: r.Ordinal, Quarantine: *bad}
 			}
-			if err := emit(i, within(tokens, at.Offset, r), d.Fields); err != nil {
+			from, to := within(len(tokens), at.Offset, r)
+			if err := emit(i, tokens[from:to], d.Fields); err != nil {
 				return err
 			}
 		}
@@ -207,10 +208,11 @@ func (r *randomRead) decoder(documents []wanted, slots []decode.Slot, lengths []
 		Serve: func(i uint32, tokens []uint32, fields string, bad *millrace.Quarantine) error {
 			w, s := documents[i], &slots[i]
 			at := order.Place{SampleID: millrace.SampleID{Shard: s.Shard, Record: s.Record}, Offset: s.Start}
+			made := recent.Document{Place: at, Tokens: tokens, Fields: fields}
 			if bad == nil && r.keep != nil && r.recent.Keeps(len(tokens)) {
-				r.keep(w.ordinal, recent.Document{Place: at, Tokens: slices.Clone(tokens), Fields: fields})
+				r.keep(w.ordinal, made)
 			}
-			return r.passOutside(w, recent.Document{Place: at, Tokens: tokens, Fields: fields}, bad)
+			return r.passOutside(w, made, bad)
 		},
 	})
 	return d

@@ -32,7 +32,7 @@ func (s *shelf) advance(below millrace.Ordinal, seekPoint millrace.SeekPoint) {
 // clear drops all documents.
 func (s *shelf) clear() { s.recent.Release(s, math.MaxUint64) }
 
-// put keeps a document, which the shelf owns then, if there is room.
+// put keeps a copy of a document, if there is room.
 func (s *shelf) put(n millrace.Ordinal, d recent.Document) {
 	if n >= s.below {
 		s.recent.Put(s, n, d)

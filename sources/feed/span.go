@@ -45,9 +45,9 @@ type span struct {
 	charge int64 // bytes charged to the budget
 
 	slots   []decode.Slot
-	refused []uint32                       // by slot: bits of the filters that refuse it; nil without filters
-	patches []uint32                       // by slot; nil if the source has none
-	parts   [][]uint32                     // tokens
+	refused []uint32 // by slot: bits of the filters that refuse it; nil without filters
+	patches []uint32 // by slot; nil if the source has none
+	parts   []decode.Tokens
 	fields  map[uint32]string              // by slot: passed-through fields, while held
 	rejects map[uint32]millrace.Quarantine // by slot: found before the span was known
 	faults  map[uint32]millrace.Quarantine // by slot: bad although it was offered with a length

@@ -84,7 +84,7 @@ func (f *Feed) readRandom(ctx context.Context, s *shelf, documents []wanted, ser
 	}
 	type kept struct {
 		wanted
-		recent.Document
+		recent.Packed
 	}
 	var found []kept
 	rest := documents
@@ -107,8 +107,11 @@ func (f *Feed) readRandom(ctx context.Context, s *shelf, documents []wanted, ser
 		}
 	}
 	f.unlock()
+	var scratch []uint32
 	for _, k := range found {
-		if err := r.pass(k.wanted, k.Document, nil); err != nil {
+		d := k.Document(scratch[:0])
+		scratch = d.Tokens
+		if err := r.pass(k.wanted, d, nil); err != nil {
 			return err
 		}
 	}

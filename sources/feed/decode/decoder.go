@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"slices"
 	"time"
 
 	"millrace"
@@ -45,7 +44,7 @@ func IsRefused(bits []uint32, slot uint32) bool { return bits != nil && bits[slo
 
 // Outcome is the result of a part, beside the lengths in its slots.
 type Outcome struct {
-	Tokens  []uint32                       // of the kept documents, at the slots' Off
+	Tokens  Tokens                         // of the kept documents, at the slots' Off
 	Fields  map[uint32]string              // by slot of a kept document: passed-through fields of its record
 	Rejects map[uint32]millrace.Quarantine // by slot: found before the length was known
 	Faults  map[uint32]millrace.Quarantine // by slot: bad although it was offered with a length
@@ -64,7 +63,7 @@ type Decoder struct {
 	out     Outcome
 	before  int           // tokens in buf before the record's
 	buf     []uint32      // the part's tokens; the last record's, if only lengths are found
-	isOwn   bool          // buf was made for this part alone
+	isOwn   bool          // buf was made for this part alone, which is large
 	lengths []kept.Length // found in this part, of shard
 	shard   uint32
 	check   sources.DocumentCheck // of shard
@@ -127,9 +126,9 @@ func (d *Decoder) Finish() Outcome {
 	d.out = Outcome{}
 	switch {
 	case d.isOwn:
-		out.Tokens, d.buf, d.isOwn = d.buf, nil, false
+		out.Tokens, d.buf, d.isOwn = unpacked(d.buf), nil, false
 	case d.part.Keep:
-		out.Tokens = slices.Clone(d.buf)
+		out.Tokens = Pack(d.buf)
 	}
 	if cap(d.buf) > mostScratch {
 		d.buf = nil

@@ -55,8 +55,8 @@ func (d *Decoder) ReadEntries(ctx context.Context, entries []Entry) error {
 	return nil
 }
 
-// reserve gives the part memory of its own for the tokens of entries, if their lengths are known. Then Finish need not
-// copy them.
+// reserve makes room for the tokens of entries, if their lengths are known. A large part gets memory of its own, which
+// Finish need not copy.
 func (d *Decoder) reserve(entries []Entry) {
 	if !d.part.Keep || !d.part.Known {
 		return
@@ -68,7 +68,9 @@ func (d *Decoder) reserve(entries []Entry) {
 			held, beside = held+int(n), max(beside, int(s.Length-n))
 		}
 	}
-	if d.isOwn = beside <= held/8; d.isOwn {
+	if held+beside <= mostScratch {
+		d.buf = slices.Grow(d.buf, held+beside)
+	} else if d.isOwn = beside <= held/8; d.isOwn {
 		d.buf = make([]uint32, 0, held+beside)
 	}
 }

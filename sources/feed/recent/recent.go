@@ -31,11 +31,23 @@ type Store struct {
 	of   millrace.SeekPoint // of the block
 }
 
-// Document is the content of one ordinal: a whole document, or a piece and the token after it. It never changes.
+// Document is the content of one ordinal: a whole document, or a piece and the token after it.
 type Document struct {
 	Place  order.Place
 	Tokens []uint32
 	Fields string // passed-through ones of its record, as JSON
+}
+
+// Packed is a document that is kept. It never changes.
+type Packed struct {
+	place  order.Place
+	tokens decode.Tokens
+	fields string
+}
+
+// Document returns the document, with its tokens behind those of scratch.
+func (p *Packed) Document(scratch []uint32) Document {
+	return Document{Place: p.place, Tokens: p.tokens.Append(scratch, 0, p.tokens.Len()), Fields: p.fields}
 }
 
 // Holder names the feed of a document. It is a pointer.
@@ -43,12 +55,15 @@ type Holder any
 
 // kept is a document with its place in a Store.
 type kept struct {
-	Document
+	Packed
 	holder  Holder
 	ordinal millrace.Ordinal
 }
 
-func (d *kept) size() int64 { return documentBytes + 4*int64(cap(d.Tokens)) + int64(len(d.Fields)) }
+func (d *kept) size() int64 { return size(d.tokens.Len(), d.fields) }
+
+// size returns the charge of a document: that of each token is 4 bytes, as in spans.
+func size(tokens int, fields string) int64 { return documentBytes + 4*int64(tokens) + int64(len(fields)) }
 
 // documentBytes is the memory of a document beside its tokens.
 const documentBytes = 200
@@ -92,36 +107,37 @@ func (r *Store) forget(e *list.Element) {
 // Keeps reports whether a document of so many tokens is small enough to be kept.
 func (r *Store) Keeps(tokens int) bool { return 4*int64(tokens) <= r.budget.Limit()/32 }
 
-// Put keeps a document of a holder, in the place of older ones or of the text.
+// Put keeps a copy of a document of a holder, in the place of older ones or of the text.
 func (r *Store) Put(h Holder, n millrace.Ordinal, d Document) {
 	free := r.budget.Free()
 	room := min(free, r.budget.Limit()/4)
-	one := &kept{d, h, n}
+	bytes := size(len(d.Tokens), d.Fields)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if _, ok := r.documents[h][n]; ok || one.size() > room {
+	if _, ok := r.documents[h][n]; ok || bytes > room {
 		return
 	}
-	r.shrinkDocuments(room - one.size())
-	if r.text != nil && r.size+one.size()+r.text.Size() > free {
+	one := &kept{Packed{d.Place, decode.Pack(d.Tokens), d.Fields}, h, n}
+	r.shrinkDocuments(room - bytes)
+	if r.text != nil && r.size+bytes+r.text.Size() > free {
 		r.text, r.src = nil, nil
 	}
 	if r.documents[h] == nil {
 		r.documents[h] = make(map[millrace.Ordinal]*list.Element)
 	}
 	r.documents[h][n] = r.byAge.PushBack(one)
-	r.size += one.size()
+	r.size += bytes
 }
 
 // Get returns a document of a holder.
-func (r *Store) Get(h Holder, n millrace.Ordinal) (d Document, ok bool) {
+func (r *Store) Get(h Holder, n millrace.Ordinal) (d Packed, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e, ok := r.documents[h][n]
 	if !ok {
 		return d, false
 	}
-	return e.Value.(*kept).Document, true
+	return e.Value.(*kept).Packed, true
 }
 
 // Release drops the documents of a holder below an ordinal.

@@ -340,6 +340,7 @@ func (u *up) supervise(ctx context.Context, c *cobra.Command, cfg *config.Config
 		Final: judge,
 		OnReady: func() {
 			events.Write(event.Weigh("ready"))
+			roles.CollectQuietly()
 			fmt.Fprintln(c.OutOrStdout(), u.readyLine())
 		},
 		StopGrace: u.stopGrace(),

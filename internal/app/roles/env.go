@@ -61,12 +61,19 @@ func profile(dir, name string) (func(), error) {
 	}, nil
 }
 
-// The garbage collector's targets while memory is far from its limit, as growth of the heap in percent. A shadow makes
-// few documents, and the memory that it does not take is for others.
+// The garbage collector's targets while memory is far from its limit, as growth of the heap in percent. Only loaders
+// make much garbage. The memory that the other roles do not take is for others.
 const (
-	busyGrowth   = 100 // also the default of Go, for the other roles
-	shadowGrowth = 40
+	busyGrowth  = 50
+	quietGrowth = 40
 )
+
+// CollectQuietly sets the collector's target of a process that makes little garbage, and gives back the memory that the
+// process used to begin.
+func CollectQuietly() {
+	debug.SetGCPercent(quietGrowth)
+	debug.FreeOSMemory()
+}
 
 // LimitMemory bounds the heap of this process. Near the limit the collector runs as often as necessary.
 func LimitMemory(bytes int64) { debug.SetMemoryLimit(bytes) }
@@ -74,7 +81,7 @@ func LimitMemory(bytes int64) { debug.SetMemoryLimit(bytes) }
 // collectAsRole sets the collector's target of a loader or a shadow.
 func collectAsRole(standby bool) {
 	if standby {
-		debug.SetGCPercent(shadowGrowth)
+		debug.SetGCPercent(quietGrowth)
 	} else {
 		debug.SetGCPercent(busyGrowth)
 	}

@@ -58,6 +58,7 @@ func (p Process) start(ctx context.Context) (_ *role, _ context.Context, stop fu
 	if err != nil {
 		return nil, nil, nil, err
 	}
+	CollectQuietly() // a loader sets another target
 	started := event.Weigh("start")
 	r.events.Write(started)
 	ctx, leave := life.Context(ctx)

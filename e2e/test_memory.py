@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import time
 from pathlib import Path
-from typing import Any, Dict, Iterator, List
+from typing import Any, Dict, Iterator, List, Set
 
 import pyarrow
 import pyarrow.parquet
@@ -222,8 +222,15 @@ def test_many_sources(
     assert scale.peak <= min(limit, goal or limit), scale
 
 
+def tables(pid: int) -> Set[str]:
+    """The files with tables of a tokenizer that a process maps, by their inodes."""
+    lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
+    return {line.split()[4] for line in lines if line.endswith(".tables")}
+
+
 def test_stuck_consumer(stage: Any, large: Path) -> None:
-    """A trainer stops reading: all roles stop, and memory, descriptors and threads stay constant."""
+    """A trainer stops reading: all roles stop, and memory, descriptors and threads stay constant. The loader and its
+    shadow map one file with the tables of the tokenizer."""
     with Run(
         stage.binary, write_mixture(large, mixture("plain", "frame", stop={"steps": 400})), stage.new_dir(), 2
     ) as run:
@@ -236,6 +243,8 @@ def test_stuck_consumer(stage: Any, large: Path) -> None:
                 time.sleep(5)
             resting = len(set(scale.fds)) == 1 and scale.totals[-1] <= scale.totals[0] + 8 * MIB
         assert run.process.poll() is None
+        files = [tables(pid) for pid in run.children()]
+    assert len(set().union(*files)) == 1 and sum(map(bool, files)) == 2, f"mapped tables of tokenizers: {files}"
     first, last = scale.totals[0], scale.totals[-1]
     print(f"stuck: {first // MIB} MiB, then {last // MIB} MiB; {scale}")
     assert scale.peak <= documented(2) and last <= first + 8 * MIB, scale.totals

@@ -19,6 +19,9 @@ import (
 type Source struct {
 	Name    string
 	Stripes int // parts that are read apart; they have no effect on plans
+	// Work is that of each stripe, in any unit, and Resident the bytes that a loader holds for the source. Both are 0
+	// if nobody has measured them. They decide which loader reads a stripe.
+	Work, Resident int64
 	// Allowed returns how many quarantined records the budget takes. records is their total if they are counted, else
 	// the number of records seen so far.
 	Allowed func(counted bool, records uint64) uint64
@@ -45,6 +48,8 @@ type Config struct {
 	// sees.
 	Compare func(pinned, now *millrace.Manifest) error
 	Shadows int // shadows of a sound run
+	// Memory bounds the resident bytes of a loader's sources.
+	Memory  int64
 	Loaders int // that are waited for at the start of a run; more may come at any time
 	// MostLoaders is how many of them read; further ones wait. 0: all of them read.
 	MostLoaders int
@@ -70,7 +75,8 @@ type Config struct {
 // Elastic describes loaders whose number follows the work.
 type Elastic struct {
 	scale.Limits
-	Memory int64 // of a loader, in bytes
+	Costs  scale.Costs // of the sources, before they are measured
+	Memory int64       // of a loader, in bytes
 }
 
 // Ahead bounds the steps that are planned ahead of the slowest rank beyond Config.Runway: as many as the ranks consume

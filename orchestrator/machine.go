@@ -43,10 +43,12 @@ type Machine struct {
 func NewMachine(cfg Config, s *facts.State) (*Machine, error) {
 	m := &Machine{cfg: cfg, s: s, out: &roster.Actions{}, alerts: &alerts{}, saves: &saves{s: s},
 		figures: figures.New()}
-	loaders := roster.Config{Loaders: cfg.Loaders, Up: cfg.Up, Program: cfg.By, Compare: cfg.Compare, Fence: m.fence}
+	loaders := roster.Config{Loaders: cfg.Loaders, Memory: cfg.Memory, Up: cfg.Up, Program: cfg.By,
+		Compare: cfg.Compare, Fence: m.fence}
 	var names []string
 	for _, src := range cfg.Sources {
-		loaders.Sources = append(loaders.Sources, roster.Source{Name: src.Name, Stripes: src.Stripes})
+		loaders.Sources = append(loaders.Sources,
+			roster.Source{Name: src.Name, Stripes: src.Stripes, Work: src.Work, Resident: src.Resident})
 		names = append(names, src.Name)
 	}
 	m.roster, m.sidecars = roster.New(loaders, m.out), roster.NewSidecars(m.out, m.fence)
@@ -74,7 +76,7 @@ func NewMachine(cfg Config, s *facts.State) (*Machine, error) {
 	m.masks.restore()
 	if e := cfg.Elastic; e != nil {
 		outlook := m.mix.Outlook(func() *progress.State { return m.s.PlannerState(len(m.cfg.Sources)) })
-		m.control = scale.NewControl(scale.New(e.Limits, outlook))
+		m.control = scale.NewControl(scale.New(e.Limits, outlook, e.Costs))
 	}
 	if err := m.restart(); err != nil {
 		return nil, err

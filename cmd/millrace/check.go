@@ -10,6 +10,7 @@ import (
 	"millrace/internal/app/config"
 	"millrace/internal/app/dryrun"
 	"millrace/internal/app/exit"
+	"millrace/internal/app/profile"
 	"millrace/internal/app/report"
 	"millrace/internal/app/roles"
 	"millrace/internal/app/setup"
@@ -62,6 +63,12 @@ func (k *check) run(c *cobra.Command, mixture string) error {
 		return err
 	}
 	if err := setup.Divide(cfg, k.ranks); err != nil {
+		return err
+	}
+	if err := setup.CheckIndexDir(cfg); err != nil {
+		return err
+	}
+	if err := profile.Load(cfg); err != nil {
 		return err
 	}
 	roles.LimitMemory(toolMemory)

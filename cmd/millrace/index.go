@@ -6,16 +6,22 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"millrace/internal/app/config"
 	"millrace/internal/app/dryrun"
 	"millrace/internal/app/exit"
 	"millrace/internal/app/importer"
 	"millrace/internal/app/look"
+	"millrace/internal/app/profile"
+	"millrace/internal/app/profile/measure"
 	"millrace/internal/app/report"
 	"millrace/internal/app/roles"
+	"millrace/internal/app/setup"
 )
 
 // index is the flags of `millrace index`.
@@ -23,6 +29,7 @@ type index struct {
 	stream                string
 	source                string
 	lengths, tokens, json bool
+	profile               bool
 }
 
 func indexCommand() *cobra.Command {
@@ -35,7 +42,11 @@ func indexCommand() *cobra.Command {
 With --lengths, index tokenises every document once and keeps its length in index_dir. Plans then need no tokenising,
 and the numbers of check are exact. With --tokens, it also keeps the tokens, in the token cache of the mixture file
 (cache:). Loaders then tokenise nothing, and read every format at random. An interrupted index continues at the next
-start.`,
+start.
+
+With --profile, index reads each source for two seconds, and keeps the cost of reading it in index_dir. Runs of this
+mixture then divide heavy sources among loaders, let cheap ones share a loader, and know the work of a source before
+they read it (docs/cluster.md). Other work on the host spoils the figures.`,
 		Example: "  millrace index mixture.yaml\n  millrace index mixture.yaml --source web --lengths\n" +
 			"  millrace index mixture.yaml --tokens",
 		Args: exactArgs(1, "one mixture file"),
@@ -46,6 +57,7 @@ start.`,
 	streamFlag(f, &x.stream)
 	f.BoolVar(&x.lengths, "lengths", false, "tokenise every document and keep its length")
 	f.BoolVar(&x.tokens, "tokens", false, "tokenise every document and keep its tokens in the token cache")
+	f.BoolVar(&x.profile, "profile", false, "measure and keep what reading each source costs")
 	f.BoolVar(&x.json, "json", false, "print one JSON object")
 	return c
 }
@@ -92,15 +104,65 @@ func (x *index) run(c *cobra.Command, mixture string) error {
 			return exit.Failure(err)
 		}
 	}
+	var costs []profiled
+	if x.profile && failed == nil {
+		costs, err = x.measure(c.Context(), cfg, func(source string, done, total int64) {
+			m.show("profile of "+source, done, total)
+		})
+		if err != nil {
+			return exit.Failure(err)
+		}
+	}
 	m.clear()
 	rows, err := x.rows(c.Context(), opened, fills)
 	if err != nil {
 		return exit.Failure(err)
 	}
+	for i := range costs {
+		rows[i].Profile = &costs[i]
+	}
 	if err := page(c, func(w *bufio.Writer) error { return x.print(w, rows) }); err != nil || failed == nil {
 		return err
 	}
 	return firstProblem(c, failed)
+}
+
+// profileFor is the time for which --profile reads each source.
+const profileFor = 2 * time.Second
+
+// profiled is the cost of reading a source, and what runs of the mixture make of it.
+type profiled struct {
+	profile.Source
+	Stripes int `json:"stripes"`
+}
+
+// measure measures the sources and keeps the figures.
+func (x *index) measure(
+	ctx context.Context, cfg *config.Config, progress func(source string, done, total int64),
+) ([]profiled, error) {
+	found, err := measure.Sources(ctx, cfg,
+		measure.Options{Each: profileFor, Only: x.source, Progress: progress})
+	if err != nil {
+		return nil, err
+	}
+	if err := profile.Save(cfg, found); err != nil {
+		return nil, err
+	}
+	if err := profile.Load(cfg); err != nil {
+		return nil, err
+	}
+	if err := dryrun.Measure(ctx, cfg, dryrun.Options{}); err != nil {
+		return nil, err
+	}
+	shares, err := setup.Shares(cfg)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]profiled, len(found))
+	for i, f := range found {
+		out[i] = profiled{f, shares[slices.Index(cfg.Sources.Names(), f.Source)].Stripes}
+	}
+	return out, nil
 }
 
 // indexView describes a source. Scripts read the JSON names.
@@ -116,6 +178,8 @@ type indexView struct {
 	Why     string `json:"why,omitempty"`
 	// with --tokens
 	Cache *dryrun.CacheFill `json:"cache,omitempty"`
+	// with --profile
+	Profile *profiled `json:"profile,omitempty"`
 }
 
 // rows describes the sources. fills has the shards in the token cache by source; it is empty if none was filled.
@@ -182,7 +246,23 @@ func (x *index) print(w io.Writer, views []indexView) error {
 		}
 		fmt.Fprintln(w)
 	}
-	return nil
+	return printProfile(w, views)
+}
+
+// printProfile writes what --profile found, if it was asked for.
+func printProfile(w io.Writer, views []indexView) error {
+	rows := []string{report.Row("\nSOURCE", "SECONDS PER M TOKENS", "OF THESE FOR FILES", "BYTES PER TOKEN",
+		"MEMORY OF A LOADER", "STRIPES")}
+	for _, v := range views {
+		if p := v.Profile; p != nil {
+			rows = append(rows, report.Row(v.Name, fmt.Sprintf("%.3g", p.Work), fmt.Sprintf("%.3g", p.Reading),
+				fmt.Sprintf("%.3g", p.Bytes), report.Size(p.Resident), p.Stripes))
+		}
+	}
+	if len(rows) == 1 {
+		return nil
+	}
+	return report.Table(w, rows...)
 }
 
 func initCommand() *cobra.Command {

@@ -23,6 +23,7 @@ import (
 	"millrace/internal/app/config"
 	"millrace/internal/app/dryrun"
 	"millrace/internal/app/exit"
+	"millrace/internal/app/profile"
 	"millrace/internal/app/roles"
 	"millrace/internal/app/rundir"
 	"millrace/internal/app/setup"
@@ -202,6 +203,9 @@ func (u *up) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	if err := profile.Load(cfg); err != nil { // after the digest: hosts may have different ones
+		return err
+	}
 	cfg.Loaders.Count = uint32(setup.Loaders(cfg)) // one number for all roles
 	if u.isSpread() {
 		if err := u.join(ctx, c, cfg, digest); err != nil {
@@ -240,21 +244,21 @@ func (u *up) loadCluster() (err error) {
 	return err
 }
 
-// join registers this host. All hosts agree on the numbers of loaders and stripes. The loaders of an `up` are as many
-// on each host, unless they are a range: that counts those of the run.
+// join registers this host. All hosts agree on the numbers of loaders and stripes, and on the profiles. The loaders of
+// an `up` are as many on each host, unless they are a range: that counts those of the run.
 func (u *up) join(ctx context.Context, c *cobra.Command, cfg *config.Config, digest string) (err error) {
 	me := u.host()
 	me.Loaders, me.Readers = setup.Loaders(cfg), setup.Readers(cfg)
 	if u.role == "" && !cfg.Loaders.IsRange() {
 		me.Readers *= (u.world + u.ranks - 1) / u.ranks
 	}
-	me.Mixture, me.Program = digest, programVersion()
+	me.Mixture, me.Program, me.Profile = digest, programVersion(), profile.Facts(cfg)
 	if u.here, err = cluster.Join(ctx, u.file, me, c.ErrOrStderr()); err != nil {
 		return err
 	}
 	agreed := u.here.Host()
 	cfg.Loaders.Count, cfg.Loaders.Readers = uint32(agreed.Loaders), uint32(agreed.Readers)
-	return nil
+	return profile.Adopt(cfg, agreed.Profile)
 }
 
 // prepare refuses a stream that cannot be served.

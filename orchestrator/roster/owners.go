@@ -68,7 +68,9 @@ func (c *chooser) ownership() *ownership {
 	}
 	stripes := make([]share.Stripe, len(c.stripes.all))
 	for i, st := range c.stripes.all {
-		stripes[i] = share.Stripe{Source: st.source, Owner: cmp.Or(st.owner, c.lastReader(st))}
+		src := &c.cfg.Sources[st.source]
+		stripes[i] = share.Stripe{Source: st.source, Owner: cmp.Or(st.owner, c.lastReader(st)),
+			Work: max(src.Work, 1), Resident: src.Resident}
 	}
 	if c.isExpecting(len(loaders)) { // the stripes of those that are there need not wait
 		out.waits = true
@@ -85,7 +87,7 @@ func (c *chooser) ownership() *ownership {
 		}
 		return out
 	}
-	out.owners = share.Assign(stripes, loaders)
+	out.owners = share.Assign(stripes, loaders, c.cfg.Memory)
 	return out
 }
 

@@ -17,6 +17,7 @@ const Absence = time.Second
 // Config describes the loaders of a run.
 type Config struct {
 	Sources []Source
+	Memory  int64  // resident bytes of a loader's sources, at most; 0: nothing bounds them
 	Loaders int    // that are expected at the start; more may come at any time
 	Up      string // names this `millrace up`; loaders of another are gone
 	Program string // version of this program

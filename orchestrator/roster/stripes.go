@@ -7,10 +7,12 @@ import (
 	pb "millrace/proto"
 )
 
-// Source is a source and the number of its stripes.
+// Source is a source and its stripes.
 type Source struct {
-	Name    string
-	Stripes int
+	Name     string
+	Stripes  int
+	Work     int64 // of each stripe, in any unit; 0: 1
+	Resident int64 // bytes that a loader holds for the source
 }
 
 // member is a connected loader process. All loaders run the same program; a shadow is a member that owns no stripe.

@@ -13,7 +13,7 @@ type control struct {
 }
 
 func newControl(t *testing.T) *control {
-	s := New(Limits{1, 8}, func(uint64) []float64 { return []float64{1} })
+	s := New(Limits{1, 8}, func(uint64) []float64 { return []float64{1} }, nil)
 	return &control{t, NewControl(s), time.Unix(1000, 0)}
 }
 

@@ -5,10 +5,13 @@ import (
 	"time"
 )
 
+// Costs are the seconds of work of a token of each source; 0: not known.
+type Costs []float64
+
 // need computes the work that the ranks ask for.
 type need struct {
 	shares func(step uint64) []float64
-	cost   []float64 // by source: seconds of work a token, measured last; 0: not known
+	cost   Costs // as measured last, or else before the run
 }
 
 // work is an amount of work in loaders: 1 keeps one loader busy.
@@ -21,7 +24,7 @@ type work struct {
 // learn takes the costs of the sources that were read.
 func (n *need) learn(m measures) {
 	if n.cost == nil {
-		n.cost = make([]float64, len(m.busy))
+		n.cost = make(Costs, len(m.busy))
 	}
 	for i := range m.busy {
 		if m.made[i] > 0 && i < len(n.cost) {

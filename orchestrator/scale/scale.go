@@ -18,6 +18,7 @@ package scale
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 )
 
@@ -94,11 +95,12 @@ type bar struct {
 }
 
 // New returns the scaler of a run that begins with the least number of loaders. shares returns the part of the tokens
-// of a step that each source has.
-func New(limits Limits, shares func(step uint64) []float64) *Scaler {
+// of a step that each source has. costs hold until a source is measured.
+func New(limits Limits, shares func(step uint64) []float64, costs Costs) *Scaler {
 	limits.Max = max(limits.Max, limits.Min)
 	begin := Wish{Loaders: limits.Min}
-	return &Scaler{limits: limits, need: need{shares: shares}, wish: begin, next: begin, ready: firstReady}
+	return &Scaler{limits: limits, need: need{shares: shares, cost: slices.Clone(costs)}, wish: begin, next: begin,
+		ready: firstReady}
 }
 
 // Wish returns the newest wish.

@@ -24,6 +24,7 @@ type world struct {
 	asked   float64       // tokens a second that the ranks take if they never wait
 	perStep float64       // tokens
 	cost    []float64     // by source
+	known   Costs         // before the run
 	shares  func(step uint64) []float64
 	helps   func(loaders float64) float64 // the work that so many loaders do, in loaders; nil: all of it
 
@@ -62,7 +63,7 @@ func newWorld(limits Limits, w world) *world {
 	if w.helps == nil {
 		w.helps = func(n float64) float64 { return n }
 	}
-	w.scaler = New(limits, w.shares)
+	w.scaler = New(limits, w.shares, w.known)
 	w.there = limits.Min
 	return &w
 }
@@ -203,6 +204,32 @@ func TestTheScheduleIsKnown(t *testing.T) {
 	w.run(2 * time.Minute)
 	if waited, moves = w.rest(2 * time.Minute); waited > 0 || len(moves) > 0 {
 		t.Fatalf("the change was known, and ranks wait %.3f: %v", waited, moves)
+	}
+}
+
+// TestADearSourceIsKnownBeforeItIsRead if the run has its cost. Without the cost, ranks wait.
+func TestADearSourceIsKnownBeforeItIsRead(t *testing.T) {
+	for _, isKnown := range []bool{true, false} {
+		in := needs(0.5)
+		in.cost = []float64{in.cost[0], 10 * in.cost[0]}
+		if isKnown {
+			in.known = in.cost
+		}
+		in.shares = func(step uint64) []float64 {
+			if step < 3000 {
+				return []float64{1, 0}
+			}
+			return []float64{0.5, 0.5}
+		}
+		w := newWorld(Limits{1, 8}, in)
+		w.run(295 * time.Second) // 10 steps a second
+		if early := w.there >= 4; early != isKnown {
+			t.Fatalf("%d loaders before the mixture needs the work of 2.75: %v", w.there, w.moves)
+		}
+		w.run(2 * time.Minute)
+		if waited, _ := w.rest(2 * time.Minute); waited > 0 == isKnown {
+			t.Fatalf("the cost is known: %v, and ranks wait %.3f", isKnown, waited)
+		}
 	}
 }
 

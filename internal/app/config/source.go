@@ -207,6 +207,15 @@ type Source struct {
 
 	// Size of one pass, in the unit of the mixture. The caller sets it together with Mixture.Measured.
 	Size uint64 `yaml:"-"`
+	// Profile is the cost of reading the source, if it was measured before the run. It decides which loaders read the
+	// source, and belongs to no identity.
+	Profile Profile `yaml:"-" json:",omitzero"`
+}
+
+// Profile is the measured cost of reading a source. The zero Profile is not known.
+type Profile struct {
+	Nanoseconds uint64 // of work of one decoder, for a million tokens
+	Resident    uint64 // bytes of memory that a loader holds for the source
 }
 
 // Storage is the place of a store of files. It never holds credentials: those come from the environment.

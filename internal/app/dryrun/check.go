@@ -75,6 +75,7 @@ type check struct {
 	spec     *planner.Spec
 	report   *Report
 	opened   *Opened
+	shares   []setup.Share
 	scans    []Scan
 	found    []Found
 	outlook  *Outlook
@@ -112,6 +113,9 @@ func (k *check) run(ctx context.Context) error {
 	}
 	if k.c.Mixture.Measured || !k.c.Mixture.Derives() {
 		if k.spec, err = setup.PlanSpec(k.c); err != nil {
+			return err
+		}
+		if err := k.share(); err != nil {
 			return err
 		}
 	}
@@ -456,6 +460,7 @@ func (k *check) memory() {
 	m.LoaderLimit, m.SidecarLimit = int64(c.Limits.LoaderMemory), int64(c.Limits.SidecarMemory)
 	m.StepPayload = 4 * int64(c.StepTokens())
 	k.report.Run.Loaders, k.report.Run.Shadows = setup.Loaders(c), int(c.Reliability.Shadows)
+	k.report.Run.MostLoaders = int(c.Loaders.Most)
 	m.PayloadSteps = setup.LoaderMemory(c) * int64(setup.Loaders(c)) / 2 / m.StepPayload
 	for cp := 1; cp == 1 || 2*cp <= int(c.PadMultiple) && cp <= mostCP; cp++ {
 		// A rank takes a piece of each end of a segment, so that causal attention costs all ranks the same.

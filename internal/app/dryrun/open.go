@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"millrace"
+	"millrace/internal/activity"
 	"millrace/internal/app/config"
 	"millrace/internal/app/config/tree"
 	"millrace/internal/app/setup"
@@ -28,6 +29,7 @@ type Options struct {
 	Looked   func(source string, done, total int64) // files looked at
 	Progress func(source string, done, total int64) // bytes indexed
 	Logger   *slog.Logger                           // default: none
+	Meter    *activity.Meter                        // nil: nothing is measured
 	Measure  bool                                   // measure the sources if weights are derived from their sizes
 	Whole    bool                                   // documents are read whole, whatever the mixture file says
 }
@@ -151,7 +153,7 @@ func (out *Opened) open(ctx context.Context, s *config.Source, o Options) (*Prob
 	if err != nil {
 		return &Problem{Source: s.Name, Err: err, Place: where(out.Config, "sources."+s.Name+".path")}, nil
 	}
-	opts := sources.OpenOptions{Host: out.host, FS: stored, Deep: o.Deep, Logger: o.Logger,
+	opts := sources.OpenOptions{Host: out.host, FS: stored, Deep: o.Deep, Logger: o.Logger, Meter: o.Meter,
 		Looked:   func(done, total int64) { o.Looked(s.Name, done, total) },
 		Progress: func(done, total int64) { o.Progress(s.Name, done, total) }}
 	if out.cache != nil { // a nil *Store is not a nil Cache

@@ -39,7 +39,7 @@ func (k *check) reading(ctx context.Context, i int, r *SourceReport) (*Reading, 
 	if err != nil {
 		return nil, err
 	}
-	stripes := setup.Stripes(k.c)[slices.Index(k.c.Sources.Names(), r.Name)]
+	stripes := k.stripes(r.Name)
 	text := float64(textBytes) * float64(r.Tokens)
 	global := globalBytes(float64(grain), text/float64(r.Records), text, float64(k.spanBytes()))
 	costs := []ReadCost{
@@ -67,6 +67,30 @@ func (k *check) reading(ctx context.Context, i int, r *SourceReport) (*Reading, 
 		out.Recommended = choiceCache
 	}
 	return out, nil
+}
+
+// share divides the sources into stripes, and reports them if profiles decide.
+func (k *check) share() (err error) {
+	if k.shares, err = setup.Shares(k.c); err != nil {
+		return err
+	}
+	for i, s := range k.shares {
+		if s.Work > 0 {
+			if k.report.Run.Stripes == nil {
+				k.report.Run.Stripes = map[string]int{}
+			}
+			k.report.Run.Stripes[k.c.Sources[i].Name] = s.Stripes
+		}
+	}
+	return nil
+}
+
+// stripes returns the number of stripes of a source. It is 1 while the sizes that decide the weights are not known.
+func (k *check) stripes(source string) int {
+	if k.shares == nil {
+		return 1
+	}
+	return k.shares[slices.Index(k.c.Sources.Names(), source)].Stripes
 }
 
 // readCost returns the cost of reading and tokenising in an order that unpacks so many bytes for each byte used.
@@ -116,7 +140,7 @@ func (k *check) storage(ctx context.Context, i int, r *SourceReport) (*StorageRe
 	needed := all * float64(scan.Taken)
 	again := 1.0 // bytes that a further pass fetches, of the bytes of the first one
 	var pass float64
-	stripes := setup.Stripes(k.c)[slices.Index(k.c.Sources.Names(), r.Name)]
+	stripes := k.stripes(r.Name)
 	switch {
 	case k.c.KeepsFiles():
 		pass = all * float64(scan.Blocks)

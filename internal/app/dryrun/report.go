@@ -110,15 +110,18 @@ type SkippedFile struct {
 
 // RunReport says when and why the run ends.
 type RunReport struct {
-	Endless      bool          `json:"endless"`
-	Exact        bool          `json:"exact"` // planned to its end, else estimated
-	Steps        *uint64       `json:"steps"` // null for an endless run
-	Tokens       *uint64       `json:"tokens"`
-	Reason       string        `json:"reason,omitempty"`
-	Microbatches uint32        `json:"microbatches"`     // a step and rank of the first stage, once its batch is whole
-	Loaders      int           `json:"loaders"`          // processes, on a host like this one
-	Shadows      int           `json:"shadows"`          // loader processes that stand by
-	Stages       []StageReport `json:"stages,omitempty"` // if there are several, or a ramp
+	Endless      bool    `json:"endless"`
+	Exact        bool    `json:"exact"` // planned to its end, else estimated
+	Steps        *uint64 `json:"steps"` // null for an endless run
+	Tokens       *uint64 `json:"tokens"`
+	Reason       string  `json:"reason,omitempty"`
+	Microbatches uint32  `json:"microbatches"`           // a step and rank of the first stage, once its batch is whole
+	Loaders      int     `json:"loaders"`                // processes, on a host like this one, at the start
+	Shadows      int     `json:"shadows"`                // loader processes that stand by
+	MostLoaders  int     `json:"most_loaders,omitempty"` // of a range; 0: the number is fixed
+	// Stripes are the parts of each source that loaders read apart, if sources have profiles.
+	Stripes map[string]int `json:"stripes,omitempty"`
+	Stages  []StageReport  `json:"stages,omitempty"` // if there are several, or a ramp
 }
 
 // StageReport is a part of a run with its own batches.

@@ -3,6 +3,8 @@ package report
 import (
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 
 	"millrace/internal/app/dryrun"
@@ -342,7 +344,28 @@ func printProcesses(w io.Writer, run *dryrun.RunReport) {
 	if run.Shadows == 0 {
 		lost = "so the run waits for the restart of a lost loader"
 	}
-	fmt.Fprintf(w, "loaders on a host like this: %d; shadows: %d, %s\n", run.Loaders, run.Shadows, lost)
+	loaders := fmt.Sprint(run.Loaders)
+	if run.MostLoaders > 0 {
+		loaders += fmt.Sprintf(" to %d", run.MostLoaders)
+	}
+	fmt.Fprintf(w, "loaders on a host like this: %s; shadows: %d, %s\n", loaders, run.Shadows, lost)
+	if len(run.Stripes) > 0 {
+		fmt.Fprintf(w, "stripes by the profile: %s; the loaders share them by their work\n", stripes(run.Stripes))
+	}
+}
+
+// stripes names the sources with several stripes, and counts the others.
+func stripes(of map[string]int) string {
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(of)) {
+		if n := of[name]; n > 1 {
+			out = append(out, fmt.Sprintf("%s %d", name, n))
+		}
+	}
+	if others := len(of) - len(out); others > 0 {
+		out = append(out, fmt.Sprintf("each of %d sources 1", others))
+	}
+	return strings.Join(out, ", ")
 }
 
 func printDry(w io.Writer, s *dryrun.SourceReport, exact bool) {

@@ -89,11 +89,18 @@ func OrchestratorConfig(c *config.Config, world int, version string) (orchestrat
 		out.Loaders = setup.Loaders(c)
 		out.Elastic = &orchestrator.Elastic{
 			Limits: scale.Limits{Min: out.Loaders, Max: out.MostLoaders}, Memory: setup.LoaderMemory(c)}
+		for _, cost := range setup.ReadingCosts(c) {
+			out.Elastic.Costs = append(out.Elastic.Costs, float64(cost)/1e12) // seconds a token
+		}
 	}
-	for i, stripes := range setup.Stripes(c) {
-		out.Sources = append(
-			out.Sources, orchestrator.Source{Name: c.Sources[i].Name, Stripes: stripes, Allowed: setup.Allowed(c)},
-		)
+	shares, err := setup.Shares(c)
+	if err != nil {
+		return out, err
+	}
+	out.Memory = setup.LoaderMemory(c)
+	for i, s := range shares {
+		out.Sources = append(out.Sources, orchestrator.Source{Name: c.Sources[i].Name, Stripes: s.Stripes,
+			Work: s.Work, Resident: s.Resident, Allowed: setup.Allowed(c)})
 	}
 	return out, nil
 }

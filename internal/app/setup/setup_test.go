@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"millrace"
 	"millrace/internal/app/config"
 	"millrace/internal/app/config/value"
@@ -42,7 +44,7 @@ func TestStripesAreEnoughForEveryLoader(t *testing.T) {
 	for sources := 1; sources <= 9; sources++ {
 		for loaders := 1; loaders <= 20; loaders++ {
 			c := &config.Config{Sources: make(config.Sources, sources), Loaders: value.Loaders{Count: uint32(loaders)}}
-			stripes, sum := Stripes(c), 0
+			stripes, sum := stripesOf(t, c), 0
 			for _, n := range stripes {
 				sum += n
 			}
@@ -51,7 +53,7 @@ func TestStripesAreEnoughForEveryLoader(t *testing.T) {
 				t.Errorf("%d sources, %d loaders: %v", sources, loaders, stripes)
 			}
 			c.Loaders = value.Loaders{Count: 1, Readers: uint32(loaders)}
-			if got := Stripes(c); !slices.Equal(got, stripes) {
+			if got := stripesOf(t, c); !slices.Equal(got, stripes) {
 				t.Errorf("%d sources, agreed for %d loaders: %v", sources, loaders, got)
 			}
 		}
@@ -59,6 +61,78 @@ func TestStripesAreEnoughForEveryLoader(t *testing.T) {
 	if n := Loaders(&config.Config{Sources: make(config.Sources, 2)}); n < 1 || n > 2 {
 		t.Errorf("auto is %d loaders for two sources", n)
 	}
+}
+
+// stripesOf returns the number of stripes of each source.
+func stripesOf(t *testing.T, c *config.Config) (out []int) {
+	t.Helper()
+	shares, err := Shares(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range shares {
+		out = append(out, s.Stripes)
+	}
+	return out
+}
+
+// TestProfilesDivideHeavySources: the stripes follow the cost of a token times the part of the mixture, at the time at
+// which that is largest.
+func TestProfilesDivideHeavySources(t *testing.T) {
+	const later = "schedule: [{from_step: 0, weights: {books: 0, code: 1, web: 1}}, " +
+		"{from_step: 50, ramp: linear, over_steps: 9, weights: {books: 1, code: 0, web: 0}}]"
+	for _, want := range []struct {
+		mixture           string
+		books, code, web  uint64 // milliseconds for a million tokens
+		resident, loaders int    // resident bytes of books, in MiB
+		stripes           []int
+	}{
+		{plain, 0, 0, 0, 0, 8, []int{2, 3, 3}},       // no profile
+		{plain, 100, 100, 100, 0, 8, []int{2, 3, 4}}, // 1.6, 2.4 and 4 loaders
+		{plain, 900, 10, 10, 0, 8, []int{7, 1, 1}},   // 7.7 loaders
+		{plain, 900, 10, 10, 0, 1, []int{1, 1, 1}},
+		{plain, 900, 0, 10, 0, 8, []int{4, 4, 1}},       // 4.5 and 3.4; the mean for code
+		{plain, 1000, 100, 100, 900, 8, []int{5, 1, 2}}, // no more than loaders: they have no room
+		{later, 10, 100, 10, 0, 4, []int{4, 4, 1}},
+	} {
+		c := parse(t, want.mixture, "limits: {loader_memory: 2GiB}")
+		c.Loaders = value.Loaders{Count: uint32(want.loaders)}
+		for i, ms := range []uint64{want.books, want.code, want.web} {
+			c.Sources[i].Profile.Nanoseconds = ms * 1e6
+		}
+		c.Sources[0].Profile.Resident = uint64(want.resident) << 20
+		if got := stripesOf(t, c); !slices.Equal(got, want.stripes) {
+			t.Errorf("%+v: %v", want, got)
+		}
+	}
+}
+
+// TestAnyProfilesGiveEachLoaderAPart for any weights and costs: no stripe has more than a loader's part and an eighth.
+func TestAnyProfilesGiveEachLoaderAPart(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		n := func(name string, most int) int { return rapid.IntRange(0, most).Draw(rt, name) }
+		c := parse(t, fmt.Sprintf("weights: {books: %d, code: %d, web: 1}", n("a", 9), n("b", 9)))
+		loaders := 1 + n("loaders", 30)
+		c.Loaders = value.Loaders{Count: 1, Readers: uint32(loaders)}
+		for i := range c.Sources {
+			c.Sources[i].Profile.Nanoseconds = uint64(n("cost", 1e9))
+		}
+		c.Sources[0].Profile.Nanoseconds++
+		shares, err := Shares(c)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		count := 0
+		for _, s := range shares {
+			count += s.Stripes
+			if s.Stripes < 1 || s.Stripes > loaders || s.Stripes < loaders && 8*s.Work*int64(loaders) > 9*1_000_000 {
+				rt.Fatalf("%d loaders: %v", loaders, shares)
+			}
+		}
+		if count < loaders || count > loaders+2*len(shares) {
+			rt.Fatalf("%d stripes for %d loaders: %v", count, loaders, shares)
+		}
+	})
 }
 
 // TestProcessesOfHostsHaveTheirOwnNames: no two hosts have a process of one name.

@@ -114,8 +114,8 @@ var rooms = []room{
 			"orchestrator/planner/...", "orchestrator/feedback", "internal/app/config/..."),
 		all,
 	},
-	{"internal/app/dryrun", list(".", "mixing", "sources/...", "constructors", "orchestrator/planner/...",
-		"orchestrator/offers", "internal/app/config/...", "internal/app/setup"), all},
+	{"internal/app/dryrun", list(".", "internal/activity", "mixing", "sources/...", "constructors",
+		"orchestrator/planner/...", "orchestrator/offers", "internal/app/config/...", "internal/app/setup"), all},
 	{"internal/app/exit", list("."), none},
 	{"internal/app/place/kubernetes", list("internal/seam", "orchestrator/placer"), none},
 	// an etcd member for development: a process of its own, so that the program has no etcd server inside
@@ -131,6 +131,10 @@ var rooms = []room{
 	{"internal/app/report", list(".", "checkpoint", "proto", "internal/wire", "orchestrator/facts",
 		"orchestrator/planner", "internal/app/exit", "internal/app/config/...", "internal/app/dryrun",
 		"internal/app/setup", "internal/app/supervisor"), none},
+	// the cost of reading each source: measured, and kept
+	{"internal/app/profile/measure", list(".", "internal/activity", "internal/app/config", "internal/app/dryrun",
+		"internal/app/profile", "internal/app/setup", "sources/..."), none},
+	{"internal/app/profile", list("internal/app/config"), none},
 	{"internal/app/look", list(".", "sources/...", "internal/app/config", "internal/app/report",
 		"internal/app/setup"), none},
 	// files of other loaders → a mixture file; its test parses that file

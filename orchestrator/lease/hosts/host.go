@@ -35,10 +35,12 @@ type Host struct {
 
 	// Incarnation names the run from the first host that registers to the last one that leaves; empty before Join.
 	// Loaders is the number of loader processes of each `up`. Readers is the number of loaders for which the sources
-	// are divided into stripes. The first host decides all three, and the others adopt them.
+	// are divided into stripes. Profile has the known costs of reading the sources, as a text. The first host
+	// decides all of them, and the others adopt them.
 	Incarnation string `json:"incarnation"`
 	Loaders     int    `json:"loaders"`
 	Readers     int    `json:"readers"`
+	Profile     string `json:"profile,omitempty"`
 
 	Mixture string `json:"mixture"` // digest of the mixture file
 	Program string `json:"program"` // version
@@ -92,6 +94,7 @@ func (h Host) agree(others []Host) (Host, error) {
 	switch {
 	case len(others) > 0:
 		h.Incarnation, h.Loaders, h.Readers = others[0].Incarnation, others[0].Loaders, others[0].Readers
+		h.Profile = others[0].Profile
 	case h.Incarnation == "":
 		h.Incarnation = rand.Text()
 	}

@@ -50,9 +50,9 @@ func TestHostsOfOneRunAgree(t *testing.T) {
 // TestHostsWithoutRanks have a key of their name, which no other has. Hosts may have different numbers of ranks.
 func TestHostsWithoutRanks(t *testing.T) {
 	loader := Host{Name: "b", Up: "l", Role: "loader", Label: "loader-3", World: 6, Mixture: "0123456789abcdef",
-		Program: "1", Loaders: 7, Readers: 7}
+		Program: "1", Loaders: 7, Readers: 7, Profile: "mine"}
 	first := sample(0)
-	first.Readers = 5
+	first.Readers, first.Profile = 5, "first"
 	first, _ = first.agree(nil)
 	wide := sample(2)
 	wide.Ranks = 4
@@ -61,7 +61,8 @@ func TestHostsWithoutRanks(t *testing.T) {
 			t.Error(err)
 		}
 		got, err := h.agree([]Host{first})
-		if err != nil || got.Readers != 5 || got.Loaders != first.Loaders || got.Incarnation != first.Incarnation {
+		if err != nil || got.Readers != 5 || got.Profile != "first" || got.Loaders != first.Loaders ||
+			got.Incarnation != first.Incarnation {
 			t.Errorf("%v: %+v", err, got)
 		}
 	}

@@ -1,142 +1,162 @@
-// Package share decides which loader reads which stripe: the loaders get equal shares, and as few stripes move as
-// possible. It is a function of its arguments alone.
+// Package share decides which loader reads which stripe: the loaders get equal work within their memory, and few
+// stripes move. It is a function of its arguments alone.
+//
+// Each file uses only later ones:
+//
+//	share.go    Assign: places for the stripes without one, then moves that make the work more equal
+//	load.go     the work and the memory of a loader
+//	compare.go  Compare: the order of the names of loaders
 package share
 
 import (
 	"cmp"
 	"slices"
-	"strings"
 )
 
 // Stripe is a stripe of a source, and the loader to which it belongs.
 type Stripe struct {
-	Source int
-	Owner  string // empty: none yet
+	Source   int
+	Owner    string // empty: none yet
+	Work     int64  // at least 1, in any unit
+	Resident int64  // bytes that a loader holds for the source, however many stripes of it the loader has
 }
 
 // Assign returns the owner of each stripe. loaders are the names of those that may own stripes, each once; their order
-// is the order in which they get stripes. Without loaders, no stripe has an owner.
+// decides between equal choices. memory bounds the resident bytes of a loader; 0: nothing does. Without loaders, no
+// stripe has an owner.
 //
-// The numbers of stripes of two loaders differ by at most one. No other choice with that property leaves more stripes
-// with the loaders that have them. Of a loader with too many, the source goes of which it has most stripes, so that
-// the loaders of a source stay many.
-func Assign(stripes []Stripe, loaders []string) []string {
-	owners := make([]string, len(stripes))
-	if len(loaders) == 0 {
-		return owners
+// A stripe keeps its loader unless that has clearly more work than the mean, or another one clearly less: see level.
+// So without a bound of memory, no loader has more than 2 1/4 times the work that it has in the best assignment. The
+// numbers of stripes with the work 1 differ by at most one.
+//
+// The bound of memory holds while all stripes have room on the loaders, each with the largest source beside. Otherwise
+// a stripe goes to the loader that holds least.
+func Assign(stripes []Stripe, loaders []string, memory int64) []string {
+	s := &shares{stripes: stripes, memory: memory, owners: make([]*load, len(stripes))}
+	byName := map[string]*load{}
+	for i, name := range loaders {
+		l := &load{name: name, order: i, stripes: map[int]int{}}
+		s.loads, byName[name] = append(s.loads, l), l
 	}
-	s := newShares(stripes, loaders)
 	var free []int
 	for i, st := range stripes {
-		if s.loads[st.Owner] != nil {
-			owners[i] = st.Owner
+		s.total, s.heaviest = s.total+st.Work, max(s.heaviest, st.Work)
+		if s.owners[i] = byName[st.Owner]; s.owners[i] != nil {
+			s.owners[i].add(st)
 		} else {
 			free = append(free, i)
 		}
 	}
-	for _, name := range loaders {
-		free = append(free, s.surplus(name, owners)...)
+	if len(loaders) > 0 {
+		slices.SortStableFunc(free, func(a, b int) int { return cmp.Compare(stripes[b].Work, stripes[a].Work) })
+		for _, i := range free { // the heaviest first: later ones fill the gaps
+			s.own(i, s.taker(stripes[i], nil))
+		}
+		for s.relieve() || s.level() {
+		}
 	}
-	slices.Sort(free)
-	for _, i := range free {
-		owners[i] = s.taker(stripes[i].Source)
-		s.loads[owners[i]].add(stripes[i].Source, 1)
+	out := make([]string, len(stripes))
+	for i, l := range s.owners {
+		if l != nil {
+			out[i] = l.name
+		}
 	}
-	return owners
-}
-
-// load is the stripes of one loader.
-type load struct {
-	total, quota int
-	bySource     map[int]int
-}
-
-func (l *load) add(source, n int) {
-	l.total += n
-	l.bySource[source] += n
+	return out
 }
 
 // shares are the loads of all loaders.
 type shares struct {
-	stripes []Stripe
-	loaders []string
-	loads   map[string]*load
+	stripes  []Stripe
+	owners   []*load // by stripe; nil: none
+	loads    []*load // in the order of the loaders
+	memory   int64   // 0: no bound
+	total    int64   // work of all stripes
+	heaviest int64   // work of a stripe
 }
 
-func newShares(stripes []Stripe, loaders []string) *shares {
-	s := &shares{stripes: stripes, loaders: loaders, loads: map[string]*load{}}
-	for _, name := range loaders {
-		s.loads[name] = &load{bySource: map[int]int{}}
+// own gives a stripe to a loader.
+func (s *shares) own(i int, l *load) {
+	if before := s.owners[i]; before != nil {
+		before.remove(s.stripes[i])
 	}
-	for _, st := range stripes {
-		if l := s.loads[st.Owner]; l != nil {
-			l.add(st.Source, 1)
-		}
-	}
-	// The loaders that have most keep the larger shares.
-	each, more := len(stripes)/len(loaders), len(stripes)%len(loaders)
-	byLoad := slices.Clone(loaders)
-	slices.SortStableFunc(byLoad, func(a, b string) int { return cmp.Compare(s.loads[b].total, s.loads[a].total) })
-	for i, name := range byLoad {
-		s.loads[name].quota = each
-		if i < more {
-			s.loads[name].quota++
-		}
-	}
-	return s
+	s.owners[i] = l
+	l.add(s.stripes[i])
 }
 
-// surplus takes from a loader the stripes beyond its quota, and returns them.
-func (s *shares) surplus(name string, owners []string) (out []int) {
-	l := s.loads[name]
-	for l.total > l.quota {
-		best := -1
-		for i := range owners {
-			source := s.stripes[i].Source
-			if owners[i] == name && (best < 0 || l.bySource[source] >= l.bySource[s.stripes[best].Source]) {
-				best = i
-			}
-		}
-		owners[best] = ""
-		l.add(s.stripes[best].Source, -1)
-		out = append(out, best)
-	}
-	return out
+// fits reports whether a loader has room for a stripe.
+func (s *shares) fits(l *load, st Stripe) bool {
+	return s.memory == 0 || l.stripes[st.Source] > 0 || l.held+st.Resident <= s.memory
 }
 
-// taker returns the loader with room that has fewest stripes of a source, and of those the one with fewest stripes.
-func (s *shares) taker(source int) (best string) {
-	for _, name := range s.loaders {
-		l := s.loads[name]
-		if l.total >= l.quota {
+// taker returns the loader with room that has the least work, and of those the one with the fewest stripes of the
+// source. If none has room, it is the one that holds least. The loader that has the stripe is none of them.
+func (s *shares) taker(st Stripe, from *load) (best *load) {
+	for _, l := range s.loads {
+		if l != from && s.fits(l, st) && (best == nil || l.compare(best, st.Source) < 0) {
+			best = l
+		}
+	}
+	if best != nil {
+		return best
+	}
+	return slices.MinFunc(s.loads, func(a, b *load) int { return cmp.Compare(a.held, b.held) })
+}
+
+// relieve moves one stripe away from a loader that holds too much, if another one has room. It reports whether it did.
+// Each such move makes the bytes beyond the bound fewer.
+func (s *shares) relieve() bool {
+	for i, st := range s.stripes {
+		from := s.owners[i]
+		if s.memory == 0 || from.held <= s.memory || from.stripes[st.Source] > 1 || st.Resident == 0 {
 			continue
 		}
-		b := s.loads[best]
-		if b == nil || cmp.Or(cmp.Compare(l.bySource[source], b.bySource[source]), cmp.Compare(l.total, b.total)) < 0 {
-			best = name
+		if to := s.taker(st, from); to != from && s.fits(to, st) {
+			s.own(i, to)
+			return true
 		}
 	}
-	return best
+	return false
 }
 
-// Compare orders the names of loaders: by the last number in them, then by the numbers before, then as texts. So
-// loader-10 comes after loader-2, and the first loaders of all hosts come before the second ones.
-func Compare(a, b string) int {
-	x, y := numbers(a), numbers(b)
-	for i := range min(len(x), len(y)) {
-		if c := cmp.Or(cmp.Compare(len(x[i]), len(y[i])), strings.Compare(x[i], y[i])); c != 0 {
-			return c
+// level moves one stripe to a loader with less work, and reports whether it did. The difference of the two must be more
+// than the stripe and a gap: a smaller gain is not worth the move. Either the first one has more than the mean by the
+// gap, or the second one has less than half of the mean. The loader with most work comes first. Of its stripes, it
+// gives the one that makes the two most equal.
+//
+// The sum of the squares of all work falls with each move, and no loader gets beyond its memory, so the moves end.
+func (s *shares) level() bool {
+	mean := s.total / int64(len(s.loads))
+	gap := min(mean/8, s.heaviest/2)
+	byWork := slices.Clone(s.loads)
+	slices.SortStableFunc(byWork, func(a, b *load) int { return cmp.Compare(b.work, a.work) })
+	for _, from := range byWork {
+		best, to := -1, (*load)(nil)
+		for i, st := range s.stripes {
+			if s.owners[i] != from {
+				continue
+			}
+			l := s.taker(st, from)
+			if !s.fits(l, st) || l.work+st.Work+gap >= from.work || from.work <= mean+gap && l.work >= mean/2 {
+				continue
+			}
+			if best < 0 || s.compare(i, l, best, to) <= 0 {
+				best, to = i, l
+			}
+		}
+		if best >= 0 {
+			s.own(best, to)
+			return true
 		}
 	}
-	return cmp.Or(cmp.Compare(len(x), len(y)), strings.Compare(a, b))
+	return false
 }
 
-// numbers returns the decimal numbers in a name without leading zeros, the last one first.
-func numbers(name string) []string {
-	out := strings.FieldsFunc(name, func(r rune) bool { return r < '0' || r > '9' })
-	for i := range out {
-		out[i] = strings.TrimLeft(out[i], "0")
-	}
-	slices.Reverse(out)
-	return out
+// compare orders two moves from one loader: by the work of the busier of the two loaders after it; then the source goes
+// first of which the loader has most, so that the loaders of a source stay many.
+func (s *shares) compare(a int, toA *load, b int, toB *load) int {
+	from, x, y := s.owners[a], s.stripes[a], s.stripes[b]
+	return cmp.Or(
+		cmp.Compare(max(from.work-x.Work, toA.work+x.Work), max(from.work-y.Work, toB.work+y.Work)),
+		cmp.Compare(from.stripes[y.Source]-toB.stripes[y.Source], from.stripes[x.Source]-toA.stripes[x.Source]),
+	)
 }

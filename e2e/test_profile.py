@@ -26,7 +26,7 @@ def mixture(directory: Path) -> Dict[str, Any]:
         "loaders": 2, "global_batch_size": 64, "stop": {"steps": 30}, "reliability": {"shadows": 0},
         "tokenizer": {"name": "gpt2"}, "index_dir": str(directory / "index"),
         "sources": {name: {"path": str(directory / f"{name}.jsonl")} for name in ["heavy", *CHEAP]},
-        "mixture": {"weights": {"heavy": 20, **{name: 0.1 for name in CHEAP}}},
+        "mixture": {"weights": {"heavy": 100, **{name: 0.1 for name in CHEAP}}},
     })
 
 

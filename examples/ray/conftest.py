@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any, Dict, Iterator, List
+from typing import Any, Callable, Dict, Iterator, List
 
 ROOT = Path(__file__).resolve().parents[2]
 for folder in (ROOT / "clients/python/src", Path(__file__).parent):
@@ -16,9 +17,10 @@ for folder in (ROOT / "clients/python/src", Path(__file__).parent):
 os.environ["PYTHONPATH"] = os.pathsep.join(map(str, sys.path[:2]))  # of the workers
 os.environ.update(
     RAY_raylet_liveness_self_check_interval_ms="300", RAY_health_check_initial_delay_ms="1000",
-    RAY_health_check_period_ms="500", RAY_health_check_timeout_ms="2000", RAY_health_check_failure_threshold="4",
+    RAY_health_check_period_ms="1000", RAY_health_check_timeout_ms="5000", RAY_health_check_failure_threshold="8",
     RAY_TRAIN_V2_ENABLED="1", RAY_DEDUP_LOGS="0", RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO="0",
-    RAY_memory_monitor_refresh_ms="0", RAY_USAGE_STATS_ENABLED="0",
+    RAY_memory_monitor_refresh_ms="0", RAY_USAGE_STATS_ENABLED="0", RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S="180",
+    RAY_worker_niceness="0",  # as other processes have: else a busy machine starves workers alone
 )  # fmt: skip
 
 import pytest  # noqa: E402
@@ -30,7 +32,20 @@ import ordeal  # noqa: E402
 NODES = int(os.environ.get("MILLRACE_RAY_NODES", "2"))  # beside the head, which has no CPUs
 RANKS = 2  # of each node
 WORLD = NODES * RANKS
+ATTEMPTS = 5  # to start a Ray: on a busy machine, a raylet gives up if its agent needs 15 s
 STORE = 80 << 20  # bytes of a node's object store; no batch goes through it
+
+
+def started(start: Callable[[], Any]) -> Any:
+    """Start a Ray. An attempt that failed leaves processes, and here are no others of Ray."""
+    for left in range(ATTEMPTS - 1, -1, -1):
+        try:
+            return start()
+        except Exception:
+            ray.shutdown()
+            subprocess.run([os.path.join(os.path.dirname(sys.executable), "ray"), "stop", "--force"], check=True)
+            if left == 0:
+                raise
 
 
 class Nodes:
@@ -80,7 +95,7 @@ def of_millrace() -> Dict[int, List[str]]:
 
 @pytest.fixture(scope="session")
 def nodes() -> Iterator[Nodes]:
-    out = Nodes()
+    out = started(Nodes)
     yield out
     ray.shutdown()
     out.cluster.shutdown()

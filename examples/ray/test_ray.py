@@ -98,7 +98,8 @@ def lives_on(pid: int) -> bool:
 
 
 def test_batches_are_those_of_one_host(nodes: Nodes, mixture: Path, golden: Any, tmp_path: Path) -> None:
-    """The trainers outlive kill -9 of `millrace up`, of its actor, of the keeper, and of the etcd member."""
+    """The trainers outlive kill -9 of `millrace up`, of its actor, of the keeper, and of the etcd member. After kill -9
+    of a raylet, its ranks go to other nodes, and train on behind the newest checkpoint."""
 
     def faults(t: Training) -> None:
         t.pass_steps(20)
@@ -115,26 +116,16 @@ def test_batches_are_those_of_one_host(nodes: Nodes, mixture: Path, golden: Any,
         os.kill(parent_of(member), signal.SIGKILL)
         until("the end of the member", lambda: not lives_on(member))
         print(f"keeper with its etcd killed: trained on after {t.pass_steps(40):.1f} s")
+        lives = ordeal.lives(t.records)
+        assert len(lives) == WORLD, "a worker was restarted"
+        assert len({life.node for life in lives}) == NODES
+        lose_a_node(t)
 
-    with millrace.ray.launch(mixture, trainers=WORLD, ranks_per_node=RANKS, run_dir=tmp_path / "{node}") as run:
-        training = Training(run, tmp_path)
-        result = training.fit(faults)
-    assert result.error is None and result.metrics["step"] == 399, result
-    lives = ordeal.lives(training.records)
-    assert len(lives) == WORLD, "a worker was restarted"
-    assert len({life.node for life in lives}) == NODES
-    assert ordeal.judge(training.records, golden, WORLD) == NONE
-
-
-def test_a_lost_node(nodes: Nodes, mixture: Path, golden: Any, tmp_path: Path) -> None:
-    """After kill -9 of a raylet, its ranks go to other nodes, and train on behind the newest checkpoint."""
-
-    def faults(t: Training) -> None:
-        t.pass_steps(25)
+    def lose_a_node(t: Training) -> None:
         lost = next(life for life in ordeal.lives(t.records) if life.rank == 0)
         up, began = t.up(0), time.time()
         nodes.kill_raylet(lost.node)
-        print(f"\nraylet killed: up of its node ended after {until('the end', lambda: not lives_on(up)):.1f} s")
+        print(f"raylet killed: up of its node ended after {until('the end', lambda: not lives_on(up)):.1f} s")
         print(f"all ranks trained again after {t.pass_steps(1, since=began):.1f} s more")
         assert lost.node not in {life.node for life in ordeal.lives(t.records) if life.began > began}
         t.pass_steps(10, since=began)
@@ -143,8 +134,7 @@ def test_a_lost_node(nodes: Nodes, mixture: Path, golden: Any, tmp_path: Path) -
         training = Training(run, tmp_path)
         result = training.fit(faults)
     assert result.error is None and result.metrics["step"] == 399, result
-    lives = ordeal.lives(training.records)
-    assert any(life.resumed for life in lives)
+    assert any(life.resumed for life in ordeal.lives(training.records))
     assert ordeal.judge(training.records, golden, WORLD) == NONE
     nodes.nodes.append(nodes.add())
     nodes.await_nodes(NODES)
@@ -188,49 +178,6 @@ def test_ranks_change_their_nodes(nodes: Nodes, mixture: Path, golden: Any, tmp_
                 ray.kill(w)
         assert ray.get(millrace.ray.keeper_of(run).spec.remote()).renewal == 0
     assert {slot: digest for slot, (digest, _) in read.items()} == golden
-
-
-@ray.remote(num_cpus=1)
-class Hog:
-    """Takes a CPU."""
-
-
-def test_no_node_of_before_serves(nodes: Nodes, mixture: Path, tmp_path: Path) -> None:
-    """Ray Train puts all workers on a node that has no journal. The nodes of before live on, and are full."""
-    there = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
-
-    def hogs_on(node: str) -> List[Any]:
-        return [Hog.options(scheduling_strategy=there(node, soft=False)).remote() for _ in range(2 * RANKS)]
-
-    def faults(t: Training) -> None:
-        t.pass_steps(25)
-        # Those that find no room wait, and take the CPU of a worker before its successor can.
-        hogs.extend(hog for node in nodes.nodes for hog in hogs_on(node.node_id))
-        for hog in hogs_of_fresh:
-            ray.kill(hog)
-        time.sleep(5)
-        began = time.time()
-        os.kill(ordeal.lives(t.records)[0].pid, signal.SIGKILL)
-        print(f"\nall ranks trained again after {t.pass_steps(1, since=began):.1f} s")
-        assert {life.node for life in ordeal.lives(t.records) if life.began > began} == {fresh.node_id}
-        assert ray.get(millrace.ray.keeper_of(t.run).spec.remote()).renewal == 1
-
-    fresh = nodes.add()
-    nodes.await_nodes(NODES + 1)
-    hogs: List[Any] = []
-    hogs_of_fresh = hogs_on(fresh.node_id)
-    ray.get([hog.__ray_ready__.remote() for hog in hogs_of_fresh], timeout=WITHIN)
-    with millrace.ray.launch(mixture, trainers=2, ranks_per_node=1, run_dir=tmp_path / "{node}") as run:
-        training = Training(run, tmp_path)
-        result = training.fit(faults, world=2)
-    assert result.error is None and result.metrics["step"] == 399, result
-    lives = ordeal.lives(training.records)
-    assert fresh.node_id not in {life.node for life in lives if not life.resumed}
-    assert ordeal.judge(training.records, ordeal.of_one_host(mixture, 2), 2) == NONE
-    for hog in hogs:
-        ray.kill(hog)
-    nodes.cluster.remove_node(fresh)
-    nodes.await_nodes(NODES)
 
 
 def test_a_dataset_of_ray_on_one_node(nodes: Nodes, tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ func (w *world) inject(f *fault) (repair func()) {
 	case stop:
 		p.cancel()
 	case leave:
-		p.askToLeave()
+		p.askToLeave(false)
 	case rotten:
 		w.mu.Lock()
 		last := w.last
@@ -146,6 +146,10 @@ func (w *world) injectSurroundings(p *process, f *fault) (repair func()) {
 	case slowDisk:
 		p.disk.set(func(d *runDisk) { d.slow = f.For })
 		return func() { p.disk.set(func(d *runDisk) { d.slow = 0 }) }
+	case resize:
+		w.engine.scale(f.Size)
+	case engineLoss:
+		return w.engine.lose()
 	default:
 		return w.injectSite(p, f)
 	}

@@ -29,6 +29,7 @@ type process struct {
 	gone  chan struct{}
 	ended chan struct{} // closed when its goroutines have returned
 	leave chan struct{} // closed to ask the process to leave: a loader hands over first
+	final atomic.Bool   // it leaves for good
 
 	mu     sync.Mutex
 	killed bool
@@ -85,7 +86,10 @@ func (p *process) isOver() bool {
 }
 
 // askToLeave plays a SIGTERM to a loader.
-func (p *process) askToLeave() {
+func (p *process) askToLeave(forGood bool) {
+	if forGood {
+		p.final.Store(true)
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	select {
@@ -113,7 +117,9 @@ type slot struct {
 	mu      sync.Mutex
 	now     *process
 	lives   int
-	stopped bool // not started again
+	stopped bool          // not started again
+	parked  bool          // the engine wants no process
+	changed chan struct{} // closed and replaced when the engine's mind changes; nil: no engine runs the slot
 }
 
 // process returns the slot's newest life, nil before the first.
@@ -128,8 +134,11 @@ const again = 100 * time.Millisecond
 
 // keep fills the slot until ctx ends, or the run is complete.
 func (w *world) keep(ctx context.Context, s *slot) {
-	for ctx.Err() == nil && !s.over() && w.siteOf(s.name).isUp(ctx) {
+	for ctx.Err() == nil && !s.over() && s.isWanted(ctx) && w.siteOf(s.name).isUp(ctx) {
 		p := w.begin(s)
+		if s.isParked() { // since a moment
+			p.askToLeave(true)
+		}
 		select {
 		case <-p.gone:
 		case <-ctx.Done():
@@ -214,6 +223,9 @@ func (w *world) begin(s *slot) *process {
 // exited judges a process that ended by itself.
 func (w *world) exited(s *slot, p *process, err error) {
 	w.note("%s ends by itself: %v", p.slot, err)
+	if p.final.Load() {
+		w.saw("a loader left for good")
+	}
 	if p.ctx.Err() != nil {
 		if err != nil && !w.isExcused(p, err) {
 			w.fail("processes stop in order", "%s, life %d: %v", p.slot, p.life, err)

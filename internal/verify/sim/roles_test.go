@@ -133,6 +133,7 @@ func (w *world) closeJournal(p *process, store *checkpoint.Store) {
 // lead starts an orchestrator that has its journal open. Its lease ends with ctx.
 func (w *world) lead(ctx context.Context, p *process, config orchestrator.Config,
 	options orchestrator.Options) (func(context.Context) error, error) {
+	w.employ(p, &config, &options)
 	o, err := orchestrator.New(ctx, config, options)
 	if err != nil {
 		return nil, err
@@ -183,6 +184,7 @@ func (w *world) serve(p *process) (func(context.Context) error, func(), error) {
 			Name:         p.slot,
 			Beat:         page,
 			Leave:        p.leave,
+			ForGood:      p.final.Load,
 			Address:      fmt.Sprintf("%s.%d", p.slot, p.life),
 			Orchestrator: orchestratorName,
 			Version:      version(),

@@ -12,7 +12,9 @@ import (
 type script struct {
 	Seed     uint64         `json:"seed"`
 	Workload int            `json:"workload"`
-	Hosts    int            `json:"hosts,omitempty"` // with an election in etcd; 0: one host without
+	Hosts    int            `json:"hosts,omitempty"`  // with an election in etcd; 0: one host without
+	Fleet    int            `json:"fleet,omitempty"`  // loaders that read, run by an engine; 0: no engine
+	Wishes   bool           `json:"wishes,omitempty"` // the orchestrator tells the engine their number
 	Weather  memnet.Weather `json:"weather"`
 	Phases   []phase        `json:"phases"`
 	Faults   []fault        `json:"faults"`
@@ -85,6 +87,7 @@ func newScript(seed uint64, all []*workload) *script {
 	}
 	s.remix(rng)
 	s.spread(w)
+	s.scales(w)
 	return s
 }
 

@@ -20,6 +20,7 @@ const (
 	lostByDown = "promoted: connection lost" // the orchestrator saw a loader's stream end
 	lostByHost = "promoted: switched"        // a sidecar reported it
 	lostByTerm = "promoted: asked to leave"
+	moved      = "promoted: handed over" // a loader that came, or the others after one that left for good
 )
 
 // watcher reads a sidecar's event records and log: the loaders that it asks, under terms that never go down, and its
@@ -100,6 +101,8 @@ func (w *world) promotions(s *facts.State) {
 		case reason == "":
 		case strings.Contains(reason, "was asked to leave"):
 			w.saw(lostByTerm)
+		case strings.Contains(reason, " hands it over"):
+			w.saw(moved)
 		case strings.Contains(reason, "its connection ended"):
 			w.saw(lostByDown)
 		default:

@@ -47,6 +47,7 @@ type world struct {
 	sites     []*site           // none: the run has one host
 	etcd      *election.Cluster // nil: the run has one host
 	disks     map[string]*runDisk
+	engine    *engine // starts and ends the loaders; nil: their number is fixed
 
 	trainers []*trainer
 	group    sync.WaitGroup     // every goroutine of the world
@@ -117,6 +118,9 @@ func newWorld(load *workload, s *script, calm *world) *world {
 	}
 	for _, name := range load.slots(s.Hosts, sidecars) {
 		w.slots = append(w.slots, &slot{name: name, start: w.role(name)})
+	}
+	if s.Fleet > 0 {
+		w.hire()
 	}
 	for range sidecars {
 		w.hosts = append(w.hosts, &endpoint{changed: make(chan struct{})})

@@ -99,8 +99,8 @@ func (w *world) settle() error {
 // decay makes a record of a plan go bad if a fault is due. No other plan asks for the record. It goes bad for all
 // processes or for one. decay kills all other processes that may hold the record, so that it is read again.
 func (w *world) decay(p *sidecar.StepPlan) {
-	who, did := w.spoil(p)
-	if !did {
+	who, f := w.spoil(p)
+	if f == nil {
 		return
 	}
 	for _, s := range w.slots {
@@ -109,14 +109,23 @@ func (w *world) decay(p *sidecar.StepPlan) {
 			p.kill(again, 0)
 		}
 	}
+	if f.For > 0 {
+		w.group.Go(func() {
+			if h := w.withoutTrainers(f.Size); rest(w.over, f.For) && h != nil {
+				w.saw("a host was lost after a record")
+				w.lose(h, f)
+			}
+		})
+	}
 }
 
-func (w *world) spoil(p *sidecar.StepPlan) (who *process, did bool) {
+// spoil makes a record of a plan go bad for a fault that is due, and returns the process that alone cannot read it.
+func (w *world) spoil(p *sidecar.StepPlan) (who *process, f *fault) {
 	w.rot.mu.Lock()
 	defer w.rot.mu.Unlock()
-	f := w.rot.armed
-	if f == nil || w.golden == nil {
-		return nil, false
+	f = w.rot.armed
+	if f == nil || w.golden == nil || w.isBereaved() {
+		return nil, nil
 	}
 	var names []string
 	for i := range p.Assignments {
@@ -127,14 +136,14 @@ func (w *world) spoil(p *sidecar.StepPlan) (who *process, did bool) {
 		}
 	}
 	if len(names) == 0 {
-		return nil, false
+		return nil, nil
 	}
 	w.rot.armed = nil
 	if f.To != "" {
 		who = w.slot(f.At).process()
 	}
 	w.rot.bad[names[f.Size%len(names)]] = who
-	return who, true
+	return who, f
 }
 
 // pieces returns a step's batch of one rank, segment by segment.

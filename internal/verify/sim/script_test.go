@@ -48,7 +48,7 @@ const (
 	stop  = "stop"  // SIGTERM: the orchestrator ends in order, and the next begins
 	leave = "leave" // SIGTERM: a loader hands over its stripes and exits
 	// rotten makes a planned record go bad for all processes, or, with To, only for the process at At. The other
-	// readers are killed.
+	// readers are killed. With For, a host without trainers is lost so long after it, and for so long.
 	rotten     = "rot"
 	vanish     = "vanish"     // a crash that other processes notice only after For
 	freeze     = "freeze"     // SIGSTOP for For

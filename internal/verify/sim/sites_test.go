@@ -289,9 +289,10 @@ func (w *world) dismiss() {
 }
 
 // lose plays the loss of a host: all its processes vanish at once, its trainers too. It comes back later with another
-// `up`. All ranks begin again, as a launcher of several hosts makes them.
+// `up`. All ranks begin again, as a launcher of several hosts makes them. Once a record is bad, no host with trainers
+// is lost: masks are judged by records that no later plan has, so no trainer may go back.
 func (w *world) lose(h *site, f *fault) {
-	if w.rots() {
+	if w.trains(h) && !w.bereave() {
 		return
 	}
 	h.mu.Lock()
@@ -301,32 +302,65 @@ func (w *world) lose(h *site, f *fault) {
 	w.mu.Lock()
 	w.unsynced = f.Size
 	w.mu.Unlock()
-	trains := false
 	for _, s := range w.slots {
 		if w.siteOf(s.name) != h {
 			continue
 		}
-		trains = trains || strings.HasPrefix(s.name, "sidecar")
 		if p := s.process(); p != nil {
 			p.kill(again, f.For)
 		}
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if trains && w.kill != nil {
-		w.bereft = true
+	if w.bereft && w.kill != nil {
 		w.kill()
 	}
 }
 
-// rots reports whether records go bad in this run. Then no trainer goes back in the last phase: masks are judged by
-// records that no later plan has.
-func (w *world) rots() bool {
-	return slices.ContainsFunc(w.script.Faults, func(f fault) bool { return f.Kind == rotten })
+// trains reports whether a host has trainers.
+func (w *world) trains(h *site) bool {
+	return slices.ContainsFunc(w.slots, func(s *slot) bool {
+		return strings.HasPrefix(s.name, "sidecar") && w.siteOf(s.name) == h
+	})
 }
 
-// isBereft reports whether the trainers were killed with their host since the last call.
-func (w *world) isBereft() bool {
+// withoutTrainers returns a host without trainers: the leader's, if number is even and it has none. nil: all have some.
+func (w *world) withoutTrainers(number int) *site {
+	leads := w.siteOf(w.resolve(orchestratorName))
+	if leads != nil && number%2 == 0 && !w.trains(leads) {
+		return leads
+	}
+	for i := range w.sites {
+		if h := w.sites[(i+number)%len(w.sites)]; !w.trains(h) {
+			return h
+		}
+	}
+	return nil
+}
+
+// bereave prepares the loss of a host with trainers, if all records are good. Until the trainers begin again, none goes
+// bad. They begin by themselves if they do not run now.
+func (w *world) bereave() bool {
+	w.rot.mu.Lock()
+	defer w.rot.mu.Unlock()
+	if len(w.rot.bad) > 0 {
+		return false
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.bereft = w.kill != nil
+	return true
+}
+
+// isBereaved reports whether the trainers were killed with their host and did not begin again yet.
+func (w *world) isBereaved() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.bereft
+}
+
+// begins reports whether the trainers were killed with their host, and are to begin again.
+func (w *world) begins() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	was := w.bereft

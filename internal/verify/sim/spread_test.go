@@ -41,6 +41,11 @@ func (s *script) spread(w *workload) {
 		}
 		s.Faults = slices.Insert(s.Faults, at, f)
 	}
+	for i := range s.Faults {
+		if f := &s.Faults[i]; f.Kind == rotten {
+			f.For = time.Duration(1+rng.IntN(2000)) * time.Millisecond
+		}
+	}
 }
 
 func newHostFault(rng *rand.Rand, w *workload) fault {

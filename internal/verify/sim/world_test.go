@@ -176,7 +176,7 @@ func (w *world) live() verdict {
 		w.mu.Unlock()
 		for again := true; again && ctx.Err() == nil; ph = ph.again() {
 			w.train(ctx, ph)
-			again = w.isBereft()
+			again = w.begins()
 		}
 	}
 	calm()

@@ -168,8 +168,8 @@ func TestRanksThatLeftTogetherStartTogether(t *testing.T) {
 	w.joinAll("fresh", nil)
 	w.consume(2)
 	w.m.Committed(w.sidecar, &proto.Commit{Rank: 1, Attempt: 1, Step: 2})
-	w.m.ranks.Leave(0)
-	w.m.ranks.Leave(1)
+	w.m.ranks.Leave(w.sidecar, 0)
+	w.m.ranks.Leave(w.sidecar, 1)
 	w.turn()
 	w.sidecar.take()
 	w.join(0, "latest", nil)
@@ -235,7 +235,7 @@ func TestARankGoesOnFromAStateAheadOfItsCommits(t *testing.T) {
 	w.consume(2)
 	saved := state(t, w, 3)
 	w.m.Committed(w.sidecar, &proto.Commit{Rank: 0, Attempt: 1, Step: 2})
-	w.m.ranks.Leave(1)
+	w.m.ranks.Leave(w.sidecar, 1)
 	w.turn()
 	w.sidecar.take()
 	w.join(1, "state", saved)
@@ -258,8 +258,8 @@ func TestRanksThatAllLeftStartTogether(t *testing.T) {
 		{"fresh", "refuse rank %: ranks start at different places"},
 		{"latest", "begin rank % attempt 1 step 2"},
 	} {
-		w.m.ranks.Leave(0)
-		w.m.ranks.Leave(1)
+		w.m.ranks.Leave(w.sidecar, 0)
+		w.m.ranks.Leave(w.sidecar, 1)
 		w.sidecar.take()
 		w.join(0, "latest", nil)
 		if got := w.sidecar.take(); has(got, "begin") {
@@ -386,7 +386,7 @@ func TestLatestFollowsTheWatermark(t *testing.T) {
 		for step := from; step < to; step++ {
 			w.m.Committed(w.sidecar, &proto.Commit{Rank: 0, Attempt: 1, Step: step})
 		}
-		w.m.ranks.Leave(0)
+		w.m.ranks.Leave(w.sidecar, 0)
 		w.turn()
 		w.sidecar.take()
 		w.join(0, "latest", nil)

@@ -177,7 +177,7 @@ func TestARankThatGoesBackNamesTheOthers(t *testing.T) {
 	w.connect()
 	w.joinAll("fresh", nil)
 	w.consume(5)
-	w.m.ranks.Leave(0)
+	w.m.ranks.Leave(w.sidecar, 0)
 	w.turn()
 	w.sidecar.take()
 	waiting := func() (text string) {
@@ -194,8 +194,8 @@ func TestARankThatGoesBackNamesTheOthers(t *testing.T) {
 	if got := waiting(); got != first {
 		t.Errorf("ranks that live are told %q, want %q", got, first)
 	}
-	w.m.ranks.Leave(2)
-	w.m.ranks.Leave(3)
+	w.m.ranks.Leave(w.sidecar, 2)
+	w.m.ranks.Leave(w.sidecar, 3)
 	w.join(1, "state", state(t, w, 2))
 	if got := waiting(); got != "waiting for rank 2, 3 to connect and say where it starts" {
 		t.Errorf("with ranks 2 and 3 away they are told %q", got)

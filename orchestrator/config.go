@@ -1,11 +1,14 @@
 package orchestrator
 
 import (
+	"cmp"
+	"fmt"
 	"log/slog"
 	"slices"
 	"time"
 
 	"millrace"
+	"millrace/orchestrator/attempts"
 	"millrace/orchestrator/facts"
 	"millrace/orchestrator/feedback"
 	"millrace/orchestrator/ledger"
@@ -38,9 +41,14 @@ type Config struct {
 	Placing *proto.Placing
 	// Adaptive makes weights of reported losses; nil: nothing does. Refit fits costs to reported times every so many
 	// steps; 0: only when a user asks for it.
-	Adaptive    *feedback.Settings
-	Refit       uint64
-	Ranks       int      // trainer ranks, along all axes
+	Adaptive *feedback.Settings
+	Refit    uint64
+	Ranks    int // trainer ranks, along all axes
+	// Reshape returns the configuration of a run with another topology. Place, Recost, Placing and Ranks differ. nil:
+	// the topology is fixed. Otherwise it follows the ranks: when all have left, the first rank that joins from a host
+	// with another topology brings the next one. It becomes a fact of the journal with the attempt that these ranks
+	// open. Until then, no step is planned: a plan of the earlier attempt has the earlier placement, whoever makes it.
+	Reshape     func(millrace.Topology) (Config, error)
 	Sources     []Source // sorted by name, as Spec.Sources
 	Identity    []byte   // canonical JSON
 	facts.Rules          // of migrating a saved state to this run
@@ -89,4 +97,27 @@ type Ahead struct {
 
 func sourceNamed(sources []Source, name string) int {
 	return slices.IndexFunc(sources, func(s Source) bool { return s.Name == name })
+}
+
+// asLeft returns the configuration of a run whose newest attempt has another topology than the configuration of this
+// program. The ranks of this `up`, or of this incarnation of a run, have opened it.
+func (c Config) asLeft(s *facts.State) (Config, error) {
+	placing := s.Attempt.GetPlacing()
+	if c.Reshape == nil || placing == nil || s.Attempt.Up != cmp.Or(c.Incarnation, c.Up) {
+		return c, nil
+	}
+	return c.with(attempts.Topology(placing))
+}
+
+// with returns the configuration with another topology.
+func (c Config) with(t millrace.Topology) (Config, error) {
+	if t == attempts.Topology(c.Placing) {
+		return c, nil
+	}
+	other, err := c.Reshape(t)
+	if err != nil {
+		return c, fmt.Errorf("a run of %d ranks: %w", t.Ranks, err)
+	}
+	c.Place, c.Recost, c.Placing, c.Ranks = other.Place, other.Recost, other.Placing, other.Ranks
+	return c, nil
 }

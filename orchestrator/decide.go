@@ -44,6 +44,9 @@ func (m *Machine) Decide() Decision {
 			return d
 		}
 	}
+	if attempts.IsTurn(m.ranks) {
+		return perform(turned{})
+	}
 	if m.ranks.AreDone() && !m.cfg.Lasts {
 		return Decision{}
 	}
@@ -225,6 +228,12 @@ type directoryMoved struct{}
 func (directoryMoved) apply(m *Machine) {
 	m.sidecars.Broadcast(&proto.SidecarOrder{Order: &proto.SidecarOrder_Loaders{Loaders: m.roster.TakeNews()}})
 }
+
+// turned turns the run to the topology of ranks that wait for that. It needs no record: until they open an attempt,
+// every orchestrator learns it from the same ranks.
+type turned struct{}
+
+func (turned) apply(m *Machine) { attempts.Turn(m.ranks) }
 
 // hasRoom reports whether the runway has room for another step.
 func hasRoom(m *Machine) bool {

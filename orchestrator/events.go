@@ -162,7 +162,7 @@ func (m *Machine) SidecarEvent(from roster.Session, e *pb.SidecarEvent) {
 	case *pb.SidecarEvent_Saved:
 		m.saves.observe(ev.Saved.Step)
 	case *pb.SidecarEvent_Left:
-		m.ranks.Leave(ev.Left.Rank)
+		m.ranks.Leave(from, ev.Left.Rank)
 	case *pb.SidecarEvent_Present:
 		m.ranks.Present(from, ev.Present)
 	case *pb.SidecarEvent_Switched:

@@ -41,6 +41,10 @@ type Machine struct {
 
 // NewMachine returns the machine of a restored state. Nothing happens before the first event.
 func NewMachine(cfg Config, s *facts.State) (*Machine, error) {
+	cfg, err := cfg.asLeft(s)
+	if err != nil {
+		return nil, err
+	}
 	m := &Machine{cfg: cfg, s: s, out: &roster.Actions{}, alerts: &alerts{}, saves: &saves{s: s},
 		figures: figures.New()}
 	loaders := roster.Config{Loaders: cfg.Loaders, Memory: cfg.Memory, Up: cfg.Up, Program: cfg.By,
@@ -57,8 +61,11 @@ func NewMachine(cfg Config, s *facts.State) (*Machine, error) {
 	}
 	m.queues = m.roster.Queues()
 	ranks := attempts.Config{Ranks: cfg.Ranks, Up: cmp.Or(cfg.Incarnation, cfg.Up), Placing: cfg.Placing,
-		Rules: cfg.Rules,
-		Run:   func() *facts.Run { return commonRun(&m.cfg, s) }}
+		Rules: cfg.Rules, Reshape: func(t millrace.Topology) (int, *proto.Placing, error) { return reshape(m, t) },
+		Run: func() *facts.Run { return commonRun(&m.cfg, s) }}
+	if cfg.Reshape == nil {
+		ranks.Reshape = nil
+	}
 	m.ranks = attempts.New(ranks, s, m.sidecars)
 	m.reports = &reports{cfg: cfg, names: names, s: s}
 	mixture := mix.Config{
@@ -112,6 +119,18 @@ func (m *Machine) Actions() []roster.Action {
 
 // Done reports whether every rank has consumed the whole stream.
 func (m *Machine) Done() bool { return m.failed == nil && m.ranks.AreDone() }
+
+// reshape makes the machine one of another topology. The caller replaces its ranks.
+func reshape(m *Machine, t millrace.Topology) (int, *proto.Placing, error) {
+	cfg, err := m.cfg.with(t)
+	if err != nil {
+		return 0, nil, err
+	}
+	m.cfg, m.planning.cfg = cfg, cfg
+	m.planning.reshaped = true
+	m.figures.Keep(uint32(cfg.Ranks))
+	return cfg.Ranks, cfg.Placing, nil
+}
 
 // isIdle reports whether nothing is read for a further stream: no rank has asked for it in this life of the
 // orchestrator, or it has failed.

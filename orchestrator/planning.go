@@ -31,6 +31,7 @@ type planning struct {
 	stale    bool     // offers or the state have changed since documents were drawn
 	pending  string   // why the next plan waits; empty if it does not
 	lacks    *missing // the offer that it waits for; nil: none
+	reshaped bool     // the ranks have changed the topology in this life of the orchestrator
 }
 
 // drawn is the next step before it is placed, or the end of the run.
@@ -61,7 +62,7 @@ func (p *planning) take(plan *pb.Plan) {
 
 // hasRoom reports whether the runway has room for another step. fastest is the first step that no rank has consumed.
 func (p *planning) hasRoom(fastest uint64) bool {
-	if p.s.Attempt == nil || p.s.Ended != nil {
+	if p.s.Attempt == nil || p.s.Ended != nil || p.isHeld() {
 		return false
 	}
 	least := uint64(p.cfg.Runway)
@@ -71,6 +72,11 @@ func (p *planning) hasRoom(fastest uint64) bool {
 		steps = max(steps, min(lead+least, p.runway.most(p.cfg.Ahead)))
 	}
 	return p.s.Next < p.s.Watermark+steps
+}
+
+// isHeld reports whether no step may be planned: the next attempt has another topology, and is not open yet.
+func (p *planning) isHeld() bool {
+	return p.reshaped && !pbuf.Equal(p.s.Attempt.GetPlacing(), p.cfg.Placing)
 }
 
 // runway follows the pace of the ranks. It decides how early a step is planned, and nothing about its content.

@@ -80,7 +80,7 @@ func TestDecideChangesNothing(t *testing.T) {
 			Offset: plan.Assignments.Offset[0]},
 	)
 	w.turn()
-	w.m.ranks.Leave(1)
+	w.m.ranks.Leave(w.sidecar, 1)
 	w.join(1, "latest", nil)
 	w.join(0, "nowhere", nil)
 	w.joinAll("state", state(t, w, 4))

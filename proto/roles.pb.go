@@ -4197,15 +4197,20 @@ func (x *RankPosition) GetServing() bool {
 
 // Join declares the start of a rank's trainer.
 type Join struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Rank          uint32                 `protobuf:"varint,1,opt,name=rank,proto3" json:"rank,omitempty"`
-	Start         string                 `protobuf:"bytes,2,opt,name=start,proto3" json:"start,omitempty"`      // "" | fresh | latest | state | continue
-	State         []byte                 `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`      // JSON, for state
-	Attempt       uint32                 `protobuf:"varint,4,opt,name=attempt,proto3" json:"attempt,omitempty"` // for continue
-	Step          uint64                 `protobuf:"varint,5,opt,name=step,proto3" json:"step,omitempty"`
-	Microbatch    uint32                 `protobuf:"varint,6,opt,name=microbatch,proto3" json:"microbatch,omitempty"`
-	Override      []string               `protobuf:"bytes,7,rep,name=override,proto3" json:"override,omitempty"` // identity names that may differ
-	Call          uint64                 `protobuf:"varint,8,opt,name=call,proto3" json:"call,omitempty"`        // the number of this call; its answer has the same number
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Rank       uint32                 `protobuf:"varint,1,opt,name=rank,proto3" json:"rank,omitempty"`
+	Start      string                 `protobuf:"bytes,2,opt,name=start,proto3" json:"start,omitempty"`      // "" | fresh | latest | state | continue
+	State      []byte                 `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`      // JSON, for state
+	Attempt    uint32                 `protobuf:"varint,4,opt,name=attempt,proto3" json:"attempt,omitempty"` // for continue
+	Step       uint64                 `protobuf:"varint,5,opt,name=step,proto3" json:"step,omitempty"`
+	Microbatch uint32                 `protobuf:"varint,6,opt,name=microbatch,proto3" json:"microbatch,omitempty"`
+	Override   []string               `protobuf:"bytes,7,rep,name=override,proto3" json:"override,omitempty"` // identity names that may differ
+	Call       uint64                 `protobuf:"varint,8,opt,name=call,proto3" json:"call,omitempty"`        // the number of this call; its answer has the same number
+	// The topology that the rank's host serves; 0: that of the run.
+	World         uint32 `protobuf:"varint,160,opt,name=world,proto3" json:"world,omitempty"`
+	Tp            uint32 `protobuf:"varint,161,opt,name=tp,proto3" json:"tp,omitempty"`
+	Cp            uint32 `protobuf:"varint,162,opt,name=cp,proto3" json:"cp,omitempty"`
+	Pp            uint32 `protobuf:"varint,163,opt,name=pp,proto3" json:"pp,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4292,6 +4297,34 @@ func (x *Join) GetOverride() []string {
 func (x *Join) GetCall() uint64 {
 	if x != nil {
 		return x.Call
+	}
+	return 0
+}
+
+func (x *Join) GetWorld() uint32 {
+	if x != nil {
+		return x.World
+	}
+	return 0
+}
+
+func (x *Join) GetTp() uint32 {
+	if x != nil {
+		return x.Tp
+	}
+	return 0
+}
+
+func (x *Join) GetCp() uint32 {
+	if x != nil {
+		return x.Cp
+	}
+	return 0
+}
+
+func (x *Join) GetPp() uint32 {
+	if x != nil {
+		return x.Pp
 	}
 	return 0
 }
@@ -6732,6 +6765,8 @@ type StatusReply struct {
 	IsFull        bool                     `protobuf:"varint,31,opt,name=is_full,json=isFull,proto3" json:"is_full,omitempty"`                          // the runway has no room for another step
 	SlowestRanks  []uint32                 `protobuf:"varint,32,rep,packed,name=slowest_ranks,json=slowestRanks,proto3" json:"slowest_ranks,omitempty"` // which have consumed the fewest steps; empty: all are equal
 	Scaling       *Scaling                 `protobuf:"bytes,100,opt,name=scaling,proto3" json:"scaling,omitempty"`                                      // absent: the number of loaders is fixed
+	World         uint32                   `protobuf:"varint,160,opt,name=world,proto3" json:"world,omitempty"`                                         // trainer ranks of the run
+	Here          []uint32                 `protobuf:"varint,161,rep,packed,name=here,proto3" json:"here,omitempty"`                                    // of them, those whose trainer is connected
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6909,6 +6944,20 @@ func (x *StatusReply) GetSlowestRanks() []uint32 {
 func (x *StatusReply) GetScaling() *Scaling {
 	if x != nil {
 		return x.Scaling
+	}
+	return nil
+}
+
+func (x *StatusReply) GetWorld() uint32 {
+	if x != nil {
+		return x.World
+	}
+	return 0
+}
+
+func (x *StatusReply) GetHere() []uint32 {
+	if x != nil {
+		return x.Here
 	}
 	return nil
 }
@@ -7799,7 +7848,7 @@ const file_roles_proto_rawDesc = "" +
 	"\x04rank\x18\x01 \x01(\rR\x04rank\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x14\n" +
 	"\x05below\x18\x03 \x01(\x04R\x05below\x12\x18\n" +
-	"\aserving\x18\x04 \x01(\bR\aserving\"\xc4\x01\n" +
+	"\aserving\x18\x04 \x01(\bR\aserving\"\x8e\x02\n" +
 	"\x04Join\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\rR\x04rank\x12\x14\n" +
 	"\x05start\x18\x02 \x01(\tR\x05start\x12\x14\n" +
@@ -7810,7 +7859,11 @@ const file_roles_proto_rawDesc = "" +
 	"microbatch\x18\x06 \x01(\rR\n" +
 	"microbatch\x12\x1a\n" +
 	"\boverride\x18\a \x03(\tR\boverride\x12\x12\n" +
-	"\x04call\x18\b \x01(\x04R\x04call\"z\n" +
+	"\x04call\x18\b \x01(\x04R\x04call\x12\x15\n" +
+	"\x05world\x18\xa0\x01 \x01(\rR\x05world\x12\x0f\n" +
+	"\x02tp\x18\xa1\x01 \x01(\rR\x02tp\x12\x0f\n" +
+	"\x02cp\x18\xa2\x01 \x01(\rR\x02cp\x12\x0f\n" +
+	"\x02pp\x18\xa3\x01 \x01(\rR\x02pp\"z\n" +
 	"\bSwitched\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x16\n" +
 	"\x06stripe\x18\x02 \x01(\rR\x06stripe\x12\x12\n" +
@@ -7986,7 +8039,7 @@ const file_roles_proto_rawDesc = "" +
 	"\x02r2\x18\x02 \x01(\x01R\x02r2\x12'\n" +
 	"\x04best\x18\x03 \x01(\v2\x13.millrace.v1.CostedR\x04best\x12\x17\n" +
 	"\abest_r2\x18\x04 \x01(\x01R\x06bestR2\"\x0f\n" +
-	"\rStatusRequest\"\xf1\x06\n" +
+	"\rStatusRequest\"\x9d\a\n" +
 	"\vStatusReply\x12(\n" +
 	"\x05fence\x18\x01 \x01(\v2\x12.millrace.v1.FenceR\x05fence\x12\x12\n" +
 	"\x04step\x18\x02 \x01(\x04R\x04step\x12\x18\n" +
@@ -8009,7 +8062,9 @@ const file_roles_proto_rawDesc = "" +
 	"\bdelivery\x18\x1e \x01(\v2\x15.millrace.v1.DeliveryR\bdelivery\x12\x17\n" +
 	"\ais_full\x18\x1f \x01(\bR\x06isFull\x12#\n" +
 	"\rslowest_ranks\x18  \x03(\rR\fslowestRanks\x12.\n" +
-	"\ascaling\x18d \x01(\v2\x14.millrace.v1.ScalingR\ascaling\x1aU\n" +
+	"\ascaling\x18d \x01(\v2\x14.millrace.v1.ScalingR\ascaling\x12\x15\n" +
+	"\x05world\x18\xa0\x01 \x01(\rR\x05world\x12\x13\n" +
+	"\x04here\x18\xa1\x01 \x03(\rR\x04here\x1aU\n" +
 	"\fSourcesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12/\n" +
 	"\x05value\x18\x02 \x01(\v2\x19.millrace.v1.SourceStatusR\x05value:\x028\x01\"\xa1\x01\n" +

@@ -64,8 +64,8 @@ failures.
 		initCommand(), importCommand(), inspectCommand(), upCommand(), checkCommand(), previewCommand(),
 		planCommand(),
 		indexCommand(), statusCommand(), topCommand(),
-		ledgerCommand(), benchCommand(), mixCommand(), restartCommand(), checkpointCommand(), etcdCommand(),
-		certsCommand(),
+		ledgerCommand(), benchCommand(), mixCommand(), restartCommand(), topologyCommand(),
+		checkpointCommand(), etcdCommand(), certsCommand(),
 		versionCommand(), mailboxCommand(),
 	)
 	root.AddCommand(singleCommands()...)

@@ -55,6 +55,9 @@ func sidecarCommand() *cobra.Command {
 	c, process := processCommand(sidecarRole, "Serve the ranks of this host (started by up)")
 	first := c.Flags().Int("first-rank", 0, "first rank of this host")
 	c.Flags().UintSliceVar(&process.Users, "allow-uids", nil, "users whose trainers may connect")
+	c.Flags().IntVar(&process.TP, "tp", 0, "tensor-parallel ranks")
+	c.Flags().IntVar(&process.CP, "cp", 0, "context-parallel ranks")
+	c.Flags().IntVar(&process.PP, "pp", 0, "pipeline stages")
 	c.RunE = func(c *cobra.Command, _ []string) error { return process.Serve(c.Context(), *first) }
 	return c
 }

@@ -146,7 +146,11 @@ func hostsOf(ctx context.Context, way *rundir.Way, world int) ([]report.Host, er
 		return nil, err
 	}
 	var out []report.Host
+	shape := 0
 	for _, h := range there {
+		if h.Shape > shape {
+			shape, world = h.Shape, h.World
+		}
 		out = append(out, report.Host{Name: h.Name, State: "running", Process: h.Label, First: h.First, Ranks: h.Ranks,
 			Leads: h.Up == leader.Line})
 	}

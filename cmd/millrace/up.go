@@ -258,7 +258,7 @@ func (u *up) join(ctx context.Context, c *cobra.Command, cfg *config.Config, dig
 	}
 	agreed := u.here.Host()
 	cfg.Loaders.Count, cfg.Loaders.Readers = uint32(agreed.Loaders), uint32(agreed.Readers)
-	return profile.Adopt(cfg, agreed.Profile)
+	return errors.Join(profile.Adopt(cfg, agreed.Profile), takeAxes(cfg, agreed.Axes))
 }
 
 // prepare refuses a stream that cannot be served.
@@ -329,10 +329,11 @@ func (u *up) supervise(ctx context.Context, c *cobra.Command, cfg *config.Config
 		}
 	})
 	ctx, end := context.WithCancelCause(ctx)
-	registered := u.stay(ctx, end)
+	registered, change := u.stay(ctx, end), make(chan supervisor.Child)
+	registered.Go(func() { u.reshapes(ctx, cfg, change) })
 	_, err = supervisor.Run(ctx, supervisor.Config{
 		Fail:   fail,
-		RunDir: u.runDir, Children: u.children(cfg), Spawn: u.spawn,
+		RunDir: u.runDir, Children: u.children(cfg), Spawn: u.spawn, Change: change,
 		Program: strings.Fields(os.Getenv(roles.EnvProgram)),
 		Stderr:  c.ErrOrStderr(),
 		Prepare: func() error {

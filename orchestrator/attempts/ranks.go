@@ -17,6 +17,9 @@ type Config struct {
 	Up      string      // names this `up`; all orchestrators that it starts have the same
 	Placing *pb.Placing // a change of it needs a new attempt
 	Rules   facts.Rules // of migrating a saved state to this run
+	// Reshape makes the run one of another topology. It returns the number of ranks and the placing; an error says why
+	// the run cannot have this topology. nil: the topology is fixed.
+	Reshape func(millrace.Topology) (ranks int, placing *pb.Placing, err error)
 	// Run returns the common part of all states of this run. It is called when the files of every source are known.
 	Run func() *facts.Run
 }
@@ -30,7 +33,8 @@ type Ranks struct {
 	asked  bool   // a rank has been here
 	joins  uint64 // counted
 	call   rollCall
-	midway *join // the attempt starts inside a step: ranks begin when its placement was compared
+	midway *join      // the attempt starts inside a step: ranks begin when its placement was compared
+	others []stranger // ranks of another topology, in the order of their joins
 }
 
 // rank is a trainer rank as this life of the orchestrator knows it.
@@ -67,7 +71,14 @@ func New(cfg Config, s *facts.State, out *roster.Sidecars) *Ranks {
 
 // Join observes a rank's declared start. It is answered when all ranks have joined. A rank that only lost its sidecar
 // goes on at once: began is true if it has begun.
+//
+// A host may serve another topology than the run has. Its ranks wait until all ranks of the run have left. Then the run
+// takes that topology.
 func (r *Ranks) Join(from roster.Session, msg *pb.Join) (began bool) {
+	if isStrange(r, msg) {
+		meet(r, from, msg)
+		return false
+	}
 	if int(msg.Rank) >= len(r.ranks) {
 		refuse(r.out, from, msg, fmt.Errorf("rank %d: this run has %d ranks", msg.Rank, len(r.ranks)))
 		return false
@@ -104,7 +115,10 @@ func (k *rank) serve(from roster.Session, below uint64) {
 }
 
 // Leave observes that a rank's trainer is gone. A start that it declared is forgotten.
-func (r *Ranks) Leave(rank uint32) {
+func (r *Ranks) Leave(from roster.Session, rank uint32) {
+	if forget(r, from, rank) {
+		return
+	}
 	if int(rank) < len(r.ranks) {
 		r.ranks[rank].join, r.ranks[rank].away, r.ranks[rank].here = nil, true, false
 	}
@@ -135,6 +149,7 @@ func (r *Ranks) Disconnect(session roster.Session) {
 			k.join = nil
 		}
 	}
+	r.others = slices.DeleteFunc(r.others, func(o stranger) bool { return o.session == session })
 }
 
 // Present observes which ranks of a host are there. It comes after everything that the host had said before it was

@@ -8,6 +8,14 @@ import (
 // Waiting says which ranks an attempt waits for, empty for none: those that have not connected and, once a rank starts
 // again, those that have not.
 func (r *Ranks) Waiting() string {
+	if len(r.others) > 0 {
+		var here []string
+		for _, i := range Here(r) {
+			here = append(here, fmt.Sprint(i))
+		}
+		return fmt.Sprintf("rank %d of %s waits until %s of %s left", r.others[0].msg.Rank,
+			describe(topologyOf(r.others[0].msg)), named(here, "", ""), describe(Topology(r.cfg.Placing)))
+	}
 	again := -1 // a rank that starts again
 	for i := range r.ranks {
 		if r.ranks[i].join != nil {

@@ -34,6 +34,11 @@ type Board struct {
 	work   work
 }
 
+// Keep forgets the figures of all ranks but the first ones.
+func (b *Board) Keep(ranks uint32) {
+	maps.DeleteFunc(b.ranks, func(number uint32, _ *rank) bool { return number >= ranks })
+}
+
 // New returns an empty board for a number of data-parallel ranks.
 func New() *Board {
 	return &Board{roles: map[string]*role{}, ranks: map[uint32]*rank{}, steps: newSteps(), work: newWork()}

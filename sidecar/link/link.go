@@ -116,7 +116,7 @@ func New(cfg Config) *Link {
 		routes: map[stripeKey]*route{}, paces: map[string]*pace{},
 	}
 	l.progress = &progress{
-		hosted: len(cfg.Ranks), shapes: constructors.NewSet(cfg.Shapes, cfg.PadMultiple),
+		hosted: len(cfg.Ranks), topology: cfg.Topology, shapes: constructors.NewSet(cfg.Shapes, cfg.PadMultiple),
 		fail: cfg.Fail, events: cfg.Events, up: l.up, condition: newCondition(),
 		plans: map[millrace.Step]*sidecar.StepPlan{},
 		calls: map[uint64]*pendingJoin{}, ranks: map[millrace.Rank]*position{},

@@ -22,11 +22,12 @@ import (
 
 // progress holds the attempt and its plans, and the joins and positions of this host's ranks.
 type progress struct {
-	hosted int // ranks of this host
-	shapes *constructors.Set
-	fail   *failpoint.Set
-	events *event.Log
-	up     *uplink
+	hosted   int // ranks of this host
+	topology millrace.Topology
+	shapes   *constructors.Set
+	fail     *failpoint.Set
+	events   *event.Log
+	up       *uplink
 
 	condition
 	attempt  millrace.Attempt
@@ -121,6 +122,8 @@ func (p *progress) join(ctx context.Context, rank millrace.Rank, start sidecar.S
 		c.msg = &proto.Join{
 			Rank: uint32(rank), Start: string(start.Kind), State: start.State, Override: start.Override,
 			Attempt: uint32(start.Attempt), Step: uint64(start.Step), Microbatch: start.Microbatch, Call: p.lastCall,
+			World: uint32(p.topology.Ranks), Tp: uint32(p.topology.TP), Cp: uint32(p.topology.CP),
+			Pp: uint32(p.topology.PP),
 		}
 		p.calls[p.lastCall] = c
 		p.up.send(&proto.SidecarEvent{Event: &proto.SidecarEvent_Join{Join: c.msg}})

@@ -261,6 +261,19 @@ func (c *Config) Topology(ranks int) (millrace.Topology, error) {
 	return t, err
 }
 
+// Reshaped returns the configuration with another topology. The error says why the run cannot have it; it wraps
+// millrace.ErrInvalid.
+func (c *Config) Reshaped(t millrace.Topology) (*Config, error) {
+	other := *c
+	other.Parallelism = Parallelism{TP: uint32(t.TP), CP: uint32(t.CP), PP: uint32(t.PP)}
+	if chunks := 2 * t.CP; t.CP > 1 && int(c.PadMultiple)%chunks != 0 {
+		return nil, millrace.Errorf(millrace.ErrInvalid, "cp %d needs documents padded to a multiple of %d tokens, "+
+			"and pad_multiple of the run is %d: choose a cp that divides it", t.CP, chunks, c.PadMultiple)
+	}
+	_, err := other.Topology(t.Ranks)
+	return &other, err
+}
+
 // group returns the number of data-parallel ranks that are balanced among themselves, 0 for all. An error names the
 // key.
 func (c *Config) group(t millrace.Topology) (int, error) {

@@ -20,8 +20,10 @@ import (
 type Process struct {
 	Name    string // unique in the run
 	RunDir  string
-	Ranks   int    // trainer ranks of this host
-	World   int    // trainer ranks of the run
+	Ranks   int // trainer ranks of this host
+	World   int // trainer ranks of the run
+	TP      int // of a sidecar; 0 here, in CP and in PP: as in the mixture file
+	CP, PP  int
 	Version string // of this program
 	Users   []uint // beside this process's, whose trainers the sidecar serves
 }

@@ -1,6 +1,7 @@
 package roles
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"millrace/internal/app/config/resume"
@@ -83,6 +84,13 @@ func OrchestratorConfig(c *config.Config, world int, version string) (orchestrat
 	if out.Rules.Earlier.Identity, err = json.Marshal(earlier.Identity()); err != nil {
 		return out, fmt.Errorf("encode identity: %w", err)
 	}
+	out.Reshape = func(t millrace.Topology) (orchestrator.Config, error) {
+		other, err := c.Reshaped(t)
+		if err != nil {
+			return out, err
+		}
+		return OrchestratorConfig(other, t.Ranks, version)
+	}
 	out.Runway, out.Ahead = runway(c)
 	out.Loaders, out.MostLoaders = setup.Readers(c), setup.Readers(c)
 	if c.Loaders.IsRange() {
@@ -103,6 +111,13 @@ func OrchestratorConfig(c *config.Config, world int, version string) (orchestrat
 			Work: s.Work, Resident: s.Resident, Allowed: setup.Allowed(c)})
 	}
 	return out, nil
+}
+
+// Reshaped returns a topology for so many ranks. An axis of 0 is as in the mixture file.
+func Reshaped(c *config.Config, world, tp, cp, pp int) millrace.Topology {
+	p := c.Parallelism
+	return millrace.Topology{Ranks: world, TP: cmp.Or(tp, int(p.TP)), CP: cmp.Or(cp, int(p.CP)),
+		PP: cmp.Or(pp, int(p.PP))}
 }
 
 // recosted returns a function that places selections with calibrated cost coefficients.

@@ -70,11 +70,8 @@ func (r *role) serveStream(
 	ctx, linked context.Context, s *stream, first int, files link.Files, ready func(), group *errgroup.Group,
 ) error {
 	memory := int64(s.cfg.Limits.SidecarMemory)
-	topology, err := s.cfg.Topology(r.World)
+	shaped, topology, err := r.shaped(s)
 	if err != nil {
-		return err
-	}
-	if err := setup.CheckSidecarMemory(s.cfg, r.Ranks); err != nil {
 		return err
 	}
 	ranks := make([]millrace.Rank, r.Ranks)
@@ -86,7 +83,7 @@ func (r *role) serveStream(
 		link.Config{
 			Name:         r.Name,
 			Orchestrator: r.orchestrator(s),
-			Shapes:       s.cfg.Shapes(),
+			Shapes:       shaped.Shapes(),
 			PadMultiple:  s.cfg.PadMultiple,
 			Topology:     topology,
 			Broadcast:    setup.Broadcast(s.cfg),
@@ -145,6 +142,16 @@ func (r *role) serveStream(
 		return server.Run(r.reasoned(ctx))
 	})
 	return nil
+}
+
+// shaped returns the configuration of a stream with the topology that this sidecar serves.
+func (r *role) shaped(s *stream) (*config.Config, millrace.Topology, error) {
+	topology := Reshaped(s.cfg, r.World, r.TP, r.CP, r.PP)
+	c, err := s.cfg.Reshaped(topology)
+	if err == nil {
+		err = setup.CheckSidecarMemory(c, r.Ranks)
+	}
+	return c, topology, err
 }
 
 // users returns the users whose trainers may connect.

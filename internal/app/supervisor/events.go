@@ -36,6 +36,7 @@ type (
 		id         string
 		goal       placer.Desired
 	}
+	evChange struct{ child Child } // the child of its role gets other arguments
 	evExited struct {
 		child, pid int
 		exit       Exit

@@ -73,6 +73,8 @@ func (m *machine) step(now time.Time, ev event) []action {
 		return m.failToStart(now, ev)
 	case evPlace:
 		return m.place(now, ev)
+	case evChange:
+		return m.change(now, ev.child)
 	case evReady:
 		return m.markReady(ev.child, ev.pid)
 	case evTerm:

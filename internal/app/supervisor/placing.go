@@ -125,6 +125,26 @@ func (m *machine) retire(now time.Time, c *life) []action {
 	return []action{acSignal{c.pid, syscall.SIGTERM}}
 }
 
+// changeGrace is the time that a process has to leave whose successor has other arguments.
+const changeGrace = 10 * time.Second
+
+// change gives the only child of a role other arguments. Its process is asked to leave, and the next one has them.
+func (m *machine) change(now time.Time, child Child) []action {
+	for i := range m.children {
+		c := &m.children[i]
+		if c.Role != child.Role || m.stopping {
+			continue
+		}
+		c.Child, c.lives = child, lives{}
+		if !c.alive {
+			return nil
+		}
+		c.state, c.leaving = Stopping, now.Add(changeGrace)
+		return []action{acSignal{c.pid, syscall.SIGTERM}}
+	}
+	return nil
+}
+
 // endRetired kills the processes that were asked to leave and did not.
 func (m *machine) endRetired(now time.Time) (out []action) {
 	for i := range m.children {

@@ -199,3 +199,19 @@ func TestOnlyTheOrchestratorPlaces(t *testing.T) {
 	e.check("", evPlace{child: 1, pid: 101, id: "x", goal: goal}, evPlace{child: 0, pid: 99, id: "x", goal: goal})
 	e.check("ending, SIGINT side", evStop{}, evPlace{child: 0, pid: 100, id: "x", goal: goal})
 }
+
+// TestAChangeReplacesOneProcess: the child of a role gets other arguments, and its process leaves for the next one. A
+// process that does not leave is killed.
+func TestAChangeReplacesOneProcess(t *testing.T) {
+	e := newEstate(t)
+	next := Child{Role: "sidecar", Name: "side", Args: []string{"--ranks", "2"}}
+	e.check("SIGTERM side", evChange{next})
+	e.check("start side", evExited{2, 102, Exit{}})
+	if c := e.m.children[2].Child; len(c.Args) != 2 {
+		t.Errorf("the next process has the arguments %q", c.Args)
+	}
+	pid := e.m.children[2].pid
+	e.check("SIGTERM side", evReady{2, pid}, evChange{next})
+	e.now = e.now.Add(changeGrace)
+	e.check("SIGKILL side", evTick{})
+}

@@ -21,6 +21,7 @@ import (
 type Config struct {
 	RunDir   string                    // created if it is missing; locked during Run
 	Children []Child                   // in starting order; roles stop in the reverse order
+	Change   <-chan Child              // other arguments for a role with one process, which is replaced; may be nil
 	Spawn    Spawn                     // makes children that the orchestrator asks for; nil: there are no others
 	Program  []string                  // the program of the children, without their arguments; this program by default
 	Final    func(Child, Exit) Verdict // judges an exit; nil restarts everything
@@ -151,6 +152,8 @@ func (r *run) loop(ctx context.Context) {
 				r.feed(evStop{})
 			}
 			asked = true
+		case child := <-r.cfg.Change:
+			r.feed(evChange{child})
 		case <-r.timer():
 			r.feed(evTick{})
 		}

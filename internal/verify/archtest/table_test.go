@@ -125,6 +125,8 @@ var rooms = []room{
 		"internal/secure", "orchestrator/lease/..."), none},
 	{"internal/app/rundir", list(".", "checkpoint", "internal/app/cluster", "proto", "internal/seam", "internal/secure",
 		"internal/app/exit", "internal/app/supervisor", "orchestrator/lease/..."), list("google.golang.org/grpc")},
+	// requests for other ranks of a living `up`
+	{"internal/app/reshape", list("internal/app/supervisor", "internal/seam"), none},
 	// wiring of the processes
 	{"internal/app/roles", list(".", "mixing", "checkpoint", "proto", "sources/...", "sidecar/...",
 		"orchestrator/...", "internal/app/...", shell), all},

@@ -84,5 +84,5 @@ func (h Host) key(run string) string {
 	if h.Ranks == 0 {
 		return prefix(run) + h.Label
 	}
-	return fmt.Sprintf("%s%06d", prefix(run), h.First)
+	return fmt.Sprintf("%s%06d", prefix(run), h.Began)
 }

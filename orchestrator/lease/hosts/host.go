@@ -32,6 +32,12 @@ type Host struct {
 	First int    `json:"first"`           // first of its ranks, which are consecutive
 	Ranks int    `json:"ranks"`           // 0: none
 	World int    `json:"world"`           // ranks of the run
+	// Axes are the sizes of tp, cp and pp; empty, and 0: as in the mixture file. Began is the first rank with which
+	// this host began: its processes are named by it, and so is its key. Shape counts the changes of the ranks. Hosts
+	// of one shape agree on World and Axes, and have different ranks.
+	Axes  string `json:"axes,omitempty"`
+	Began int    `json:"began"`
+	Shape int    `json:"shape"`
 
 	// Incarnation names the run from the first host that registers to the last one that leaves; empty before Join.
 	// Loaders is the number of loader processes of each `up`. Readers is the number of loaders for which the sources
@@ -81,6 +87,14 @@ func (c *conflict) Unwrap() error { return c.error }
 // another host has its ranks or its name, or if the hosts do not belong to one run.
 func (h Host) agree(others []Host) (Host, error) {
 	others = slices.DeleteFunc(slices.Clone(others), func(o Host) bool { return o.Up == h.Up })
+	if h.Incarnation == "" { // it has just begun, and takes the newest shape
+		for _, o := range others {
+			if o.Shape > h.Shape {
+				h.Shape, h.Axes = o.Shape, o.Axes
+			}
+		}
+		h.Began = h.First
+	}
 	for _, o := range others {
 		if err := h.differs(o); err != nil {
 			return h, &conflict{err}
@@ -101,13 +115,34 @@ func (h Host) agree(others []Host) (Host, error) {
 	return h, nil
 }
 
+// reshaped returns the host with other ranks of another world. Its shape is the newest one, if another host has that
+// already, and else a further one.
+func (h Host) reshaped(others []Host, first, ranks, world int, axes string) Host {
+	next := Host{Shape: h.Shape}
+	for _, o := range others {
+		if o.Up != h.Up && o.Shape > next.Shape {
+			next = o
+		}
+	}
+	h.First, h.Ranks, h.World, h.Axes = first, ranks, world, axes
+	if next.Shape == h.Shape || next.World != world || next.Axes != axes {
+		next.Shape++
+	}
+	h.Shape = next.Shape
+	return h
+}
+
 // collides reports that another host has a rank or the name of this one.
 func (h Host) collides(o Host) error {
 	if h.Ranks == 0 && o.Ranks == 0 && h.Label == o.Label {
 		return millrace.Errorf(millrace.ErrMismatch, "etcd has %s already (up %s): give each process its own --name, "+
 			"or end the other one first", o, o.Up)
 	}
-	if h.First < o.First+o.Ranks && o.First < h.First+h.Ranks {
+	if h.Ranks > 0 && o.Ranks > 0 && h.Began == o.Began && h.Shape != o.Shape {
+		return millrace.Errorf(millrace.ErrMismatch, "etcd has a host already that began with rank %d (up %s), and "+
+			"names its processes by it: begin this host with other ranks", o.Began, o.Up)
+	}
+	if h.Shape == o.Shape && h.First < o.First+o.Ranks && o.First < h.First+h.Ranks {
 		return millrace.Errorf(millrace.ErrMismatch,
 			"etcd has %s already (up %s): give each host its own --first-rank", o, o.Up)
 	}
@@ -123,7 +158,10 @@ func (h Host) differs(o Host) error {
 	case h.Program != o.Program:
 		return refuse(fmt.Sprintf("it runs millrace %s, not %s", h.Program, o.Program),
 			"install one version on all hosts")
-	case h.World != o.World:
+	case h.Shape == o.Shape && h.Axes != o.Axes:
+		return refuse(fmt.Sprintf("its axes of parallelism are %q, not %q", h.Axes, o.Axes),
+			"give `millrace topology` the same --tp, --cp and --pp for all hosts")
+	case h.Shape == o.Shape && h.World != o.World:
 		return refuse(fmt.Sprintf("its --world-size is %d, not %d", h.World, o.World),
 			"start every host with the same --world-size, or stop the other hosts first")
 	case h.Mixture != o.Mixture:

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -24,6 +25,7 @@ const (
 // Membership is the registration of a host. Run keeps it.
 type Membership struct {
 	*Client
+	mu    sync.Mutex // guards the others
 	host  Host
 	lease clientv3.LeaseID
 }
@@ -48,7 +50,58 @@ func Join(ctx context.Context, cfg lease.EtcdConfig, host Host) (*Membership, er
 }
 
 // Host returns the host as it is registered.
-func (m *Membership) Host() Host { return m.host }
+func (m *Membership) Host() Host {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.host
+}
+
+// Reshape registers other ranks for this host, in a run of another world. axes is empty if the axes of parallelism are
+// as in the mixture file. The error is ErrMismatch if another host has one of the ranks.
+func (m *Membership) Reshape(ctx context.Context, first, ranks, world int, axes string) error {
+	for {
+		m.mu.Lock()
+		next, was := m.host, m.lease
+		m.mu.Unlock()
+		others, revision, err := m.list(ctx)
+		if err != nil {
+			return fmt.Errorf("register other ranks: %w", err)
+		}
+		next = next.reshaped(others, first, ranks, world, axes)
+		if err := next.Validate(); err != nil {
+			return err
+		}
+		if _, err := next.agree(others); err != nil {
+			return fmt.Errorf("register %s: %w", next, err)
+		}
+		switch err := m.put(ctx, next, revision, was); {
+		case err == nil:
+			m.mu.Lock()
+			m.host = next
+			m.mu.Unlock()
+			return nil
+		case !errors.Is(err, errRaced):
+			return fmt.Errorf("register %s: %w", next, err)
+		}
+	}
+}
+
+// put writes a host, unless another one has come or changed since a revision.
+func (m *Membership) put(ctx context.Context, h Host, revision int64, id clientv3.LeaseID) error {
+	value, err := json.Marshal(h)
+	if err != nil {
+		return fmt.Errorf("encode a host: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	unchanged := clientv3.Compare(clientv3.ModRevision(prefix(m.cfg.Run)), "<", revision+1).WithPrefix()
+	made, err := m.etcd.Txn(ctx).If(unchanged).
+		Then(clientv3.OpPut(h.key(m.cfg.Run), string(value), clientv3.WithLease(id))).Commit()
+	if err == nil && !made.Succeeded {
+		return errRaced
+	}
+	return err
+}
 
 // join registers the host, or finds that it never can.
 func (m *Membership) join(ctx context.Context) error {
@@ -75,7 +128,7 @@ func (m *Membership) join(ctx context.Context) error {
 				since = clock.Now()
 			}
 			if clock.Now().Sub(since) > deadFor {
-				return fmt.Errorf("register %s: %w", m.host, err)
+				return fmt.Errorf("register %s: %w", m.Host(), err)
 			}
 			tell(fmt.Sprintf("waiting to register %s, for %v at most: if the other host is dead, its registration "+
 				"ends by then; otherwise: %v", m.host, deadFor, err))
@@ -101,13 +154,9 @@ func (m *Membership) try(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	agreed, err := m.host.agree(others)
+	agreed, err := m.Host().agree(others)
 	if err != nil {
 		return err
-	}
-	value, err := json.Marshal(agreed)
-	if err != nil {
-		return fmt.Errorf("encode a host: %w", err)
 	}
 	call, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -115,16 +164,12 @@ func (m *Membership) try(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	unchanged := clientv3.Compare(clientv3.ModRevision(prefix(m.cfg.Run)), "<", revision+1).WithPrefix()
-	made, err := m.etcd.Txn(call).If(unchanged).
-		Then(clientv3.OpPut(agreed.key(m.cfg.Run), string(value), clientv3.WithLease(granted.ID))).Commit()
-	if err == nil && !made.Succeeded {
-		err = errRaced
-	}
-	if err != nil {
+	if err := m.put(ctx, agreed, revision, granted.ID); err != nil {
 		m.revoke(granted.ID)
 		return err
 	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	m.host, m.lease = agreed, granted.ID
 	return nil
 }
@@ -140,7 +185,7 @@ func (m *Membership) Run(ctx context.Context) error {
 		case <-m.cfg.Clock.After(renewEvery):
 		}
 		call, cancel := context.WithTimeout(ctx, patience)
-		_, err := m.etcd.KeepAliveOnce(call, m.lease)
+		_, err := m.etcd.KeepAliveOnce(call, m.registered())
 		cancel()
 		if errors.Is(err, rpctypes.ErrLeaseNotFound) {
 			if err := m.join(ctx); err != nil && ctx.Err() == nil {
@@ -152,8 +197,15 @@ func (m *Membership) Run(ctx context.Context) error {
 
 // Leave ends the registration, so that others need not wait for its end.
 func (m *Membership) Leave() {
-	m.revoke(m.lease)
+	m.revoke(m.registered())
 	m.Close()
+}
+
+// registered returns the etcd lease of the registration.
+func (m *Membership) registered() clientv3.LeaseID {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.lease
 }
 
 // revoke ends an etcd lease. If etcd does not answer, the lease ends with its time.

@@ -1,0 +1,104 @@
+package attempts
+
+import (
+	"fmt"
+	"slices"
+
+	"millrace"
+	"millrace/orchestrator/roster"
+	pb "millrace/proto"
+)
+
+// stranger is a rank of a host that serves another topology than the run has. It waits until all ranks of the run have
+// left.
+type stranger struct {
+	session roster.Session
+	msg     *pb.Join
+}
+
+func topologyOf(msg *pb.Join) millrace.Topology {
+	return millrace.Topology{Ranks: int(msg.World), TP: int(msg.Tp), CP: int(msg.Cp), PP: int(msg.Pp)}
+}
+
+// Topology returns the topology of a placing.
+func Topology(p *pb.Placing) millrace.Topology {
+	return millrace.Topology{Ranks: int(p.Ranks), TP: int(p.Tp), CP: int(p.Cp), PP: int(p.Pp)}
+}
+
+// isStrange reports whether a rank's host serves another topology than the run has.
+func isStrange(r *Ranks, msg *pb.Join) bool {
+	return r.cfg.Reshape != nil && msg.World > 0 && topologyOf(msg) != Topology(r.cfg.Placing)
+}
+
+// meet observes the start of a rank of another topology.
+func meet(r *Ranks, from roster.Session, msg *pb.Join) {
+	if msg.Start == "continue" {
+		refuse(r.out, from, msg, millrace.Errorf(millrace.ErrFenced, "rank %d stands in a run of %s, and its host "+
+			"serves %s now: start the ranks again from a state or `latest`",
+			msg.Rank, describe(Topology(r.cfg.Placing)), describe(topologyOf(msg))))
+		return
+	}
+	forget(r, from, msg.Rank)
+	r.others = append(r.others, stranger{from, msg})
+}
+
+// forget drops the wait of a rank of another topology. It reports whether the rank waited.
+func forget(r *Ranks, from roster.Session, rank uint32) bool {
+	n := len(r.others)
+	r.others = slices.DeleteFunc(r.others, func(o stranger) bool { return o.session == from && o.msg.Rank == rank })
+	return len(r.others) < n
+}
+
+// IsTurn reports whether the run is to take another topology: a rank waits for that, and no rank of the run is there.
+// The record of what the ranks have consumed comes first.
+func IsTurn(r *Ranks) bool {
+	now, _ := r.AreHere()
+	return len(r.others) > 0 && !now && r.Acknowledged() == nil
+}
+
+// Turn makes the run one of the topology for which the first rank waits.
+func Turn(r *Ranks) {
+	waiting := r.others
+	if err := reshape(r, topologyOf(waiting[0].msg)); err != nil {
+		refuse(r.out, waiting[0].session, waiting[0].msg, err)
+		r.others = waiting[1:]
+		return
+	}
+	for _, o := range waiting {
+		r.Join(o.session, o.msg)
+	}
+}
+
+// reshape makes the run one of another topology. No rank has a place in it yet.
+func reshape(r *Ranks, t millrace.Topology) error {
+	ranks, placing, err := r.cfg.Reshape(t)
+	if err != nil {
+		return err
+	}
+	cfg := r.cfg
+	cfg.Ranks, cfg.Placing = ranks, placing
+	next := New(cfg, r.s, r.out)
+	next.asked, next.joins, next.call = r.asked, r.joins, r.call
+	*r = *next
+	r.out.Say("the run has %s now", describe(t))
+	return nil
+}
+
+// describe names a topology for people.
+func describe(t millrace.Topology) string {
+	text := fmt.Sprintf("%d ranks", t.Ranks)
+	if t.TP*t.CP*t.PP > 1 {
+		text += fmt.Sprintf(" with tp %d, cp %d, pp %d", t.TP, t.CP, t.PP)
+	}
+	return text
+}
+
+// Here lists the ranks whose trainer is connected.
+func Here(r *Ranks) (out []uint32) {
+	for i := range r.ranks {
+		if r.ranks[i].here {
+			out = append(out, uint32(i))
+		}
+	}
+	return out
+}

@@ -3,8 +3,8 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
-# Two packages at a time, because many of them start processes of their own.
-packages_at_once=${TEST_P:-2}
+# Four packages at a time on two cores: many tests wait for processes and for time limits.
+packages_at_once=${TEST_P:-4}
 go_test="go test -json -vet=off -timeout 10m"
 
 gofmt_clean='out=$(gofmt -l .); echo "$out"; [[ -z $out ]]'
@@ -48,8 +48,8 @@ fi
 
 steps+=(
 	"check:e2e-environment=tools/venv.sh .venv-e2e e2e/requirements.txt"
-	# Three files at a time, because tests wait, and in the order of their names. The tests of a file share their runs.
-	'pytest:e2e=.venv-e2e/bin/python -m pytest -q -p no:cacheprovider -n 3 --dist loadfile --no-loadscope-reorder \
+	# Four files at a time, because tests wait, and in the order of their names. The tests of a file share their runs.
+	'pytest:e2e=.venv-e2e/bin/python -m pytest -q -p no:cacheprovider -n 4 --dist loadfile --no-loadscope-reorder \
 		--junitxml="$JUNIT" e2e'
 )
 

@@ -63,7 +63,9 @@ type kept struct {
 func (d *kept) size() int64 { return size(d.tokens.Len(), d.fields) }
 
 // size returns the charge of a document: that of each token is 4 bytes, as in spans.
-func size(tokens int, fields string) int64 { return documentBytes + 4*int64(tokens) + int64(len(fields)) }
+func size(tokens int, fields string) int64 {
+	return documentBytes + 4*int64(tokens) + int64(len(fields))
+}
 
 // documentBytes is the memory of a document beside its tokens.
 const documentBytes = 200

@@ -94,6 +94,7 @@ func TestEtcd(t *testing.T) {
 		"a renewal takes long":           (*bench).lateAnswer,
 		"a successor does not wait":      (*bench).successor,
 		"a holder has stopped":           (*bench).stopped,
+		"a holder lives on":              (*bench).livesOn,
 		"the list of journals changes":   (*bench).listChanges,
 		"another has a listed journal":   (*bench).anotherLeads,
 	} {
@@ -633,6 +634,22 @@ func (x *bench) stopped() {
 	x.Logf("elected %v after the last renewal", waited)
 	if waited < 7*time.Second || waited >= 10*time.Second {
 		x.Errorf("elected %v after the last renewal", waited)
+	}
+}
+
+// livesOn: a candidate that waits takes nothing from a holder that renews its lease.
+func (x *bench) livesOn() {
+	for _, ttl := range []time.Duration{2 * time.Second, 5 * time.Second} {
+		c := x.config()
+		c.Run, c.TTL = fmt.Sprintf("%s-%v", c.Run, ttl), ttl
+		l, held := x.acquire(c)
+		x.standBy(c, make(chan struct{}))
+		select {
+		case <-held.Done():
+			x.Fatalf("the lease of %v was lost: %v", ttl, context.Cause(held))
+		case <-time.After(2 * ttl):
+		}
+		x.commits(l, nil, plan(0, 1))
 	}
 }
 

@@ -30,12 +30,7 @@ func (c Config) every() time.Duration  { return c.TTL / 6 }
 func (c Config) call() time.Duration   { return c.TTL / 5 }
 
 // over is the time from the last renewal to the end of the key, if a candidate waits: see lease.Etcd.
-func (c Config) over() time.Duration {
-	if c.margin() < time.Second {
-		return c.TTL
-	}
-	return c.TTL - c.margin().Truncate(time.Second)
-}
+func (c Config) over() time.Duration { return c.TTL - c.margin() + 200*time.Millisecond }
 
 const (
 	retryDelay = 200 * time.Millisecond

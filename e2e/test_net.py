@@ -72,7 +72,7 @@ CABLES = {"delay": Faults(delay=0.2), "ahead": Faults(delay=0.02, ahead=0.3), "l
 
 @pytest.mark.parametrize("faults", CABLES.values(), ids=list(CABLES))
 def test_a_bad_cable(lab: Any, faults: Faults) -> None:
-    """The cable does what it is told, and nothing else."""
+    """The cable has the faults that it is asked for, and no others."""
     echo = subprocess.Popen([*lab.enter("h1"), "python3", "-c", ECHO], stdout=subprocess.PIPE)
     try:
         assert echo.stdout is not None and echo.stdout.readline()

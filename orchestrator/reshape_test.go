@@ -51,7 +51,7 @@ func (w *world) leave(ranks int) {
 }
 
 // TestTheTopologyFollowsTheRanks: ranks of another topology wait until all ranks have left. Then they open an attempt
-// behind everything that the others have consumed, also what was committed in the same turn.
+// behind all steps that the others have consumed, also those of a commit in the same turn.
 func TestTheTopologyFollowsTheRanks(t *testing.T) {
 	w := shapes(t)
 	for r := range uint32(4) {

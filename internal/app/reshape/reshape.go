@@ -37,7 +37,8 @@ type answer struct {
 const (
 	requestName = "topology.json"
 	answerName  = "topology-answer.json"
-	lookEvery   = 100 * time.Millisecond
+	askEvery    = 100 * time.Millisecond // of a command that waits for its answer
+	serveEvery  = 500 * time.Millisecond // of `up`, as long as it lives
 )
 
 // Ask sends a request to the `up` of a run directory, and returns when it is carried out or refused.
@@ -57,7 +58,7 @@ func Ask(ctx context.Context, clock seam.Clock, runDir string, r Request) error 
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("`millrace up` on %s has not answered: %w", runDir, ctx.Err())
-		case <-clock.After(lookEvery):
+		case <-clock.After(askEvery):
 		}
 	}
 }
@@ -68,7 +69,7 @@ func Serve(ctx context.Context, clock seam.Clock, runDir string, apply func(Requ
 		select {
 		case <-ctx.Done():
 			return
-		case <-clock.After(lookEvery):
+		case <-clock.After(serveEvery):
 		}
 		var r Request
 		if read(filepath.Join(supervisor.RuntimeDir(runDir), requestName), &r) != nil || r.ID == last {

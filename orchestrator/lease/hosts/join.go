@@ -131,11 +131,11 @@ func (m *Membership) join(ctx context.Context) error {
 				return fmt.Errorf("register %s: %w", m.Host(), err)
 			}
 			tell(fmt.Sprintf("waiting to register %s, for %v at most: if the other host is dead, its registration "+
-				"ends by then; otherwise: %v", m.host, deadFor, err))
+				"ends by then; otherwise: %v", m.Host(), deadFor, err))
 		case lease.IsFinal(err):
 			return err
 		case !errors.Is(err, errRaced):
-			tell(fmt.Sprintf("waiting to register %s: %s", m.host, lease.Reason(err)))
+			tell(fmt.Sprintf("waiting to register %s: %s", m.Host(), lease.Reason(err)))
 		}
 		select {
 		case <-ctx.Done():

@@ -297,6 +297,9 @@ trainer of the old topology is connected. Only the sidecar starts again: it make
 }
 
 func (t *topology) run(c *cobra.Command) error {
+	if t.Ranks < 1 {
+		return exit.Usagef("millrace topology: --ranks %d: want the number of this host's ranks, at least 1", t.Ranks)
+	}
 	t.World = cmp.Or(t.World, t.Ranks)
 	if err := t.host().Validate(); err != nil {
 		return exit.Usagef("millrace topology: %w", err)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import time
 from pathlib import Path
 from typing import Any, Dict
 
@@ -11,7 +13,7 @@ import pytest
 import contract
 import corpus
 from conftest import Stage
-from harness import processes_of
+from harness import DEADLINE, processes_of
 
 SETTING: Dict[str, Any] = {
     "version": 1,
@@ -26,9 +28,13 @@ TOLD = "the loader sends the tokens of a file that this process cannot read in p
 
 
 def is_open_in_sidecar(directory: Path, name: str) -> bool:
-    for pid in processes_of(directory):
-        if b"sidecar" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"):
-            return any(os.readlink(fd).endswith(name) for fd in Path(f"/proc/{pid}/fd").iterdir() if fd.is_symlink())
+    """Reads /proc again if the sidecar closes a file meanwhile."""
+    over = time.monotonic() + DEADLINE
+    while time.monotonic() < over:
+        for pid in processes_of(directory):
+            with contextlib.suppress(OSError):
+                if b"sidecar" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"):
+                    return any(os.readlink(fd).endswith(name) for fd in Path(f"/proc/{pid}/fd").iterdir())
     raise AssertionError("there is no sidecar")
 
 

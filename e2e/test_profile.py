@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any, Dict, List
 
@@ -30,12 +29,6 @@ def mixture(directory: Path) -> Dict[str, Any]:
     })
 
 
-def seconds(pid: int) -> float:
-    """The CPU time of a process."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
 def readers(status: Dict[str, Any]) -> Dict[str, List[str]]:
     out: Dict[str, List[str]] = {}
     for stripe in status["stripes"]:
@@ -53,11 +46,7 @@ def test_a_profile_divides_a_heavy_source(stage: Any, tmp_path: Path) -> None:
             (hold := tmp_path / what).touch()
             trainers = watch.start(pause=DEADLINE, hold=str(hold))
             found = watch.until(lambda s: readers(s) if len(s["stripes"]) >= len(CHEAP) + 1 else None, within=DEADLINE)
-            pids = [watch.pid(f"loader-{i}") for i in range(2)]
             hold.unlink()
-            trainers.collect(until=28)
-            used = [seconds(p) for p in pids]
-            print(f"{what}: the loaders used {used[0]:.2f} and {used[1]:.2f} CPU s")
             delivered = trainers.collect()
             assert delivered.ends == ["end"] * RANKS and up.wait(DEADLINE) == 0, up.stderr()
         return delivered, found

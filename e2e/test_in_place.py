@@ -61,6 +61,9 @@ def test_in_place(binary: Path, tmp_path: Path, dtype: str, change: str) -> None
         hold.unlink()
         delivered = trainers.collect()
         assert run.wait() == 0, run.stderr()
-        assert (TOLD in run.stderr()) == (change == "move"), run.stderr()
+        told = [line for line in run.stderr().splitlines() if TOLD in line]
+        if change == "touch":  # a reply may name the earlier identity if the change comes between it and the read
+            told = [line for line in told if "the file changed: its inode was changed" not in line]
+        assert bool(told) == (change == "move"), run.stderr()
     contract.check_batches(delivered, documents, SETTING)
     contract.check_complete(delivered, documents, 1, SETTING)

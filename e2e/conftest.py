@@ -186,8 +186,12 @@ class Stage:
             self._documents[key] = oracle.documents(self.corpus, mixture)
         return self._documents[key]
 
-    def up(self, mixture: Mapping[str, Any], ranks: int = 1, directory: Optional[Path] = None, **kwargs: Any) -> Run:
-        return Run(self.binary, self.mixture(mixture), directory or self.new_dir(), ranks, **kwargs)
+    def up(
+        self, mixture: Mapping[str, Any], ranks: int = 1, directory: Optional[Path] = None, binary: str = "",
+        **kwargs: Any,
+    ) -> Run:
+        program = Path(binary) if binary else self.binary
+        return Run(program, self.mixture(mixture), directory or self.new_dir(), ranks, **kwargs)
 
     def delivered(
         self, mixture: Mapping[str, Any], ranks: int = 1, env: Optional[Mapping[str, str]] = None, **orders: Any

@@ -12,12 +12,14 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 import pytest
 
+import daytime
 import relay
 from harness import DEADLINE
 
@@ -26,14 +28,19 @@ NETWORK = "10.201.7"  # of the hosts; it exists inside the namespaces alone
 
 class Lab:
     """A machine with hosts h1, h2, …, each with an address of its own. `clocks` are the seconds by which the monotonic
-    clocks of hosts are ahead of the machine's. All hosts have one time of day, as the kernel has."""
+    clocks of hosts are ahead of the machine's. `days` are those by which the times of day are ahead. The kernel has one
+    time of day for all, so a host has another one only in Go programs that `program` names."""
 
-    def __init__(self, names: Sequence[str], clocks: Mapping[str, int] = {}) -> None:
+    def __init__(
+        self, names: Sequence[str], clocks: Mapping[str, int] = {}, days: Mapping[str, int] = {}
+    ) -> None:
         for tool in ("unshare", "nsenter", "ip", "nft"):
             if shutil.which(tool) is None:
                 pytest.skip(f"there is no {tool}: install util-linux, iproute2 and nftables")
         self.names = list(names)
         self._clocks = dict(clocks) if os.path.exists("/proc/self/ns/time") else {}
+        self.days = {n: s for n, s in days.items() if s} if daytime.is_possible() else {}
+        self._programs = tempfile.TemporaryDirectory(prefix="lab-")
         self._cables: Dict[str, subprocess.Popen[bytes]] = {}
         self._holder = subprocess.Popen(
             ["unshare", "-Urnm", "cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
@@ -73,6 +80,7 @@ class Lab:
             self._pull(name)
         self._holder.kill()
         self._holder.wait()
+        self._programs.cleanup()
 
     def __enter__(self) -> "Lab":
         return self
@@ -87,6 +95,14 @@ class Lab:
         """The beginning of a command that runs on a host."""
         clock = ["nsenter", f"--time=/run/clock-{name}"] if name in self._clocks else []
         return [*self._enter(), "ip", "netns", "exec", name, *clock]
+
+    def program(self, name: str, path: str) -> str:
+        """The program that a host runs in place of this one."""
+        ahead = self.days.get(name, 0)
+        copy = Path(self._programs.name, f"{Path(path).name}{ahead:+}")
+        if ahead and not copy.exists():
+            daytime.ahead(Path(path), ahead, copy)
+        return str(copy) if ahead else path
 
     def _enter(self) -> List[str]:
         return ["nsenter", "-t", str(self._holder.pid), "-U", "-n", "-m", "--preserve-credentials"]
@@ -170,7 +186,7 @@ class Etcd:
         authority = str(self._certificates / "ca.pem")
         with open(self.directory / f"etcd-{name}.log", "ab") as log:
             self.processes[name] = subprocess.Popen(
-                [*self.lab.enter(name), self.program, "--name", name,
+                [*self.lab.enter(name), self.lab.program(name, self.program), "--name", name,
                  "--data-dir", str(self.directory / f"etcd-{name}"),
                  "--listen-client-urls", self.url(name), "--advertise-client-urls", self.url(name),
                  "--listen-peer-urls", self.url(name, 2380), "--initial-advertise-peer-urls", self.url(name, 2380),

@@ -12,7 +12,7 @@ import signal
 import subprocess
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence
 
 import relay
 from harness import DEADLINE, Run, Trainers, processes_of
@@ -23,6 +23,7 @@ TRAINING = ("h1", "h2", "h3")
 MEMBERS = ("e1", "e2", "e3")
 PATIENCE = 120.0  # seconds for which a trainer waits for its host to come back
 APART = 1200  # seconds; the monotonic clocks of hosts differ by up to so much
+DAYS = 50 * 60  # seconds by which times of day are ahead or behind at most; certificates allow an hour
 
 
 class Net:
@@ -61,11 +62,14 @@ class Net:
         before = self.runs.get(name)
         self.runs[name] = self.stage.up(
             mixture, self.ranks, before.directory if before else None, first=index * self.ranks,
-            launcher=self.lab.enter(name), args=[
+            launcher=self.lab.enter(name), binary=self.program(name), args=[
                 "--world-size", str(self.world), "--first-rank", str(index * self.ranks), "--cluster",
                 str(self.files[name]), *args,
             ],
         )
+
+    def program(self, name: str) -> str:
+        return self.lab.program(name, str(self.stage.binary))
 
     def train(self, orders: Orders) -> Trainers:
         sockets = [s for name in TRAINING for s in self.runs[name].sockets()]
@@ -74,7 +78,7 @@ class Net:
 
     def status(self, name: str) -> Dict[str, Any]:
         done = subprocess.run(
-            [*self.lab.enter(name), str(self.stage.binary), "status", str(self.runs[name].directory), "--json"],
+            [*self.lab.enter(name), self.program(name), "status", str(self.runs[name].directory), "--json"],
             stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=DEADLINE,
         )
         assert done.returncode == 0, done.stderr
@@ -153,11 +157,17 @@ class Net:
 
 @contextlib.contextmanager
 def running(
-    stage: Any, directory: Path, program: str, mixture: Mapping[str, Any], ranks: int = 1, seed: int = 1
+    stage: Any, directory: Path, program: str, mixture: Mapping[str, Any], ranks: int = 1, seed: int = 1,
+    days: Sequence[int] = (),
 ) -> Iterator[Net]:
-    """A run on three hosts whose `up`s are ready. The clocks of all hosts differ, as the seed says."""
+    """A run on three hosts whose `up`s are ready. The clocks of all hosts differ, as the seed says. So do their times
+    of day, if `days` does not give those of the hosts that train: one host is behind, and one is ahead. The members of
+    etcd have the same ones."""
     hosts, rng = [*TRAINING, *MEMBERS], random.Random(seed)
-    with Lab(hosts, {name: rng.randint(0, APART) for name in hosts}) as lab:
+    clocks = {name: rng.randint(0, APART) for name in hosts}
+    drawn = [-rng.randint(1, DAYS), 0, rng.randint(1, DAYS)]
+    of_all = [*(days or rng.sample(drawn, 3)), *rng.sample(days or drawn, 3)]
+    with Lab(hosts, clocks, dict(zip(hosts, of_all))) as lab:
         net = Net(lab, stage, directory, program, ranks)
         try:
             for name in TRAINING:
@@ -208,7 +218,7 @@ def faults(mixture: Mapping[str, Any]) -> Dict[str, Fault]:
     def rolling_restart(net: Net, rng: random.Random) -> str:
         for name in TRAINING:
             done = subprocess.run(
-                [*net.lab.enter(name), str(net.stage.binary), "restart", str(net.runs[name].directory)],
+                [*net.lab.enter(name), net.program(name), "restart", str(net.runs[name].directory)],
                 stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=4 * DEADLINE,
             )
             assert done.returncode == 0, done.stderr

@@ -93,7 +93,14 @@ func (a *api) try(ctx context.Context, verb, path string, body []byte) (answer [
 			pause *= 2
 		}
 		answer, err = a.once(ctx, verb, path, body)
-		if r := new(refusal); err == nil || ctx.Err() != nil || errors.As(err, &r) && !r.mayPass() {
+		// A caller who leaves while a refusal is on its way is told of both, above.
+		if r := new(refusal); errors.As(err, &r) {
+			if r.mayPass() {
+				continue
+			}
+			break
+		}
+		if err == nil || ctx.Err() != nil {
 			break
 		}
 	}

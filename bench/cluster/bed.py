@@ -62,12 +62,15 @@ class Bed:
         self.net.start(name, self.mixture, ["--events", str(self.events(name))])
         self.net.runs[name].__enter__()
 
-    def train(self, pause: float) -> None:
+    def train(self, pause: float, start: str = "") -> None:
+        """Starts a trainer for each rank. Trainers do not wait for each other, unlike those of a real run."""
         self.pause = pause
+        more = ["--start", start] if start else []
         for name in net.TRAINING:
             command = [
                 sys.executable, str(ROOT / "bench" / "failover" / "trainer.py"), self.net.runs[name].sockets()[0],
                 "--pause", str(pause), "--log", str(self.log(name)), "--patience", str(PATIENCE),
+                *more,
             ]
             path = str(ROOT / "clients" / "python" / "src")
             with open(self.work / f"trainer-{name}.stderr", "w") as said:
@@ -76,6 +79,12 @@ class Bed:
                 )
         for name in net.TRAINING:
             until(lambda name=name: len(self.times(name)) > 20, f"20 steps of {name}", pause=0.05)
+
+    def again(self) -> None:
+        """Starts all trainers again at the step of the slowest, as a job does after it lost a host."""
+        self.close()
+        self.trainers.clear()
+        self.train(self.pause, "latest")
 
     def log(self, name: str) -> Path:
         return self.work / f"trainer-{name}.log"

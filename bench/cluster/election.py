@@ -12,6 +12,7 @@ import net
 from bed import Bed, Records, attempts, clock, figures, laid, mixture, table, until
 
 PAUSE = 0.1  # seconds of training for each batch
+RUNWAY = 80  # steps that are planned ahead before the leader is lost: longer than an election
 
 
 class Terms:
@@ -60,10 +61,17 @@ def copied(bed: Bed) -> bool:
     return not any("one copy alone" in x["text"] for x in bed.net.status(bed.net.leader())["alerts"])
 
 
+def has_runway(bed: Bed) -> bool:
+    """Whether enough steps are planned. At first they are few, because the pace of the ranks is not known."""
+    seen = bed.net.status(bed.net.leader())
+    return seen["planned"] is not None and seen["planned"] - seen["step"] >= RUNWAY
+
+
 def lose(bed: Bed, terms: Terms, rng: random.Random, fault: Callable[[Bed, str], Callable[[], None]]) -> List[float]:
     """Returns the milliseconds until the next term's first record, the longest wait of trainers elsewhere, and the
     milliseconds until the first plan if all ranks go on. Otherwise the runway is planned, and no step is due."""
     until(lambda: copied(bed), "a copy of the journal", pause=0.2)
+    until(lambda: has_runway(bed), "the runway", pause=0.2)
     host = bed.net.leader()
     time.sleep(rng.uniform(1, 2))
     term, began = max(terms.read().began), clock()
@@ -79,8 +87,9 @@ def lose(bed: Bed, terms: Terms, rng: random.Random, fault: Callable[[Bed, str],
 
 
 def again(bed: Bed, terms: Terms, rng: random.Random, fault: Callable[[Bed, str], Callable[[], None]]) -> List[float]:
-    """Loses the leader and waits until all ranks go on."""
+    """Loses the leader and starts all trainers again: else those elsewhere would stay ahead, at the runway's end."""
     out, held = lose(bed, terms, rng, fault), clock()
+    bed.again()
     for name in net.TRAINING:
         until(lambda name=name: bed.times(name)[-1][1] > held + 1, f"steps of {name}", pause=0.1)
     return out
@@ -106,7 +115,7 @@ def election(a: Any, work: Path) -> None:
         terms, rng = Terms(bed), random.Random(1)
         for fault in (orchestrator_killed, host_killed, host_unplugged):
             seen[fault.__name__.replace("_", " ")] = attempts(
-                max(3, a.trials // 3), a.seconds, lambda: again(bed, terms, rng, fault)
+                max(3, a.trials // 3), 3 * a.seconds, lambda: again(bed, terms, rng, fault)
             )
     seen["`up` stopped"] = stopped(a, work, 1 if a.quick else 3)
     table(

@@ -15,6 +15,7 @@ from bed import Bed, Records, attempts, clock, figures, first_rank, laid, mixtur
 
 PAUSE = 0.03  # seconds of training for each batch
 AFTER = 1.0  # seconds after the first rows in which waits of trainers belong to the fault
+FLAPS, DOWN, EVERY = 3, 0.3, 2.0  # flaps of a link, their seconds, and the seconds from one to the next
 Key = Tuple[str, str]  # source, stripe
 
 
@@ -86,6 +87,29 @@ def strike(bed: Bed, routes: Dict[str, Route], rng: random.Random, fault: str) -
     return Takeover(1e3 * (max(m[0] for m in measured) - began), 1e3 * (rows - began), stall)
 
 
+def trains(bed: Bed) -> None:
+    """Waits until all trainers go on, after a host was lost whose rank they missed."""
+    begin = clock()
+    for name in net.TRAINING:
+        until(lambda name=name: bed.times(name)[-1][0] > begin + AFTER, f"steps of {name}", pause=0.1)
+
+
+def flaps(bed: Bed, rng: random.Random) -> List[float]:
+    """Takes the link of a host away several times, for a moment. Returns the longest wait of a trainer of another host
+    for each."""
+    leader = bed.net.leader()
+    host = rng.choice([name for name in net.TRAINING if name != leader])
+    out = []
+    for _ in range(FLAPS):
+        began = clock()
+        bed.net.lab.unplug(host)
+        time.sleep(DOWN)
+        bed.net.lab.plug(host)
+        time.sleep(EVERY - DOWN)
+        out.append(max(bed.wait(name, began, clock()) for name in net.TRAINING if name != host))
+    return out
+
+
 def inject(bed: Bed, fault: str, host: str, pid: int) -> Callable[[], None]:
     """Does the fault, and returns its end. Only a flapping host has its processes back."""
     if fault == "flap":
@@ -128,6 +152,30 @@ def quiet(bed: Bed, seconds: float) -> List[float]:
     return out
 
 
+def flapping(a: Any, work: Path) -> List[List[Any]]:
+    """Rows of a link that flaps, and of a host that is lost after that. No host is lost before the first flap."""
+    rng, waits = random.Random(1), []
+    with laid(a, work, "takeover-flapping-link", mixture(work), PAUSE) as bed:
+        routes = {name: Route(Records(bed.events(name), "sidecar")) for name in net.TRAINING}
+
+        def one() -> Optional[Takeover]:
+            trains(bed)
+            until(lambda: protected(routes), "protection", pause=0.01)
+            waits.extend(flaps(bed, rng))
+            return strike(bed, routes, rng, "unplug")
+
+        seen = attempts(a.trials, 2 * a.seconds, one)
+    return [
+        [f"link down for {1e3 * DOWN:.0f} ms every {EVERY:.0f} s", len(waits), *["-"] * 6, *figures(waits)],
+        row(f"host unplugged after {FLAPS} such flaps", seen),
+    ]
+
+
+def row(name: str, seen: List[Takeover]) -> List[Any]:
+    return [name, len(seen)] + [f for key in ("noticed", "rows", "stall")
+                                for f in figures([getattr(t, key) for t in seen])]
+
+
 def takeover(a: Any, work: Path) -> None:
     rows = []
     for fault, shadows, count in (("SIGKILL", 1, a.trials), ("SIGSTOP", 1, a.trials), ("unplug", 1, a.trials),
@@ -141,9 +189,9 @@ def takeover(a: Any, work: Path) -> None:
         name = {
             "unplug": "host unplugged", "flap": "host unplugged again and again", "no shadow": "SIGKILL, no shadow",
         }.get(fault, f"{fault} of the process")
-        rows.append([name, len(seen)] + [f for key in ("noticed", "rows", "stall")
-                                         for f in figures([getattr(t, key) for t in seen])])
+        rows.append(row(name, seen))
         rows.append([f"nothing, before {name}", len(without), *["-"] * 6, *figures(without)])
+    rows += flapping(a, work)
     table(
         f"From the loss of a loader that serves ranks of other hosts, in milliseconds; steps of {1e3 * PAUSE:.0f} ms",
         ["fault", "trials", *(f"{k} {p}" for k in ("noticed", "**first rows**", "longest wait")

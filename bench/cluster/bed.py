@@ -34,16 +34,17 @@ def mixture(work: Path, sources: int = 3, **settings: Any) -> Dict[str, Any]:
 
 
 class Records:
-    """The event records of a host's processes of a role, in the order of each process."""
+    """The event records of a host's processes of a role, by their time."""
 
     def __init__(self, events: Path, role: str) -> None:
         self._events, self._role, self._tails = events, role, {}  # type: ignore[var-annotated]
 
-    def new(self) -> Iterator[Dict[str, Any]]:
-        for path in sorted(self._events.glob(f"{self._role}-*.jsonl")):
+    def new(self) -> List[Dict[str, Any]]:
+        for path in self._events.glob(f"{self._role}-*.jsonl"):
             if path not in self._tails:
                 self._tails[path] = Tail(path)
-            yield from self._tails[path].lines()
+        lines = [line for tail in self._tails.values() for line in tail.lines()]
+        return sorted(lines, key=lambda r: r["boottime_ns"])
 
 
 class Bed:

@@ -78,6 +78,8 @@ type Config struct {
 	// Further marks a stream beside the one that the run is for. Nothing is read for it before a rank declares a start,
 	// and its failure does not end Run. It lasts.
 	Further bool
+	// sealed is offers.Sealed of each source; nil: nobody looks there.
+	sealed func(source int, o millrace.Ordinal) (millrace.Segment, bool, error)
 }
 
 // Elastic describes loaders whose number follows the work.

@@ -48,6 +48,37 @@ func ledgerRun(s *facts.State, stream millrace.Stream, inverse ledger.Inverse) l
 	return run
 }
 
+// recalled finds documents in sealed steps for the queues of the machine. Only the loop uses it.
+type recalled struct {
+	o     *Orchestrator
+	in    millrace.Attempt // the attempt in which below was read
+	below map[int]uint64   // by source: sealed steps hold no later ordinals
+}
+
+// find implements offers.Sealed of a source. Most bad records are in no step: they cost one look at the ledger in an
+// attempt.
+func (r *recalled) find(source int, o millrace.Ordinal) (millrace.Segment, bool, error) {
+	if at := r.o.m.s.CurrentAttempt(); r.below == nil || r.in != at {
+		r.in, r.below = at, map[int]uint64{}
+	}
+	below, known := r.below[source]
+	if known && uint64(o) >= below {
+		return millrace.Segment{}, false, nil
+	}
+	l := ledger.New(r.o.opt.Store, ledgerRun(r.o.m.s, r.o.cfg.Stream, nil))
+	if !known {
+		var err error
+		if below, err = l.DrawnBelow(source); err != nil {
+			return millrace.Segment{}, false, err
+		}
+		r.below[source] = below
+	}
+	if uint64(o) >= below {
+		return millrace.Segment{}, false, nil
+	}
+	return l.LastSegment(source, uint64(o))
+}
+
 // Ledger answers from the store which segments a step held, or which steps held a sample. It asks the loop for the
 // run's state alone, and planning does not wait while it reads the store.
 func (s *Server) Ledger(request *proto.LedgerRequest, stream grpc.ServerStreamingServer[proto.LedgerReply]) error {

@@ -103,6 +103,7 @@ func New(ctx context.Context, cfg Config, opt Options) (_ *Orchestrator, err err
 	if opt.Placer == nil {
 		cfg.Elastic = nil
 	}
+	cfg.sealed = (&recalled{o: o}).find
 	if o.m, err = NewMachine(cfg, s); err == nil && cfg.Elastic != nil {
 		o.keeper = keeper.New(opt.Placer, opt.Clock, func(ctx context.Context, n keeper.News) {
 			_ = o.post(ctx, func(m *Machine) { placed(m, n) }) // nobody needs it after the end

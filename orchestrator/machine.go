@@ -60,6 +60,11 @@ func NewMachine(cfg Config, s *facts.State) (*Machine, error) {
 		m.roster.Resize(cfg.MostLoaders)
 	}
 	m.queues = m.roster.Queues()
+	for i, q := range m.queues {
+		if cfg.sealed != nil {
+			q.Recall(func(o millrace.Ordinal) (millrace.Segment, bool, error) { return cfg.sealed(i, o) })
+		}
+	}
 	ranks := attempts.Config{Ranks: cfg.Ranks, Up: cmp.Or(cfg.Incarnation, cfg.Up), Placing: cfg.Placing,
 		Rules: cfg.Rules, Reshape: func(t millrace.Topology) (int, *proto.Placing, error) { return reshape(m, t) },
 		Run: func() *facts.Run { return commonRun(&m.cfg, s) }}
@@ -80,6 +85,7 @@ func NewMachine(cfg Config, s *facts.State) (*Machine, error) {
 	m.planning = &planning{cfg: cfg, s: s, queues: m.queues, mix: m.mix}
 	m.quarantine = &quarantine{sources: cfg.Sources, s: s, queues: m.queues}
 	m.masks = &masking{names: names, s: s, queues: m.queues, out: m.out}
+	m.quarantine.restore()
 	m.masks.restore()
 	if e := cfg.Elastic; e != nil {
 		outlook := m.mix.Outlook(func() *progress.State { return m.s.PlannerState(len(m.cfg.Sources)) })
@@ -89,7 +95,6 @@ func NewMachine(cfg Config, s *facts.State) (*Machine, error) {
 		return nil, err
 	}
 	m.reposition()
-	m.planning.restoreLengths()
 	return m, nil
 }
 
@@ -209,6 +214,7 @@ func (m *Machine) applyFact(f facts.Fact) {
 			m.roster.Release(i, m.s.Base.Planner.Floor(i)) // no plan needs the documents below
 		}
 	case *proto.Record_Quarantined:
+		m.quarantine.apply(r.Quarantined.Samples)
 		for _, q := range r.Quarantined.Samples {
 			m.out.Say("quarantined %s %s at byte %d: %s", q.Source, q.Id, q.Offset, q.Reason)
 		}

@@ -97,6 +97,63 @@ func TestAReplayAfterDamagePlansTheSame(t *testing.T) {
 	}
 }
 
+// TestAnAttemptPlansTheStepsOfTheLast: between two attempts, a document of the first one's steps goes bad before any
+// rank asks for it, and a document that was quarantined can be read. The steps of the first attempt hold the same
+// again, under the same orchestrator and under another.
+func TestAnAttemptPlansTheStepsOfTheLast(t *testing.T) {
+	for _, packing := range []millrace.Packing{millrace.BestFit, millrace.Concat} {
+		for _, window := range []int{1, 3} {
+			for _, restarts := range []bool{false, true} {
+				t.Run(fmt.Sprint(packing, " window ", window, " restarts ", restarts), func(t *testing.T) {
+					againInTheNext(t, packing, window, restarts)
+				})
+			}
+		}
+	}
+}
+
+func againInTheNext(t *testing.T, packing millrace.Packing, window int, restarts bool) {
+	w := newWorld(t, 1)
+	w.cfg.Spec.Window, w.cfg.Spec.Packing = window, packing
+	w.restart()
+	broken := map[uint64]bool{5: true, 31: true}
+	w.reject = func(source string, o uint64) string {
+		if source == "web" && broken[o] {
+			return "it is broken"
+		}
+		return ""
+	}
+	w.connect()
+	w.joinAll("fresh", nil)
+	w.consume(9)
+	before := w.contents()[1]
+	as := w.m.s.Sealed[9].Plan.Assignments
+	for i, o := range as.Ordinal {
+		if as.Source[i] == 1 && as.Offset[i] == 0 && !broken[o] && len(broken) < 4 {
+			broken[o] = true
+		}
+	}
+	delete(broken, 5)
+	if len(broken) != 3 || w.m.s.Quarantined["web"] != 2 {
+		t.Fatalf("broken are %v, %v are quarantined", broken, w.m.s.Quarantined)
+	}
+	if restarts {
+		w.restart()
+		w.connect()
+	}
+	w.joinAll("fresh", nil)
+	w.consume(9)
+	after := w.contents()[2]
+	for step, digest := range before {
+		if after[step] != digest {
+			t.Errorf("step %d was %s, and is %s", step, digest, after[step])
+		}
+	}
+	if err := w.m.Failed(); err != nil || len(after) < 9 || w.m.s.Quarantined["web"] != 2 {
+		t.Errorf("%d steps, %v are quarantined: %v", len(after), w.m.s.Quarantined, err)
+	}
+}
+
 // TestAWindowIsDrawnAgainWithItsLengths: documents of its sealed steps go bad, and the orchestrator is lost before any
 // record says so.
 func TestAWindowIsDrawnAgainWithItsLengths(t *testing.T) {

@@ -228,33 +228,3 @@ func (p *planning) seal(next *drawn) ([]facts.Fact, error) {
 	}
 	return []facts.Fact{{Record: &pb.Record{Fact: &pb.Record_Sealed{Sealed: sealed}}, Plan: msg, At: after}}, nil
 }
-
-// restoreLengths gives the queues the lengths that sealed steps of the current window used. The rest of the window is
-// drawn again from offers. A document may have gone bad since its step was sealed, and no record says so yet.
-func (p *planning) restoreLengths() {
-	if p.s.Attempt == nil {
-		return
-	}
-	tail := &p.s.Tail().Planner
-	if tail.Done.Steps == 0 {
-		return
-	}
-	for _, plan := range p.s.Begun {
-		p.asSealed(plan)
-	}
-	from, _ := tail.Drawn()
-	for step := max(uint64(from), p.s.Watermark); step < p.s.Next; step++ {
-		p.asSealed(p.s.Sealed[step].Plan)
-	}
-}
-
-// asSealed gives the queues the lengths of the documents whose ordinals end in a plan.
-func (p *planning) asSealed(plan *pb.Plan) {
-	as, sources := plan.Assignments, p.cfg.Spec.Under(&p.s.Base.Planner).Sources
-	for i, ordinal := range as.GetOrdinal() {
-		seg := millrace.Segment{Offset: as.Offset[i], Length: as.Length[i], More: as.More[i]}
-		if tokens := sources[as.Source[i]].PlannedTokens(&seg); tokens > 0 {
-			p.queues[as.Source[i]].SetPlannedLength(millrace.Ordinal(ordinal), tokens)
-		}
-	}
-}

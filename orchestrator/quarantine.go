@@ -13,11 +13,26 @@ import (
 	pb "millrace/proto"
 )
 
-// quarantine counts bad records against the budgets of their sources. It changes nothing.
+// quarantine counts bad records against the budgets of their sources, and lets the queues keep them.
 type quarantine struct {
 	sources []Source
 	s       *facts.State
 	queues  offers.Queues
+}
+
+// restore gives the queues the records that were quarantined before their step was sealed.
+func (b *quarantine) restore() { b.apply(b.s.Recent) }
+
+// apply takes up records that steps have passed. They stay rejected, even if a later reading can decode them. A record
+// with a mask was planned with its length.
+func (b *quarantine) apply(durable []*pb.Quarantine) {
+	for _, q := range durable {
+		isMasked := func(m *pb.Mask) bool { return m.Source == q.Source && m.Ordinal == q.Ordinal }
+		if i := sourceNamed(b.sources, q.Source); i >= 0 && !slices.ContainsFunc(b.s.Masks, isMasked) {
+			b.queues[i].SetRejected(millrace.Ordinal(q.Ordinal),
+				millrace.Quarantine{Source: q.Source, ID: q.Id, Offset: q.Offset, Reason: q.Reason})
+		}
+	}
 }
 
 // rejected lists the bad records that a step passed, except those that an earlier attempt counted. It returns nil for

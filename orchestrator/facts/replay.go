@@ -229,9 +229,6 @@ func (r *replay) materialise() (err error) {
 			return err
 		}
 	}
-	if err := r.readBegun(); err != nil {
-		return err
-	}
 	for step := r.s.Watermark; step < r.s.Next; step++ {
 		p, ok, err := ledger.ReadPlan(r.store, r.stepKey(step))
 		if err != nil {
@@ -250,21 +247,6 @@ func (r *replay) materialise() (err error) {
 		}
 		p.State = after.Encode()
 		r.s.Sealed[step] = SealedStep{Plan: p, After: after}
-	}
-	return nil
-}
-
-// readBegun reads the plans of the window that is under way at the watermark.
-func (r *replay) readBegun() error {
-	from, _ := r.at.Drawn()
-	for step := uint64(from); step < r.s.Watermark; step++ {
-		p, ok, err := ledger.ReadPlan(r.store, r.stepKey(step))
-		if err != nil {
-			return err
-		}
-		if ok {
-			r.s.Begun = append(r.s.Begun, p)
-		}
 	}
 	return nil
 }

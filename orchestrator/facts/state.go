@@ -31,13 +31,10 @@ type State struct {
 	Watermark      uint64                // first step that not every rank has consumed
 	Sealed         map[uint64]SealedStep // steps at or after the watermark, of the newest attempt
 	Next           uint64                // first step that is not sealed
-	// If a window is under way at the watermark when Read builds the state, Begun has the kept plans of its steps below
-	// the watermark.
-	Begun       []*proto.Plan
-	Ended       *proto.Ended
-	Through     map[uint32]bool // ranks that have consumed the whole stream
-	Recent      []*proto.Quarantine
-	Quarantined map[string]uint64 // per source
+	Ended          *proto.Ended
+	Through        map[uint32]bool // ranks that have consumed the whole stream
+	Recent         []*proto.Quarantine
+	Quarantined    map[string]uint64 // per source
 	// QuarantinedBelow has, per source, the ordinal below which bad records are counted already. So a step that is
 	// planned again counts no record twice.
 	QuarantinedBelow map[string]uint64

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"millrace"
 	"millrace/checkpoint"
 	pb "millrace/proto"
 )
@@ -53,6 +54,23 @@ func (l *Ledger) FindOrdinal(source int, ordinal uint64) ([]Step, error) {
 		}
 	})
 	return out, err
+}
+
+// LastSegment returns the last segment of a source's ordinal among the steps of all attempts whose plans are kept;
+// false: they have none.
+func (l *Ledger) LastSegment(source int, ordinal uint64) (last millrace.Segment, ok bool, err error) {
+	steps, err := l.FindOrdinal(source, ordinal)
+	for _, s := range steps {
+		a := s.Segments
+		for i, offset := range a.Offset {
+			if !ok || offset >= last.Offset {
+				last, ok = millrace.Segment{Source: uint32(source), Ordinal: millrace.Ordinal(ordinal),
+					Epoch: millrace.Epoch(a.Epoch[i]), ID: millrace.SampleID{Shard: a.Shard[i], Record: a.Record[i]},
+					Offset: offset, Length: a.Length[i], More: a.More[i]}, true
+			}
+		}
+	}
+	return last, ok, err
 }
 
 var errEnough = errors.New("enough")

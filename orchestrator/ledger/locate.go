@@ -20,7 +20,7 @@ func (l *Ledger) locate(source int, name string) ([]uint64, error) {
 			"find sample %q: source %s has no such file: an id looks like %s", name, m.Source,
 			m.SampleName(millrace.SampleID{}))
 	}
-	below, err := l.drawnBelow(source)
+	below, err := l.DrawnBelow(source)
 	if err != nil {
 		return nil, err
 	}
@@ -35,8 +35,8 @@ func (l *Ledger) locate(source int, name string) ([]uint64, error) {
 	return out, nil
 }
 
-// drawnBelow returns an upper bound (excluded) of the ordinals of a source that sealed steps hold, over all attempts.
-func (l *Ledger) drawnBelow(source int) (below uint64, err error) {
+// DrawnBelow returns an upper bound (excluded) of the ordinals of a source that sealed steps hold, over all attempts.
+func (l *Ledger) DrawnBelow(source int) (below uint64, err error) {
 	err = l.attempts(func(attempt uint32, first, last uint64) error {
 		stored, ok, err := l.store.IndexEntryBefore(l.key(attempt, last))
 		if err != nil {

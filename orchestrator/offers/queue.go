@@ -20,8 +20,19 @@ type Queue struct {
 	waiting    [][]millrace.SampleMeta // per stripe: offered, but an earlier ordinal is missing
 	seekPoints []millrace.SeekPoint    // ascending, the newest at or below `first` and all after it
 	ended      bool
-	end        millrace.Ordinal            // the first ordinal after the source's end; valid if ended
-	planned    map[millrace.Ordinal]uint32 // lengths of documents that were planned and can no longer be decoded
+	end        millrace.Ordinal          // the first ordinal after the source's end; valid if ended
+	settled    map[millrace.Ordinal]fate // of documents that loaders may offer otherwise than plans took them
+	sealed     Sealed                    // may be nil
+}
+
+// Sealed finds the last segment of a document in the steps that the run has sealed, in any attempt. It returns false if
+// they have none, or if their plans are no longer kept.
+type Sealed func(millrace.Ordinal) (millrace.Segment, bool, error)
+
+// fate is how plans took a document.
+type fate struct {
+	tokens uint32               // its length, if bad is nil
+	bad    *millrace.Quarantine // it counted nothing
 }
 
 // NewQueue returns the queue of a source with so many stripes. It expects ordinals from 0 on.
@@ -30,7 +41,7 @@ func NewQueue(source string, stripes int) *Queue {
 		source:  source,
 		stripes: uint64(stripes),
 		rejects: map[millrace.Ordinal]millrace.Quarantine{},
-		planned: map[millrace.Ordinal]uint32{},
+		settled: map[millrace.Ordinal]fate{},
 		waiting: make([][]millrace.SampleMeta, stripes),
 	}
 }
@@ -40,9 +51,9 @@ func (q *Queue) Source() string { return q.source }
 
 // Reset drops all offers and expects ordinals from `from` on.
 func (q *Queue) Reset(from millrace.Ordinal) {
-	planned := q.planned
+	settled, sealed := q.settled, q.sealed
 	*q = *NewQueue(q.source, int(q.stripes))
-	q.first, q.planned = from, planned
+	q.first, q.settled, q.sealed = from, settled, sealed
 }
 
 // First returns the first ordinal that is kept.
@@ -93,8 +104,40 @@ func (q *Queue) KnownBelow(stripe int) millrace.Ordinal {
 // SetPlannedLength gives a document that can no longer be decoded the length with which it was planned. Later offers do
 // not change that, so a replay gives the same plan.
 func (q *Queue) SetPlannedLength(o millrace.Ordinal, tokens uint32) {
-	q.planned[o] = tokens
 	delete(q.rejects, o)
+	q.settle(o, fate{tokens: tokens})
+}
+
+// SetRejected makes a document count nothing, because a step was planned without it. Later offers do not change that,
+// even if it can be decoded again.
+func (q *Queue) SetRejected(o millrace.Ordinal, bad millrace.Quarantine) {
+	q.settle(o, fate{bad: &bad})
+}
+
+// Recall makes the queue look for each document that is offered as bad in the sealed steps. A document that they hold
+// went bad after they were sealed. It keeps its planned length, so a step that is planned again holds the same. Its
+// segments are masked if nobody can read them.
+func (q *Queue) Recall(sealed Sealed) { q.sealed = sealed }
+
+// recall settles a document that is offered as bad, if a sealed step holds it.
+func (q *Queue) recall(meta millrace.SampleMeta) (millrace.SampleMeta, error) {
+	if _, ok := q.settled[meta.Ordinal]; ok || !meta.Rejected || q.sealed == nil {
+		return meta, nil
+	}
+	last, ok, err := q.sealed(meta.Ordinal)
+	if err != nil || !ok || last.ID != meta.ID {
+		return meta, err
+	}
+	tokens := last.Offset + last.Length
+	if last.More {
+		tokens++
+	}
+	q.settled[meta.Ordinal] = fate{tokens: tokens}
+	return q.asPlanned(meta), nil
+}
+
+func (q *Queue) settle(o millrace.Ordinal, f fate) {
+	q.settled[o] = f
 	if o >= q.first && o < q.Next() {
 		q.metas[o-q.first] = q.asPlanned(q.metas[o-q.first])
 	}
@@ -106,8 +149,12 @@ func (q *Queue) SetPlannedLength(o millrace.Ordinal, tokens uint32) {
 }
 
 func (q *Queue) asPlanned(meta millrace.SampleMeta) millrace.SampleMeta {
-	if tokens, ok := q.planned[meta.Ordinal]; ok && meta.Rejected {
-		meta.Rejected, meta.Lengths.Tokens = false, tokens
+	switch f, ok := q.settled[meta.Ordinal]; {
+	case ok && f.bad != nil:
+		meta.Rejected, meta.Lengths, meta.Refused = true, millrace.Lengths{}, 0
+		q.rejects[meta.Ordinal] = *f.bad
+	case ok && meta.Rejected:
+		meta.Rejected, meta.Lengths.Tokens = false, f.tokens
 	}
 	return meta
 }
@@ -135,11 +182,12 @@ func (q *Queue) Add(b Batch) error {
 }
 
 func (q *Queue) take(meta millrace.SampleMeta, stripe uint64, rejects map[millrace.Ordinal]millrace.Quarantine) error {
+	if meta.Ordinal < q.first {
+		return nil
+	}
 	meta = q.asPlanned(meta)
 	w := q.waiting[stripe]
 	switch {
-	case meta.Ordinal < q.first:
-		return nil
 	case meta.Ordinal < q.Next():
 		return q.compare(q.metas[meta.Ordinal-q.first], meta)
 	case len(w) > 0 && meta.Ordinal <= w[len(w)-1].Ordinal:
@@ -149,7 +197,11 @@ func (q *Queue) take(meta millrace.SampleMeta, stripe uint64, rejects map[millra
 		}
 		return nil
 	}
-	if r, ok := rejects[meta.Ordinal]; ok && meta.Rejected {
+	meta, err := q.recall(meta)
+	if err != nil {
+		return err
+	}
+	if r, ok := rejects[meta.Ordinal]; ok && meta.Rejected && q.settled[meta.Ordinal].bad == nil {
 		q.rejects[meta.Ordinal] = r
 	}
 	if len(w) == 0 && meta.Ordinal == q.Next() && q.stripe(meta.Ordinal) == stripe {

@@ -50,19 +50,6 @@ func (s *SourceSpec) ends(seg *millrace.Segment) bool {
 	return !seg.More || s.PieceTokens > 0 && (seg.Offset+seg.Length)%s.PieceTokens == 0
 }
 
-// PlannedTokens returns the tokens that a document has as far as plans depend on them, given a segment of a plan. It
-// returns 0 unless the segment is the last of its ordinal.
-func (s *SourceSpec) PlannedTokens(seg *millrace.Segment) uint32 {
-	switch {
-	case !s.ends(seg):
-		return 0
-	case seg.More:
-		return seg.Offset + seg.Length + 1
-	default:
-		return seg.Offset + seg.Length
-	}
-}
-
 // endOf returns the document's tokens up to the end of the ordinal.
 func (s *SourceSpec) endOf(meta *millrace.SampleMeta) uint32 {
 	end := meta.Lengths.Tokens

@@ -174,13 +174,14 @@ class Check:
     def one_plan(self, h: History) -> Iterator[Violation]:
         """P4: a step has one plan in every attempt, term and process."""
         known: Dict[int, str] = {r["step"]: r["digest"] for _, r in self.golden.each("plan")}
+        lost = [f"lost only here: {source}/{name}" for source, name in sorted(h.lost().keys() - self.golden.lost())]
         for life, r in sorted([*h.each("plan"), *sealed(h)], key=lambda x: int(x[1]["boottime_ns"])):
             if known.setdefault(r["step"], r["digest"]) != r["digest"]:
                 yield Violation(
                     "P4",
                     f"step {r['step']} has two plans: {known[r['step']]} "
                     f"and {r['digest']} of attempt {r.get('attempt')}",
-                    around(life, r),
+                    (*lost[:9], *around(life, r)),
                 )
 
     def same_bytes(self, h: History) -> Iterator[Violation]:

@@ -8,6 +8,7 @@ not change the times.
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any, Dict, List, Tuple
 
@@ -124,6 +125,31 @@ def test_damaged_after_lengths(stage: Any, tmp_path: Path, name: str) -> None:
             assert {s["id"] for s in h["segments"] if s["masked"]} == {s[ID] for at, s in bad if at == step}
         lines = [line for line in run.stderr().splitlines() if line.startswith(f"quarantined big {name}#{number} ")]
         assert lines and all("masked" in line for line in lines), run.stderr()
+
+
+def test_next_attempt_without_lengths(stage: Any, tmp_path: Path) -> None:
+    """Between two attempts of one run directory, a sample of a delivered step is damaged, one that was quarantined is
+    repaired, and the length store is lost. So loaders offer both otherwise. Each step holds what it held."""
+    path = written(tmp_path, "a.jsonl")
+    golden = whole_run(stage, write_mixture(tmp_path, mixture("a.jsonl")))
+    early = [s for step in range(2, 8) for s in golden.steps()[step] if s[SOURCE] == "big"]
+    poor, late = [n for n in (int(s[ID].split("#")[1]) for s in early) if n in MIDDLE][:2]
+    was = damaged(path, poor)
+    file = write_mixture(tmp_path, mixture("a.jsonl", index_dir="index"))
+    directory = stage.new_dir()
+    with Run(stage.binary, file, directory, RANKS) as run:
+        first = run.train(tensors=True, states=True, leave_after=(STEPS - 2, 1))
+        assert f"quarantined big a.jsonl#{poor} " in run.stderr() and "masked" not in run.stderr()
+    path.write_bytes(was)
+    damaged(path, late)
+    shutil.rmtree(tmp_path / "index")
+    state = json.loads(next(b.state for b in first.ranks[0] if b.step == 0 and b.microbatch == 1))
+    with Run(stage.binary, file, directory, RANKS) as run:
+        second = run.train(state=state, tensors=True, leave_after=(STEPS - 2, 1))
+        assert min(second.steps()) == 1 and f"quarantined big a.jsonl#{late} " in run.stderr(), run.stderr()
+    gone = [(step, s) for step, ss in first.steps().items() for s in ss if s[:2] == ("big", f"a.jsonl#{late}")]
+    assert gone and not any(s[ID] == f"a.jsonl#{poor}" for s in first.segments())
+    same(second, masked(first, gone))
 
 
 def test_budget_spent_after_sealing(stage: Any, tmp_path: Path) -> None:

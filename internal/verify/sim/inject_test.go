@@ -98,13 +98,8 @@ func (w *world) inject(f *fault) (repair func()) {
 	case leave:
 		p.askToLeave(false)
 	case rotten:
-		w.mu.Lock()
-		last := w.last
-		w.mu.Unlock()
 		w.rot.mu.Lock()
-		if last {
-			w.rot.armed = f
-		}
+		w.rot.armed = f
 		w.rot.mu.Unlock()
 	case remix:
 		w.remix(p, f.Size)

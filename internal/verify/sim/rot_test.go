@@ -124,7 +124,7 @@ func (w *world) spoil(p *sidecar.StepPlan) (who *process, f *fault) {
 	w.rot.mu.Lock()
 	defer w.rot.mu.Unlock()
 	f = w.rot.armed
-	if f == nil || w.golden == nil || w.isBereaved() {
+	if f == nil || w.golden == nil {
 		return nil, nil
 	}
 	var names []string

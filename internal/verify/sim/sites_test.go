@@ -289,11 +289,10 @@ func (w *world) dismiss() {
 }
 
 // lose plays the loss of a host: all its processes vanish at once, its trainers too. It comes back later with another
-// `up`. All ranks begin again, as a launcher of several hosts makes them. Once a record is bad, no host with trainers
-// is lost: masks are judged by records that no later plan has, so no trainer may go back.
+// `up`. All ranks begin again, as a launcher of several hosts makes them.
 func (w *world) lose(h *site, f *fault) {
-	if w.trains(h) && !w.bereave() {
-		return
+	if w.trains(h) {
+		w.bereave()
 	}
 	h.mu.Lock()
 	h.lives++
@@ -338,25 +337,11 @@ func (w *world) withoutTrainers(number int) *site {
 	return nil
 }
 
-// bereave prepares the loss of a host with trainers, if all records are good. Until the trainers begin again, none goes
-// bad. They begin by themselves if they do not run now.
-func (w *world) bereave() bool {
-	w.rot.mu.Lock()
-	defer w.rot.mu.Unlock()
-	if len(w.rot.bad) > 0 {
-		return false
-	}
+// bereave prepares the loss of a host with trainers. They begin by themselves if they do not run now.
+func (w *world) bereave() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.bereft = w.kill != nil
-	return true
-}
-
-// isBereaved reports whether the trainers were killed with their host and did not begin again yet.
-func (w *world) isBereaved() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.bereft
 }
 
 // begins reports whether the trainers were killed with their host, and are to begin again.

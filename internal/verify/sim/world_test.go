@@ -37,7 +37,6 @@ type world struct {
 	whole     []map[millrace.Step][]piece // by rank, the segments of the run without faults
 	documents map[string]*document        // by record, of the run without faults
 	rot       *rot
-	last      bool // this is the last phase of the trainers
 	net       *memnet.Net
 	disk      *runDisk
 	pages     *heartbeattest.Memory
@@ -170,10 +169,7 @@ func (w *world) live() verdict {
 	faults, calm := context.WithCancel(ctx)
 	var weather sync.WaitGroup
 	weather.Go(func() { w.injectFaults(faults) })
-	for i, ph := range w.script.Phases {
-		w.mu.Lock()
-		w.last = i == len(w.script.Phases)-1
-		w.mu.Unlock()
+	for _, ph := range w.script.Phases {
 		for again := true; again && ctx.Err() == nil; ph = ph.again() {
 			w.train(ctx, ph)
 			again = w.begins()

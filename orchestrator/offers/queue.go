@@ -212,11 +212,13 @@ func (q *Queue) take(meta millrace.SampleMeta, stripe uint64, rejects map[millra
 	return nil
 }
 
-// compare returns an error if two readings of an ordinal find two different documents.
+// compare returns an error if two readings of an ordinal find two different documents. Plans may show a shorter length
+// than a reading does.
 func (q *Queue) compare(was, now millrace.SampleMeta) error {
+	_, isSettled := q.settled[now.Ordinal]
 	if was == now ||
 		was.Ordinal == now.Ordinal && was.Epoch == now.Epoch && was.ID == now.ID &&
-			(was.Rejected || now.Rejected) {
+			(was.Rejected || now.Rejected || isSettled) {
 		return nil
 	}
 	return millrace.Errorf(millrace.ErrMismatch,

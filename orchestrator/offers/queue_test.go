@@ -115,6 +115,43 @@ func TestAChangedFactIsRefused(t *testing.T) {
 	}
 }
 
+// TestASealedDocumentKeepsItsLength: a piece of a sealed step is offered as bad, and then by another loader with the
+// length of its document. The plans show only that the document goes on after the piece.
+func TestASealedDocumentKeepsItsLength(t *testing.T) {
+	q := NewQueue("web", 1)
+	q.Recall(func(o millrace.Ordinal) (millrace.Segment, bool, error) {
+		return millrace.Segment{ID: meta(uint64(o)).ID, Offset: 32, Length: 32, More: true}, o == 1, nil
+	})
+	offer := func(ordinal uint64, tokens uint32, isBad bool) {
+		t.Helper()
+		m := meta(ordinal)
+		m.Lengths.Tokens, m.Rejected = tokens, isBad
+		b := Batch{Metas: []millrace.SampleMeta{m}}
+		if isBad {
+			b.Rejects = map[millrace.Ordinal]millrace.Quarantine{m.Ordinal: {Reason: "bad"}}
+		}
+		if err := q.Add(b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	q.SetRejected(2, millrace.Quarantine{Reason: "it was bad"})
+	offer(0, 0, true) // in no step
+	offer(1, 0, true) // in a step
+	offer(1, 70, false)
+	offer(2, 70, false) // quarantined before
+	offer(2, 70, false)
+	for o, want := range []struct {
+		tokens uint32
+		bad    string
+	}{{0, "bad"}, {65, ""}, {0, "it was bad"}} {
+		got, _ := (Queues{q}).Peek(0, millrace.Ordinal(o))
+		why, isBad := q.Rejected(millrace.Ordinal(o))
+		if got.Lengths.Tokens != want.tokens || got.Rejected != isBad || why.Reason != want.bad {
+			t.Errorf("ordinal %d is %+v, rejected as %q", o, got, why.Reason)
+		}
+	}
+}
+
 func TestSeekPoints(t *testing.T) {
 	q := NewQueue("web", 1)
 	for _, o := range []millrace.Ordinal{40, 0, 90, 40} {

@@ -53,7 +53,7 @@ test-adapters: ## run the client and the examples of trainers with the current r
 # LONG=1 has four nodes beside the head. The environment is outside the checkout.
 RAY ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/millrace/venv-ray
 
-test-ray: ## train with Ray Train on Ray nodes in namespaces, and kill what runs there. LONG=1 also cuts a node, kills the head and loses all journals
+test-ray: ## train with Ray Train on Ray nodes in namespaces, and kill what runs there. LONG=1 also cuts a node, kills the head, loses all journals, and lets Ray add nodes
 	@MILLRACE_RAY_NODES=$(if $(LONG),4,2) tools/ray.sh $(RAY)
 
 test-k8s: ## install and scale a run on a real Kubernetes without kubelets; the first build of it takes 14 min of CPU

@@ -21,7 +21,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 os.environ.setdefault("MILLRACE_RAY_NODES", "3")
 sys.path.insert(0, str(ROOT / "examples" / "ray"))
 
-from conftest import Nodes  # noqa: E402  # it sets the environment of Ray
+from conftest import Nodes, started  # noqa: E402  # it sets the environment of Ray
 
 import ordeal  # noqa: E402
 import ray  # noqa: E402
@@ -105,7 +105,7 @@ def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--kills", type=int, default=5, help="of actors")
     a = p.parse_args()
-    cluster = Nodes()
+    cluster = started(Nodes)
     nodes = [n.node_id for n in cluster.nodes]
     with tempfile.TemporaryDirectory() as folder:
         training = Training(nodes, pathlib.Path(folder))

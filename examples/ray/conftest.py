@@ -21,31 +21,50 @@ os.environ.update(
     RAY_TRAIN_V2_ENABLED="1", RAY_DEDUP_LOGS="0", RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO="0",
     RAY_memory_monitor_refresh_ms="0", RAY_USAGE_STATS_ENABLED="0", RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S="180",
     RAY_worker_niceness="0",  # as other processes have: else a busy machine starves workers alone
+    RAY_agent_register_timeout_ms="180000", RAY_worker_register_timeout_seconds="180",
+    RAY_local_fs_capacity_threshold="1",  # Ray refuses objects on a disk that is 95 % full
+    RAY_START_HOOK="lean.install", PATH=f"{Path(sys.executable).parent}:{os.environ['PATH']}",  # of `ray start`
 )  # fmt: skip
 
 import pytest  # noqa: E402
 import ray  # noqa: E402
 from ray.cluster_utils import Cluster  # noqa: E402
 
+import lean  # noqa: E402
 import ordeal  # noqa: E402
+
+lean.install()
 
 NODES = int(os.environ.get("MILLRACE_RAY_NODES", "2"))  # beside the head, which has no CPUs
 RANKS = 2  # of each node
 WORLD = NODES * RANKS
-ATTEMPTS = 5  # to start a Ray: on a busy machine, a raylet gives up if its agent needs 15 s
+ATTEMPTS = 5  # to start a Ray, within lean.START_WITHIN in all
 STORE = 80 << 20  # bytes of a node's object store; no batch goes through it
 
 
 def started(start: Callable[[], Any]) -> Any:
-    """Start a Ray. An attempt that failed leaves processes, and here are no others of Ray."""
-    for left in range(ATTEMPTS - 1, -1, -1):
+    """Start a Ray, or end the tests. An attempt that failed leaves processes, and here are no others of Ray."""
+
+    def late(*_: Any) -> None:
+        raise TimeoutError("Ray does not answer")
+
+    over, reasons = time.monotonic() + lean.START_WITHIN, []
+    signal.signal(signal.SIGALRM, late)
+    while len(reasons) < ATTEMPTS and (left := over - time.monotonic()) > 0:
+        signal.setitimer(signal.ITIMER_REAL, left)
         try:
             return start()
-        except Exception:
-            ray.shutdown()
-            subprocess.run([os.path.join(os.path.dirname(sys.executable), "ray"), "stop", "--force"], check=True)
-            if left == 0:
-                raise
+        except Exception as e:
+            reasons.append(f"{type(e).__name__}: {e}")
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        ray.shutdown()
+        subprocess.run(["ray", "stop", "--force"], stdout=subprocess.DEVNULL, timeout=60)
+    load = os.getloadavg()[0]
+    pytest.exit(
+        f"{len(reasons)} attempts to start Ray failed within {lean.START_WITHIN:.0f} s, at load average {load:.0f}: "
+        f"{'; '.join(reasons)}. See /tmp/ray/session_latest/logs, and try again beside fewer processes", returncode=1,
+    )  # fmt: skip
 
 
 class Nodes:

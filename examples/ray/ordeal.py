@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Tuple
 
 Slot = Tuple[int, int, int]  # step, rank, microbatch
-PAUSE = 0.05  # seconds of a step, until the file `hurry` is there
+PAUSE = 0.05  # seconds of a step, unless `Pace` says another one
 EVERY = 10  # steps between two checkpoints
 
 MIXTURE: Dict[str, Any] = {
@@ -26,6 +26,25 @@ MIXTURE: Dict[str, Any] = {
     "mixture": {"weights": {"book": 0.7, "notes": 0.3}},
     "sources": {"book": {"path": "book.jsonl"}, "notes": {"path": "notes.jsonl"}},
 }
+
+
+class Pace:
+    """The seconds of a step and the last step, in a file that all workers read."""
+
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / "pace"
+
+    def set(self, pause: float, last: int = -1) -> None:
+        """`last`: the training ends after this step; -1: it does not."""
+        fresh = self._path.with_suffix(".new")
+        fresh.write_text(json.dumps([pause, last]))
+        fresh.replace(self._path)
+
+    def get(self) -> Tuple[float, int]:
+        if not self._path.exists():
+            return PAUSE, -1
+        pause, last = json.loads(self._path.read_text())
+        return pause, last
 
 
 def write_data(directory: Path) -> Path:
@@ -78,8 +97,10 @@ def train(config: Dict[str, Any]) -> None:
             out.write(json.dumps([b.step, b.microbatch, b.digest]) + "\n")
             if b.microbatch < b.num_microbatches - 1:
                 continue
-            if not (records.parent / "hurry").exists():
-                time.sleep(PAUSE)
+            pause, last = Pace(records.parent).get()
+            time.sleep(pause)
+            if b.step == last:
+                break
             if b.step % EVERY != EVERY - 1:
                 continue
             with tempfile.TemporaryDirectory() as directory:

@@ -12,10 +12,11 @@ from typing import Any, Dict, Iterator, List
 import pytest
 import ray
 
+import lean
 import millrace.ray
 import ordeal
 from conftest import RANKS, STORE, of_millrace
-from test_ray import NONE, WITHIN, Training, lives_on, parent_of, until
+from test_ray import NONE, Training, lives_on, parent_of, until
 
 NODES = ("n1", "n2")
 WORLD = RANKS * len(NODES)
@@ -54,13 +55,13 @@ class Machines:
         return f"10.201.9.{2 + NODES.index(name)}"
 
     def start_ray(self, name: str, command: List[str]) -> None:
-        """Start a node, and wait until it is there. On a busy machine, a raylet gives up if its agent needs 15 s."""
-        over = time.monotonic() + 3 * WITHIN
+        """Start a node, and wait until it is there."""
+        over = time.monotonic() + lean.START_WITHIN
         self.start(name, command)
         while "Ray runtime started" not in self.log_of(name):
             if self.started[-1].poll() is not None:
                 self.start(name, command)
-            assert time.monotonic() < over, self.log_of(name)
+            assert time.monotonic() < over, f"Ray does not start: {self.log_of(name)}"
             time.sleep(0.5)
 
     def log_of(self, name: str) -> str:

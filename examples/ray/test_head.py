@@ -14,10 +14,11 @@ from typing import Any, Iterator, List
 import pytest
 import ray
 
+import lean
 import millrace.ray
 import ordeal
 from conftest import STORE
-from test_ray import NONE, WITHIN, Training, until
+from test_ray import NONE, Training, until
 
 HERE, GCS, REDIS = "127.0.0.1", 6379, 6390
 PROGRAM = Path(sys.executable).parent / "ray"
@@ -37,8 +38,8 @@ def running(program: str) -> List[int]:
 
 
 def start(arguments: List[str], **environment: str) -> None:
-    """Start the processes of a node. On a busy machine, a raylet gives up if its agent needs 15 s: try again."""
-    over = time.monotonic() + 3 * WITHIN
+    """Start the processes of a node."""
+    over = time.monotonic() + lean.START_WITHIN
     while True:
         done = subprocess.run(
             [str(PROGRAM), "start", "--disable-usage-stats", "--object-store-memory", str(STORE), "--node-ip-address",
@@ -46,7 +47,7 @@ def start(arguments: List[str], **environment: str) -> None:
         )  # fmt: skip
         if done.returncode == 0:
             return
-        assert time.monotonic() < over, done.stdout + done.stderr
+        assert time.monotonic() < over, f"Ray does not start: {done.stdout}{done.stderr}"
         for pid in running("gcs_server") if "--head" in arguments else []:
             os.kill(pid, signal.SIGKILL)
 

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Sequence
+from typing import Any, Callable, Dict, List, Optional, Sequence
 
 import pytest
 import ray
@@ -43,16 +43,19 @@ class Training:
     def __init__(self, run: millrace.ray.Run, directory: Path) -> None:
         self.records = directory / "records"
         self.records.mkdir()
-        self.run, self.directory = run, directory
+        self.run, self.directory, self.pace = run, directory, ordeal.Pace(directory)
         self.failure: List[BaseException] = []
 
-    def fit(self, faults: Callable[["Training"], None], world: int = WORLD) -> Any:
+    def fit(self, faults: Callable[["Training"], Optional[int]], world: int = WORLD) -> Any:
+        """Train, and call `faults` beside it. It returns the last step; None: that of the mixture."""
+
         def kill() -> None:
             try:
-                faults(self)
+                last = faults(self)
             except BaseException as e:
                 self.failure.append(e)
-            (self.directory / "hurry").touch()
+                last = self.end()
+            self.pace.set(0, -1 if last is None else last)
 
         thread = threading.Thread(target=kill)
         thread.start()
@@ -74,6 +77,10 @@ class Training:
         """Wait until every rank has trained so many steps more. Return the seconds."""
         goal = ordeal.step_of(self.records, since) + count
         return until(f"step {goal}", lambda: ordeal.step_of(self.records, since) >= goal)
+
+    def end(self) -> int:
+        """A step that no rank has begun: a checkpoint is a barrier."""
+        return ordeal.step_of(self.records) + 3 * ordeal.EVERY
 
     def host(self, first: int) -> Any:
         """The actor of a host."""

@@ -59,6 +59,8 @@ def protected(routes: Dict[str, Route]) -> bool:
 
 
 def strike(bed: Bed, routes: Dict[str, Route], rng: random.Random, fault: str) -> Optional[Takeover]:
+    if fault == "unplug":
+        trains(bed)
     if fault != "no shadow":
         until(lambda: protected(routes), "protection", pause=0.01)
     leader = bed.net.leader() if fault in ("unplug", "flap") else ""

@@ -131,3 +131,39 @@ func TestRanksOfAnotherTopologyAreRefused(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 }
+
+// TestAnotherTopologyNearTheEnd: of four ranks, one has not consumed the whole stream. Then a run of two ranks begins
+// with the first step that this one lacked, and is not over before.
+func TestAnotherTopologyNearTheEnd(t *testing.T) {
+	for _, restarted := range []bool{false, true} {
+		w := &world{t: t, cfg: shaped(t, 4), reject: func(string, uint64) string { return "" }}
+		w.cfg.Spec.StopSteps = 5
+		w.restart()
+		w.connect()
+		for r := range uint32(4) {
+			w.joinOf(w.sidecar, 4, r, "fresh")
+		}
+		w.consume(3)
+		for step := uint64(3); step < 5; step++ {
+			for r := range uint32(3) {
+				w.m.Committed(w.sidecar, &proto.Commit{Rank: r, Attempt: 1, Step: step})
+			}
+			w.turn()
+		}
+		w.leave(4)
+		w.turn()
+		if restarted { // another `up` has the next topology from its start on
+			w.cfg = shaped(t, 2)
+			w.cfg.Spec.StopSteps, w.cfg.Up = 5, "another"
+			w.restart()
+			w.connect()
+		}
+		next := w.successor()
+		for r := range uint32(2) {
+			w.joinOf(next, 2, r, "latest")
+		}
+		if got := next.take(); !has(got, "begin rank 1 attempt 2 step 3") || w.m.Done() {
+			t.Errorf("restarted %t: done %t: %v", restarted, w.m.Done(), got)
+		}
+	}
+}

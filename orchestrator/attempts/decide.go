@@ -114,7 +114,7 @@ func (r *Ranks) rejoining() (begin []int, call uint64) {
 func (r *Ranks) othersArePresent(number uint64) bool {
 	for i := range r.ranks {
 		k := &r.ranks[i]
-		if !r.isAtItsPlace(k) && !r.isThrough(k) && !r.s.Through[uint32(i)] && k.present < number {
+		if !r.isAtItsPlace(k) && !r.isThrough(k) && !wasThrough(r, i) && k.present < number {
 			return false
 		}
 	}

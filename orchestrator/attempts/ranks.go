@@ -62,7 +62,7 @@ func New(cfg Config, s *facts.State, out *roster.Sidecars) *Ranks {
 	r := &Ranks{cfg: cfg, s: s, out: out, ranks: make([]rank, cfg.Ranks), call: newRollCall()}
 	for i := range r.ranks {
 		r.ranks[i].below = s.Watermark
-		if s.Through[uint32(i)] && s.Ended != nil {
+		if wasThrough(r, i) && s.Ended != nil {
 			r.ranks[i].below = s.Ended.Steps
 		}
 	}

@@ -29,7 +29,7 @@ func (r *Ranks) Waiting() string {
 		case k.join != nil:
 		case again >= 0 && k.serving && !k.away:
 			going = append(going, fmt.Sprint(i))
-		case again >= 0 || !k.serving && !r.s.Through[uint32(i)]:
+		case again >= 0 || !k.serving && !wasThrough(r, i):
 			absent = append(absent, fmt.Sprint(i))
 		}
 	}

@@ -17,7 +17,7 @@ func (r *Ranks) Commit(from roster.Session, c *pb.Commit) {
 	k := &r.ranks[c.Rank]
 	if r.s.Attempt != nil && c.Attempt == r.s.Attempt.Attempt {
 		k.below = max(k.below, c.Step+1)
-		if k.serving && r.isThrough(k) && !r.s.Through[c.Rank] {
+		if k.serving && r.isThrough(k) && !wasThrough(r, int(c.Rank)) {
 			k.last, k.from = c, from
 			return
 		}
@@ -28,6 +28,10 @@ func (r *Ranks) Commit(from roster.Session, c *pb.Commit) {
 // isThrough reports whether a rank has consumed the whole stream: it will not come back.
 func (r *Ranks) isThrough(k *rank) bool { return r.s.Ended != nil && k.below >= r.s.Ended.Steps }
 
+// wasThrough reports whether the journal says that a rank has consumed the whole stream. The journal counts the ranks of
+// the newest attempt: under another topology, nothing is known of a rank with the same number.
+func wasThrough(r *Ranks, rank int) bool { return r.s.Through[uint32(rank)] && !isPlacedAnew(r) }
+
 // Acknowledged returns the record that moves the watermark to the slowest rank, nil if nothing moves.
 func (r *Ranks) Acknowledged() *pb.Acknowledged {
 	if r.s.Attempt == nil {
@@ -35,7 +39,7 @@ func (r *Ranks) Acknowledged() *pb.Acknowledged {
 	}
 	below, all := ^uint64(0), true
 	for i := range r.ranks {
-		below, all = min(below, r.ranks[i].below), all && (r.ranks[i].serving || r.s.Through[uint32(i)])
+		below, all = min(below, r.ranks[i].below), all && (r.ranks[i].serving || wasThrough(r, i))
 	}
 	if !all || below > r.s.Next {
 		below = r.s.Watermark
@@ -60,7 +64,7 @@ func (r *Ranks) AtEnd(end *pb.Ended) *pb.Acknowledged {
 // newlyThrough lists the ranks that have consumed a stream that ends so and for which no record says so yet.
 func (r *Ranks) newlyThrough(end *pb.Ended) (out []uint32) {
 	for i := range r.ranks {
-		if end != nil && r.ranks[i].serving && r.ranks[i].below >= end.Steps && !r.s.Through[uint32(i)] {
+		if end != nil && r.ranks[i].serving && r.ranks[i].below >= end.Steps && !wasThrough(r, i) {
 			out = append(out, uint32(i))
 		}
 	}

@@ -120,7 +120,7 @@ func (m *Machine) SidecarUp(session roster.Session, hello *pb.SidecarHello) erro
 	if !m.sidecars.Connect(session, hello) {
 		return nil
 	}
-	m.ranks.Connect(session, hello.Ranks)
+	m.ranks.Connect(session, hello)
 	m.welcome()
 	m.ranks.CallRoll(session)
 	if m.told != (activity.Cause{}) {

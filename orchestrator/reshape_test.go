@@ -2,6 +2,7 @@ package orchestrator
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"millrace"
@@ -165,5 +166,41 @@ func TestAnotherTopologyNearTheEnd(t *testing.T) {
 		if got := next.take(); !has(got, "begin rank 1 attempt 2 step 3") || w.m.Done() {
 			t.Errorf("restarted %t: done %t: %v", restarted, w.m.Done(), got)
 		}
+	}
+}
+
+// TestWaitingNamesTheNextRanks: when all hosts serve another topology, its ranks are the ones that are missing. A host
+// that serves the earlier one still is a host of the run.
+func TestWaitingNamesTheNextRanks(t *testing.T) {
+	w := shapes(t)
+	for r := range uint32(4) {
+		w.joinOf(w.sidecar, 4, r, "fresh")
+	}
+	w.consume(2)
+	w.leave(4)
+	up := func(name string, world uint32) {
+		hello := &proto.SidecarHello{Version: testVersion(), Name: name, World: world, Tp: 1, Cp: 1, Pp: 1,
+			Ranks: []*proto.RankPosition{{Rank: 0, Attempt: 1, Below: 2, Serving: world != 4}}}
+		if err := w.m.SidecarUp(&box{}, hello); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, host := range []struct {
+		name  string
+		world uint32
+		says  string
+	}{
+		{"sidecar-0", 2, "waiting for the ranks of another topology, 2 ranks, to connect"},
+		{"sidecar-2", 4, ""},
+		{"sidecar-2", 2, "waiting for the ranks of another topology, 2 ranks, to connect"},
+		{"sidecar-2", 3, ""},
+	} {
+		up(host.name, host.world)
+		if got := w.m.ranks.Waiting(); !strings.HasPrefix(got, host.says) || host.says == "" && got != "" {
+			t.Errorf("%s serves %d ranks: %q, want %q", host.name, host.world, got, host.says)
+		}
+	}
+	if here, _ := w.m.ranks.AreHere(); here {
+		t.Error("a position of another topology counts as one of the run")
 	}
 }

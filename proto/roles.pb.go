@@ -4013,9 +4013,14 @@ type SidecarHello struct {
 	Host     string                 `protobuf:"bytes,71,opt,name=host,proto3" json:"host,omitempty"`
 	Up       string                 `protobuf:"bytes,72,opt,name=up,proto3" json:"up,omitempty"`
 	// Data-parallel ranks whose parts of plans the ranks of this host take. Empty: all, and it gets whole plans.
-	Parts         []uint32 `protobuf:"varint,60,rep,packed,name=parts,proto3" json:"parts,omitempty"`
-	Feeds         []uint32 `protobuf:"varint,110,rep,packed,name=feeds,proto3" json:"feeds,omitempty"` // data-parallel ranks whose tokens the ranks of this host need, ascending
-	Remote        string   `protobuf:"bytes,111,opt,name=remote,proto3" json:"remote,omitempty"`       // where it serves the sidecars of other hosts; empty: it does not
+	Parts  []uint32 `protobuf:"varint,60,rep,packed,name=parts,proto3" json:"parts,omitempty"`
+	Feeds  []uint32 `protobuf:"varint,110,rep,packed,name=feeds,proto3" json:"feeds,omitempty"` // data-parallel ranks whose tokens the ranks of this host need, ascending
+	Remote string   `protobuf:"bytes,111,opt,name=remote,proto3" json:"remote,omitempty"`       // where it serves the sidecars of other hosts; empty: it does not
+	// The topology that the host serves; 0: that of the run.
+	World         uint32 `protobuf:"varint,160,opt,name=world,proto3" json:"world,omitempty"`
+	Tp            uint32 `protobuf:"varint,161,opt,name=tp,proto3" json:"tp,omitempty"`
+	Cp            uint32 `protobuf:"varint,162,opt,name=cp,proto3" json:"cp,omitempty"`
+	Pp            uint32 `protobuf:"varint,163,opt,name=pp,proto3" json:"pp,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4125,6 +4130,34 @@ func (x *SidecarHello) GetRemote() string {
 		return x.Remote
 	}
 	return ""
+}
+
+func (x *SidecarHello) GetWorld() uint32 {
+	if x != nil {
+		return x.World
+	}
+	return 0
+}
+
+func (x *SidecarHello) GetTp() uint32 {
+	if x != nil {
+		return x.Tp
+	}
+	return 0
+}
+
+func (x *SidecarHello) GetCp() uint32 {
+	if x != nil {
+		return x.Cp
+	}
+	return 0
+}
+
+func (x *SidecarHello) GetPp() uint32 {
+	if x != nil {
+		return x.Pp
+	}
+	return 0
 }
 
 type RankPosition struct {
@@ -7831,7 +7864,7 @@ const file_roles_proto_rawDesc = "" +
 	"\tthrottled\x18\x0f \x03(\tR\tthrottled\x12\x1b\n" +
 	"\tidle_data\x18\x10 \x01(\x01R\bidleData\x12\x1d\n" +
 	"\n" +
-	"idle_other\x18\x11 \x01(\x01R\tidleOther\"\xad\x02\n" +
+	"idle_other\x18\x11 \x01(\x01R\tidleOther\"\xf7\x02\n" +
 	"\fSidecarHello\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
 	"\x03pid\x18\x02 \x01(\x03R\x03pid\x12/\n" +
@@ -7843,7 +7876,11 @@ const file_roles_proto_rawDesc = "" +
 	"\x02up\x18H \x01(\tR\x02up\x12\x14\n" +
 	"\x05parts\x18< \x03(\rR\x05parts\x12\x14\n" +
 	"\x05feeds\x18n \x03(\rR\x05feeds\x12\x16\n" +
-	"\x06remote\x18o \x01(\tR\x06remote\"l\n" +
+	"\x06remote\x18o \x01(\tR\x06remote\x12\x15\n" +
+	"\x05world\x18\xa0\x01 \x01(\rR\x05world\x12\x0f\n" +
+	"\x02tp\x18\xa1\x01 \x01(\rR\x02tp\x12\x0f\n" +
+	"\x02cp\x18\xa2\x01 \x01(\rR\x02cp\x12\x0f\n" +
+	"\x02pp\x18\xa3\x01 \x01(\rR\x02pp\"l\n" +
 	"\fRankPosition\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\rR\x04rank\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x14\n" +

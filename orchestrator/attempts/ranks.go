@@ -2,6 +2,7 @@ package attempts
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -35,6 +36,7 @@ type Ranks struct {
 	call   rollCall
 	midway *join      // the attempt starts inside a step: ranks begin when its placement was compared
 	others []stranger // ranks of another topology, in the order of their joins
+	served served     // by the hosts that are connected
 }
 
 // rank is a trainer rank as this life of the orchestrator knows it.
@@ -59,7 +61,7 @@ type join struct {
 
 // New returns the ranks of a restored state, none of them connected. Their answers go to out.
 func New(cfg Config, s *facts.State, out *roster.Sidecars) *Ranks {
-	r := &Ranks{cfg: cfg, s: s, out: out, ranks: make([]rank, cfg.Ranks), call: newRollCall()}
+	r := &Ranks{cfg: cfg, s: s, out: out, ranks: make([]rank, cfg.Ranks), call: newRollCall(), served: served{}}
 	for i := range r.ranks {
 		r.ranks[i].below = s.Watermark
 		if wasThrough(r, i) && s.Ended != nil {
@@ -124,9 +126,16 @@ func (r *Ranks) Leave(from roster.Session, rank uint32) {
 	}
 }
 
-// Connect observes the positions of the ranks of a host that connected. Ranks of the open attempt go on from there.
-func (r *Ranks) Connect(session roster.Session, positions []*pb.RankPosition) {
-	for _, p := range positions {
+// Connect observes a host that connected, with the positions of its ranks. Ranks of the open attempt go on from there,
+// unless the host serves another topology than the run has.
+func (r *Ranks) Connect(session roster.Session, hello *pb.SidecarHello) {
+	if r.cfg.Reshape != nil && hello.World > 0 {
+		r.served[hello.Name] = service{session, topologyOf(hello)}
+		if topologyOf(hello) != Topology(r.cfg.Placing) {
+			return
+		}
+	}
+	for _, p := range hello.Ranks {
 		if p.Serving && int(p.Rank) < len(r.ranks) && p.Attempt == uint32(r.s.CurrentAttempt()) {
 			k := &r.ranks[p.Rank]
 			k.serving, k.away, k.from, k.below = true, false, session, max(k.below, p.Below)
@@ -140,6 +149,7 @@ func (r *Ranks) Tick(now time.Time) { r.call.now = now }
 
 // Disconnect observes that a host's stream ended. Its ranks keep their places, and their joins are forgotten.
 func (r *Ranks) Disconnect(session roster.Session) {
+	maps.DeleteFunc(r.served, func(_ string, s service) bool { return s.session == session })
 	for i := range r.ranks {
 		k := &r.ranks[i]
 		if k.from == session || k.join != nil && k.join.session == session {

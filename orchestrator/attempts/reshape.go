@@ -16,13 +16,42 @@ type stranger struct {
 	msg     *pb.Join
 }
 
-func topologyOf(msg *pb.Join) millrace.Topology {
-	return millrace.Topology{Ranks: int(msg.World), TP: int(msg.Tp), CP: int(msg.Cp), PP: int(msg.Pp)}
+// named is a message that names the topology of a host.
+type named interface {
+	GetWorld() uint32
+	GetTp() uint32
+	GetCp() uint32
+	GetPp() uint32
+}
+
+func topologyOf(msg named) millrace.Topology {
+	return millrace.Topology{Ranks: int(msg.GetWorld()), TP: int(msg.GetTp()), CP: int(msg.GetCp()),
+		PP: int(msg.GetPp())}
+}
+
+// service is the topology that a host serves.
+type service struct {
+	session  roster.Session
+	topology millrace.Topology
+}
+
+// served is the services of the hosts that are connected, by the names of their sidecars.
+type served map[string]service
+
+// next returns the topology that all hosts serve, if there is one and the run has another one.
+func (s served) next(now millrace.Topology) (next millrace.Topology, is bool) {
+	for _, host := range s {
+		if host.topology == now || is && host.topology != next {
+			return next, false
+		}
+		next, is = host.topology, true
+	}
+	return next, is
 }
 
 // Topology returns the topology of a placing.
 func Topology(p *pb.Placing) millrace.Topology {
-	return millrace.Topology{Ranks: int(p.Ranks), TP: int(p.Tp), CP: int(p.Cp), PP: int(p.Pp)}
+	return millrace.Topology{Ranks: int(p.GetRanks()), TP: int(p.GetTp()), CP: int(p.GetCp()), PP: int(p.GetPp())}
 }
 
 // isStrange reports whether a rank's host serves another topology than the run has.
@@ -78,7 +107,7 @@ func reshape(r *Ranks, t millrace.Topology) error {
 	cfg := r.cfg
 	cfg.Ranks, cfg.Placing = ranks, placing
 	next := New(cfg, r.s, r.out)
-	next.asked, next.joins, next.call = r.asked, r.joins, r.call
+	next.asked, next.joins, next.call, next.served = r.asked, r.joins, r.call, r.served
 	*r = *next
 	r.out.Say("the run has %s now", describe(t))
 	return nil

@@ -14,7 +14,11 @@ func (r *Ranks) Waiting() string {
 			here = append(here, fmt.Sprint(i))
 		}
 		return fmt.Sprintf("rank %d of %s waits until %s of %s left", r.others[0].msg.Rank,
-			describe(topologyOf(r.others[0].msg)), named(here, "", ""), describe(Topology(r.cfg.Placing)))
+			describe(topologyOf(r.others[0].msg)), listed(here, "", ""), describe(Topology(r.cfg.Placing)))
+	}
+	if next, is := r.served.next(Topology(r.cfg.Placing)); is {
+		return fmt.Sprintf("waiting for the ranks of another topology, %s, to connect and say where they start",
+			describe(next))
 	}
 	again := -1 // a rank that starts again
 	for i := range r.ranks {
@@ -43,15 +47,15 @@ func (r *Ranks) Waiting() string {
 	at := &k.join.start
 	if k.serving && at.kind == "latest" && k.below > at.step {
 		return fmt.Sprintf("rank %d goes on at step %d when %s consumed the steps before it", again, k.below,
-			named(going, " has", " have"))
+			listed(going, " has", " have"))
 	}
 	return fmt.Sprintf(
 		"rank %d starts again at step %d, and the run goes on when all ranks do: restart %s too, from the same "+
-			"checkpoint", again, at.step, named(going, "", ""))
+			"checkpoint", again, at.step, listed(going, "", ""))
 }
 
-// named lists ranks with the verb for one or for several.
-func named(ranks []string, one, several string) string {
+// listed lists ranks with the verb for one or for several.
+func listed(ranks []string, one, several string) string {
 	if len(ranks) == 1 {
 		return "rank " + ranks[0] + one
 	}

@@ -28,7 +28,7 @@ func (r *Ranks) Commit(from roster.Session, c *pb.Commit) {
 // isThrough reports whether a rank has consumed the whole stream: it will not come back.
 func (r *Ranks) isThrough(k *rank) bool { return r.s.Ended != nil && k.below >= r.s.Ended.Steps }
 
-// wasThrough reports whether the journal says that a rank has consumed the whole stream. The journal counts the ranks of
+// wasThrough reports whether the journal says that a rank has consumed the whole stream. The journal counts ranks of
 // the newest attempt: under another topology, nothing is known of a rank with the same number.
 func wasThrough(r *Ranks, rank int) bool { return r.s.Through[uint32(rank)] && !isPlacedAnew(r) }
 

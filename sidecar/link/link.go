@@ -241,7 +241,8 @@ func (l *Link) greet(stream proto.Orchestrator_ServeClient) error {
 	l.cfg.Fail.Hit("sidecar/greet/before")
 	hello := &proto.SidecarHello{Name: l.cfg.Name, Version: l.cfg.Version, Born: l.born,
 		Identity: l.identity, Host: l.cfg.Host, Up: l.cfg.Up, Parts: l.cfg.parts(),
-		Remote: l.remote}
+		Remote: l.remote, World: uint32(l.cfg.Topology.Ranks), Tp: uint32(l.cfg.Topology.TP),
+		Cp: uint32(l.cfg.Topology.CP), Pp: uint32(l.cfg.Topology.PP)}
 	if l.remote != "" {
 		for _, r := range l.cfg.feeds() {
 			hello.Feeds = append(hello.Feeds, uint32(r))

@@ -91,3 +91,43 @@ def test_hosts_take_another_topology(stage: Any, tmp_path: Path) -> None:
     assert first.bytes() == {slot: d for slot, d in golden.bytes().items() if slot[0] <= 9}
     assert third.bytes() == {slot: d for slot, d in golden.bytes().items() if slot[0] > 19}
     assert {**first.content(), **content, **third.content()} == golden.content()
+
+
+def told(stage: Any, run: Any, *args: str) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [str(stage.binary), "topology", str(run.directory), *args], stdin=subprocess.DEVNULL, capture_output=True,
+        text=True, timeout=DEADLINE,
+    )
+
+
+def test_impossible_topologies_are_refused(stage: Any, tmp_path: Path) -> None:
+    """Each with the cure, and the run goes on as it was."""
+    small = {**MIXTURE, "limits": {"sidecar_memory": "64MiB"}, "sequence_length": 2048}
+    golden = stage.delivered(small, 2)
+    with stage.up(small, 2) as up:
+        first = up.train(states=True, leave_after=(9, 3))
+        for args, code, said in (
+            (["--ranks", "0"], 2, "--ranks 0: want the number of this host's ranks, at least 1"),
+            (["--ranks", "4", "--world-size", "0"], 2, "--world-size 0: want the ranks of all hosts, at least 1"),
+            (["--ranks", "4", "--world-size", "2"], 2, "want --first-rank + --ranks to be at most --world-size"),
+            (["--ranks", "4", "--tp", "-1"], 2, "want 1 or more each, or leave them out"),
+            (["--ranks", "3"], 1, "with 3 ranks and this micro_batch_size"),
+            (["--ranks", "4", "--tp", "3"], 1, "give another number of ranks"),
+            (["--ranks", "4", "--cp", "4"], 1, "choose a cp that divides it"),
+            (["--ranks", "1024", "--tp", "128"], 1, "limits.sidecar_memory 64MiB is too little for 1024 ranks"),
+            (["--ranks", "2", "--world-size", "4"], 1, "start the run with --cluster"),
+        ):
+            done = told(stage, up, *args)
+            assert done.returncode == code and said in done.stderr, (args, done.returncode, done.stderr)
+        waits = subprocess.Popen(
+            [str(stage.binary), "topology", str(up.directory), "--ranks", "4"], stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        )
+        waits.kill()
+        waits.communicate()
+        second = up.train(state=state_of(first))
+        assert second.ends == ["end"] * 2, (second.ends, up.stderr())
+        assert up.wait(DEADLINE) == 0, up.stderr()
+        done = told(stage, up, "--ranks", "4")
+        assert done.returncode == 1 and "no `millrace up` runs on" in done.stderr, done
+    assert {**first.bytes(), **second.bytes()} == golden.bytes()

@@ -1,6 +1,8 @@
 package orchestrator
 
 import (
+	"slices"
+
 	"millrace/internal/activity"
 	"millrace/orchestrator/attempts"
 	"millrace/orchestrator/facts"
@@ -234,6 +236,9 @@ func (directoryMoved) apply(m *Machine) {
 type turned struct{}
 
 func (turned) apply(m *Machine) { attempts.Turn(m.ranks) }
+
+// isTurn reports whether the decision turns the run to another topology.
+func (d Decision) isTurn() bool { return slices.Contains(d.effects, effect(turned{})) }
 
 // hasRoom reports whether the runway has room for another step.
 func hasRoom(m *Machine) bool {

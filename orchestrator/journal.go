@@ -47,12 +47,19 @@ func (o *Orchestrator) commit(made []facts.Fact) error {
 		c.Records = append(c.Records, checkpoint.Record{Step: step, Kind: kind(f.Record), Body: body})
 		o.record(f)
 	}
+	opens := slices.ContainsFunc(made, func(f facts.Fact) bool { return f.Record.GetOpened() != nil })
+	if opens {
+		o.opt.Fail.Hit("orchestrator/attempt/before")
+	}
 	o.opt.Fail.Hit("orchestrator/journal/before")
 	last, err := o.opt.Store.Commit(c)
 	if err != nil {
 		return fmt.Errorf("write journal: %w", err)
 	}
 	o.opt.Fail.Hit("orchestrator/journal/after")
+	if opens {
+		o.opt.Fail.Hit("orchestrator/attempt/after")
+	}
 	o.mark("journaled")
 	if o.since += len(made); o.since >= o.opt.Snapshots && o.m != nil {
 		// The snapshot is of the state before these facts: it covers the records up to them.

@@ -283,6 +283,9 @@ func (o *Orchestrator) turn(ctx context.Context) error {
 		}
 		if len(d.Facts) == 0 {
 			o.m.Apply(d)
+			if d.isTurn() {
+				o.opt.Fail.Hit("orchestrator/turn/after")
+			}
 			continue
 		}
 		if err := o.commit(d.Facts); err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"millrace/cmd/millrace/certs"
 	"millrace/internal/app/exit"
 )
 
@@ -65,7 +66,7 @@ failures.
 		planCommand(),
 		indexCommand(), statusCommand(), topCommand(),
 		ledgerCommand(), benchCommand(), mixCommand(), restartCommand(), topologyCommand(),
-		checkpointCommand(), etcdCommand(), certsCommand(),
+		checkpointCommand(), etcdCommand(), certs.Command(certs.Shell{NoArgs: noArgs, Page: page}),
 		versionCommand(), mailboxCommand(),
 	)
 	root.AddCommand(singleCommands()...)

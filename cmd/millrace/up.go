@@ -330,7 +330,6 @@ func (u *up) supervise(ctx context.Context, c *cobra.Command, cfg *config.Config
 	})
 	ctx, end := context.WithCancelCause(ctx)
 	registered, change := u.stay(ctx, end), make(chan supervisor.Child)
-	registered.Go(func() { u.reshapes(ctx, cfg, change) })
 	_, err = supervisor.Run(ctx, supervisor.Config{
 		Fail:   fail,
 		RunDir: u.runDir, Children: u.children(cfg), Spawn: u.spawn, Change: change,
@@ -340,6 +339,7 @@ func (u *up) supervise(ctx context.Context, c *cobra.Command, cfg *config.Config
 			if err := os.Remove(rundir.OutcomeFile(u.runDir)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err
 			}
+			registered.Go(func() { u.reshapes(ctx, cfg, change) }) // no other `up` has the directory
 			return u.writeConfigs(cfg)
 		},
 		Final: judge,

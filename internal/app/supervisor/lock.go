@@ -149,6 +149,12 @@ func holder(runDir string) (pid int, alive bool) {
 	return pid, open || !known
 }
 
+// IsServed reports whether an `up` has the run directory, and lives.
+func IsServed(runDir string) bool {
+	_, alive := holder(runDir)
+	return alive
+}
+
 // orphans returns the other processes that have the directory open and the command line of one of its roles.
 func orphans(runDir string) []int {
 	entries, err := os.ReadDir("/proc")

@@ -153,7 +153,9 @@ func (r *run) loop(ctx context.Context) {
 			}
 			asked = true
 		case child := <-r.cfg.Change:
+			r.cfg.Fail.Hit("supervisor/change/before")
 			r.feed(evChange{child})
+			r.cfg.Fail.Hit("supervisor/change/after")
 		case <-r.timer():
 			r.feed(evTick{})
 		}

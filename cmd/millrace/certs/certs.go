@@ -1,4 +1,5 @@
-package main
+// Package certs is the command `millrace certs`, which touches no run.
+package certs
 
 import (
 	"bufio"
@@ -17,14 +18,21 @@ import (
 	"millrace/internal/secure/issue"
 )
 
-func certsCommand() *cobra.Command {
+// Shell is the rules of all commands of the program.
+type Shell struct {
+	NoArgs cobra.PositionalArgs                                    // refuses arguments
+	Page   func(*cobra.Command, func(w *bufio.Writer) error) error // passes standard output to a function
+}
+
+// Command returns `millrace certs`.
+func Command(s Shell) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "certs",
 		Short: "Make the certificates with which the hosts of a run know each other",
-		Args:  noArgs,
+		Args:  s.NoArgs,
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(certsInitCommand())
+	c.AddCommand(initCommand(s))
 	return c
 }
 
@@ -35,7 +43,7 @@ type certs struct {
 	json  bool
 }
 
-func certsInitCommand() *cobra.Command {
+func initCommand(s Shell) *cobra.Command {
 	r := &certs{}
 	c := &cobra.Command{
 		Use:   "init",
@@ -54,8 +62,8 @@ A certificate names the roles of a run that its holder may act as: orchestrator,
 for the state of a run and changes its mixture. A host gets all of them; a --name without host is an operator.`,
 		Example: "  millrace certs init --dir certs --hosts a.example,b.example,10.0.0.3\n" +
 			"  millrace certs init --dir certs --name alice",
-		Args: noArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return r.run(c) },
+		Args: s.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return r.run(c, s) },
 	}
 	c.Flags().StringVar(&r.Dir, "dir", "", "directory of the CA and the certificates (required)")
 	c.Flags().StringSliceVar(&r.Hosts, "hosts", nil,
@@ -67,7 +75,7 @@ for the state of a run and changes its mixture. A host gets all of them; a --nam
 	return c
 }
 
-func (r *certs) run(c *cobra.Command) error {
+func (r *certs) run(c *cobra.Command, s Shell) error {
 	if r.Dir == "" {
 		return exit.Usagef("millrace certs init: --dir is missing: write a directory, such as --dir certs")
 	}
@@ -92,7 +100,7 @@ func (r *certs) run(c *cobra.Command) error {
 	case err != nil:
 		return exit.Failure(err)
 	}
-	return page(c, func(w *bufio.Writer) error {
+	return s.Page(c, func(w *bufio.Writer) error {
 		if r.json {
 			return json.NewEncoder(w).Encode(result)
 		}

@@ -204,3 +204,27 @@ func TestWaitingNamesTheNextRanks(t *testing.T) {
 		t.Error("a position of another topology counts as one of the run")
 	}
 }
+
+// TestRanksOfAReplacedSidecarAreGone: its stream ended unnoticed, its trainers left meanwhile, and it connects again
+// without them.
+func TestRanksOfAReplacedSidecarAreGone(t *testing.T) {
+	w := shapes(t)
+	for r := range uint32(4) {
+		w.joinOf(w.sidecar, 4, r, "fresh")
+	}
+	w.consume(2)
+	hello := &proto.SidecarHello{Version: testVersion(), Name: "sidecar-0", World: 4, Tp: 1, Cp: 1, Pp: 1}
+	again := &box{}
+	if err := w.m.SidecarUp(again, hello); err != nil {
+		t.Fatal(err)
+	}
+	if here, _ := w.m.ranks.AreHere(); here {
+		t.Error("trainers that have left count as connected")
+	}
+	w.m.SidecarDown(w.sidecar, "sidecar-0")
+	w.joinOf(w.successor(), 2, 0, "latest")
+	w.turn()
+	if w.m.cfg.Ranks != 2 {
+		t.Errorf("the run has %d ranks", w.m.cfg.Ranks)
+	}
+}

@@ -77,7 +77,7 @@ func New(cfg Config, s *facts.State, out *roster.Sidecars) *Ranks {
 // A host may serve another topology than the run has. Its ranks wait until all ranks of the run have left. Then the run
 // takes that topology.
 func (r *Ranks) Join(from roster.Session, msg *pb.Join) (began bool) {
-	if isStrange(r, msg) {
+	if isOfAnother(r, msg) {
 		meet(r, from, msg)
 		return false
 	}
@@ -129,11 +129,12 @@ func (r *Ranks) Leave(from roster.Session, rank uint32) {
 // Connect observes a host that connected, with the positions of its ranks. Ranks of the open attempt go on from there,
 // unless the host serves another topology than the run has.
 func (r *Ranks) Connect(session roster.Session, hello *pb.SidecarHello) {
-	if r.cfg.Reshape != nil && hello.World > 0 {
-		r.served[hello.Name] = service{session, topologyOf(hello)}
-		if topologyOf(hello) != Topology(r.cfg.Placing) {
-			return
-		}
+	if was, ok := r.served[hello.Name]; ok && was.session != session {
+		r.Disconnect(was.session) // the end of its stream is noticed later, or was missed
+	}
+	r.served[hello.Name] = service{session, topologyOf(hello)}
+	if isOfAnother(r, hello) {
+		return
 	}
 	for _, p := range hello.Ranks {
 		if p.Serving && int(p.Rank) < len(r.ranks) && p.Attempt == uint32(r.s.CurrentAttempt()) {

@@ -38,10 +38,11 @@ type service struct {
 // served is the services of the hosts that are connected, by the names of their sidecars.
 type served map[string]service
 
-// next returns the topology that all hosts serve, if there is one and the run has another one.
+// next returns the topology that all hosts serve, if there is one and the run has another one. Hosts of a run whose
+// topology is fixed name none.
 func (s served) next(now millrace.Topology) (next millrace.Topology, is bool) {
 	for _, host := range s {
-		if host.topology == now || is && host.topology != next {
+		if host.topology == now || host.topology.Ranks == 0 || is && host.topology != next {
 			return next, false
 		}
 		next, is = host.topology, true
@@ -54,9 +55,9 @@ func Topology(p *pb.Placing) millrace.Topology {
 	return millrace.Topology{Ranks: int(p.GetRanks()), TP: int(p.GetTp()), CP: int(p.GetCp()), PP: int(p.GetPp())}
 }
 
-// isStrange reports whether a rank's host serves another topology than the run has.
-func isStrange(r *Ranks, msg *pb.Join) bool {
-	return r.cfg.Reshape != nil && msg.World > 0 && topologyOf(msg) != Topology(r.cfg.Placing)
+// isOfAnother reports whether a message names another topology than the run has.
+func isOfAnother(r *Ranks, msg named) bool {
+	return r.cfg.Reshape != nil && msg.GetWorld() > 0 && topologyOf(msg) != Topology(r.cfg.Placing)
 }
 
 // meet observes the start of a rank of another topology.

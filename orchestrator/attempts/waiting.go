@@ -16,7 +16,7 @@ func (r *Ranks) Waiting() string {
 		return fmt.Sprintf("rank %d of %s waits until %s of %s left", r.others[0].msg.Rank,
 			describe(topologyOf(r.others[0].msg)), listed(here, "", ""), describe(Topology(r.cfg.Placing)))
 	}
-	if next, is := r.served.next(Topology(r.cfg.Placing)); is {
+	if next, is := r.served.next(Topology(r.cfg.Placing)); is && r.cfg.Reshape != nil {
 		return fmt.Sprintf("waiting for the ranks of another topology, %s, to connect and say where they start",
 			describe(next))
 	}

@@ -159,7 +159,7 @@ func (u *up) reshapes(ctx context.Context, cfg *config.Config, next chan<- super
 	now := reshape.Request{First: u.first, Ranks: u.ranks, World: u.world}
 	reshape.Serve(ctx, seam.System{}, u.runDir, func(r reshape.Request) error {
 		if err := awaitTrainers(ctx, u.runDir, now, r, cfg); err != nil {
-			return err
+			return u.orEtcd(ctx, err)
 		}
 		if err := u.reshape(ctx, cfg, r); err != nil {
 			return err
@@ -249,11 +249,24 @@ func (u *up) reshape(ctx context.Context, cfg *config.Config, r reshape.Request)
 	if u.here == nil {
 		return nil
 	}
-	err := u.here.Reshape(ctx, r.First, r.Ranks, r.World, fmt.Sprintf("%d %d %d", r.TP, r.CP, r.PP))
-	if err != nil && !lease.IsFinal(err) {
-		err = fmt.Errorf("%s: call this again when etcd answers", lease.Reason(err))
+	return asAway(u.here.Reshape(ctx, r.First, r.Ranks, r.World, fmt.Sprintf("%d %d %d", r.TP, r.CP, r.PP)))
+}
+
+// orEtcd returns an error, or the reason for it: that etcd does not answer.
+func (u *up) orEtcd(ctx context.Context, err error) error {
+	if u.here == nil {
+		return err
 	}
-	return err
+	_, away := u.here.List(ctx)
+	return cmp.Or(asAway(away), err)
+}
+
+// asAway returns an error of etcd with the cure.
+func asAway(err error) error {
+	if err == nil || lease.IsFinal(err) {
+		return err
+	}
+	return fmt.Errorf("agree with the other hosts in etcd: %s: call this again when etcd answers", lease.Reason(err))
 }
 
 // takeAxes gives the configuration the axes of parallelism that the other hosts have.

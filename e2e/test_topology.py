@@ -235,8 +235,8 @@ def test_the_leading_orchestrator_is_killed_in_a_change_of_two_hosts(stage: Any,
 
 
 def test_up_of_one_host_is_killed_before_its_change(stage: Any, tmp_path: Path) -> None:
-    """One host of two has its next ranks, and the `up` of the other is killed -9 while it replaces its sidecar. The next
-    `up` there has the ranks of the next world. While etcd is away, a change is refused with the cure."""
+    """One host of two has its next ranks, and the `up` of the other is killed -9 while it replaces its sidecar. The
+    next `up` there has the ranks of the next world. While etcd is away, a change is refused with the cure."""
     golden = stage.delivered(MIXTURE, 4)
     env = f"MILLRACE_FAILPOINTS=up:supervisor/change/before=kill:{tmp_path / 'killed'}"
     with running(stage, tmp_path) as member:

@@ -55,7 +55,7 @@ func TestTheEarliestStepIsExplained(t *testing.T) {
 
 // TestAnOrderOfALowerTermIsRefused, and each higher term is new once.
 func TestAnOrderOfALowerTermIsRefused(t *testing.T) {
-	u := &uplink{}
+	u := newUplink(nil)
 	for _, x := range []struct {
 		term  uint64
 		isNew bool
@@ -73,7 +73,7 @@ func TestAnOrderOfALowerTermIsRefused(t *testing.T) {
 // TestAReportEndsWithItsMask: a segment is reported until it is masked, and only then hidden.
 func TestAReportEndsWithItsMask(t *testing.T) {
 	m := &masks{
-		log: slog.New(slog.DiscardHandler), up: &uplink{}, condition: newCondition(),
+		log: slog.New(slog.DiscardHandler), up: newUplink(nil), condition: newCondition(),
 		masked: map[segment]bool{}, bad: map[segment]*proto.Bad{},
 	}
 	a := millrace.Assignment{Segment: millrace.Segment{Ordinal: 5, Offset: 2, Length: 9}}
@@ -87,5 +87,54 @@ func TestAReportEndsWithItsMask(t *testing.T) {
 	m.accuse(p, "web", found)
 	if len(m.bad) != 0 || !m.hides("web", &p.Assignments[0]) || m.hides("code", &p.Assignments[0]) {
 		t.Errorf("after the mask: %d reports, hidden %v", len(m.bad), m.hides("web", &p.Assignments[0]))
+	}
+}
+
+// stuck is a stream that takes no event before it is let go, as one that waits for a connection.
+type stuck struct {
+	proto.Orchestrator_ServeClient
+	reached chan struct{}
+	free    chan struct{}
+	sent    chan *proto.SidecarEvent
+}
+
+func (s *stuck) Send(e *proto.SidecarEvent) error {
+	select {
+	case s.reached <- struct{}{}:
+	default:
+	}
+	<-s.free
+	s.sent <- e
+	return nil
+}
+
+// TestNobodyWaitsForAStuckStream: events are queued in order, and of those that a later one replaces none while others
+// wait.
+func TestNobodyWaitsForAStuckStream(t *testing.T) {
+	u, s := newUplink(nil), &stuck{reached: make(chan struct{}, 1), free: make(chan struct{}),
+		sent: make(chan *proto.SidecarEvent, 9)}
+	ctx, cancel := context.WithCancel(t.Context())
+	over := make(chan struct{})
+	go func() { u.carry(ctx, s); close(over) }()
+	u.send(&proto.SidecarEvent{Event: &proto.SidecarEvent_Saved{Saved: &proto.Saved{}}}) // no stream is open
+	u.open(&proto.SidecarHello{})
+	<-s.reached
+	for step := range uint64(3) {
+		u.send(&proto.SidecarEvent{Event: &proto.SidecarEvent_Saved{Saved: &proto.Saved{Step: step}}})
+		u.offer(&proto.SidecarEvent{Event: &proto.SidecarEvent_Gpus{}})
+	}
+	close(s.free)
+	if first := <-s.sent; first.GetHello() == nil || first.Fence == nil {
+		t.Errorf("the first event is %v", first)
+	}
+	for step := range uint64(3) {
+		if e := <-s.sent; e.GetSaved() == nil || e.GetSaved().Step != step {
+			t.Errorf("event %d is %v", step, e)
+		}
+	}
+	cancel()
+	<-over
+	if len(s.sent) > 0 {
+		t.Errorf("also sent: %v", <-s.sent)
 	}
 }

@@ -96,7 +96,7 @@ type Link struct {
 // New returns a link that is not connected before Run.
 func New(cfg Config) *Link {
 	l := &Link{cfg: cfg, identity: rand.Text(), born: cfg.Clock.Boottime()}
-	l.up = &uplink{events: cfg.Events}
+	l.up = newUplink(cfg.Events)
 	l.conns = &connections{net: cfg.Net, credentials: cfg.Credentials, orchestrator: cfg.Orchestrator,
 		others: secure.Loader, byAddress: map[string]*grpc.ClientConn{}}
 	l.peers = &connections{net: cfg.Net, credentials: cfg.Credentials, others: secure.Sidecar,
@@ -215,11 +215,10 @@ func (l *Link) session(ctx context.Context, client proto.OrchestratorClient) err
 	if err != nil {
 		return err
 	}
+	l.greet()
+	group.Go(func() error { l.up.carry(ctx, stream); return nil })
 	group.Go(func() error { l.waits.probe(ctx, client); return nil })
 	group.Go(func() error {
-		if err := l.greet(stream); err != nil {
-			return err
-		}
 		for {
 			order, err := stream.Recv()
 			if err := wire.FromStatus(err); errors.Is(err, millrace.ErrInvalid) {
@@ -236,8 +235,9 @@ func (l *Link) session(ctx context.Context, client proto.OrchestratorClient) err
 	return group.Wait()
 }
 
-// greet sends a new orchestrator the positions of the ranks, and repeats every event that no orchestrator has answered.
-func (l *Link) greet(stream proto.Orchestrator_ServeClient) error {
+// greet queues the positions of the ranks for a new orchestrator, and repeats every event that no orchestrator has
+// answered.
+func (l *Link) greet() {
 	l.cfg.Fail.Hit("sidecar/greet/before")
 	hello := &proto.SidecarHello{Name: l.cfg.Name, Version: l.cfg.Version, Born: l.born,
 		Identity: l.identity, Host: l.cfg.Host, Up: l.cfg.Up, Parts: l.cfg.parts(),
@@ -248,15 +248,12 @@ func (l *Link) greet(stream proto.Orchestrator_ServeClient) error {
 			hello.Feeds = append(hello.Feeds, uint32(r))
 		}
 	}
-	if err := l.progress.greet(stream, hello); err != nil {
-		return err
-	}
+	l.progress.greet(hello)
 	l.waits.orchestratorSays(activity.Cause{})
 	l.dir.repeatSwitches()
 	l.masks.repeatReports()
 	l.progress.repeatComplaint()
 	l.cfg.Fail.Hit("sidecar/greet/after")
-	return nil
 }
 
 // parts lists the data-parallel ranks whose parts of plans this host needs. It returns nil if these are all.
@@ -371,7 +368,7 @@ func (l *Link) Reported(rank millrace.Rank, r sidecar.Report) {
 
 // ReportGPUs sends the figures of the GPUs of this host's ranks. The event may be lost.
 func (l *Link) ReportGPUs(f *proto.GpuFigures) {
-	l.up.send(&proto.SidecarEvent{Event: &proto.SidecarEvent_Gpus{Gpus: f}})
+	l.up.offer(&proto.SidecarEvent{Event: &proto.SidecarEvent_Gpus{Gpus: f}})
 }
 
 // Supply returns the bytes of tokens that have come from other roles and gone to other hosts.

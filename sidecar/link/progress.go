@@ -55,9 +55,9 @@ type position struct {
 	left      bool // its trainer is gone
 }
 
-// greet opens the stream to a new orchestrator with the positions of the ranks. It repeats all events that no
+// greet begins the events to a new orchestrator with the positions of the ranks. It repeats all events that no
 // orchestrator has answered.
-func (p *progress) greet(stream proto.Orchestrator_ServeClient, hello *proto.SidecarHello) error {
+func (p *progress) greet(hello *proto.SidecarHello) {
 	p.Lock()
 	defer p.Unlock()
 	hello.Pid = int64(os.Getpid())
@@ -65,9 +65,7 @@ func (p *progress) greet(stream proto.Orchestrator_ServeClient, hello *proto.Sid
 		hello.Ranks = append(hello.Ranks,
 			&proto.RankPosition{Rank: uint32(r), Attempt: uint32(at.attempt), Below: at.committed, Serving: at.begun})
 	}
-	if err := p.up.open(stream, hello); err != nil {
-		return err
-	}
+	p.up.open(hello)
 	for r, at := range p.ranks {
 		if at.left {
 			p.sendLeft(r)
@@ -81,7 +79,6 @@ func (p *progress) greet(stream proto.Orchestrator_ServeClient, hello *proto.Sid
 			p.sendCommit(r, at)
 		}
 	}
-	return nil
 }
 
 func (p *progress) sendLeft(r millrace.Rank) {

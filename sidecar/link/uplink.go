@@ -15,42 +15,85 @@ import (
 	"millrace/sidecar"
 )
 
-// uplink sends events to the orchestrator and stamps each with the run's fence. Without a stream it drops them. Each
-// concern therefore repeats its unanswered events to the next orchestrator.
+// uplink queues events for the orchestrator, and stamps each with the run's fence. Nobody who queues an event waits for
+// the stream: it may wait for a connection, and ranks then go on with the plans that they have. Without a stream,
+// events are dropped. Each concern therefore repeats its unanswered events to the next orchestrator.
 type uplink struct {
 	events *event.Log
 
-	mu      sync.Mutex // a stream allows one sender at a time
-	stream  proto.Orchestrator_ServeClient
+	mu      sync.Mutex
+	isOpen  bool                  // there is a stream
+	queue   []*proto.SidecarEvent // the stream's next ones
+	queued  chan struct{}         // has a token if events were queued since carry last took them
 	attempt millrace.Attempt
 	term    uint64 // highest term of an orchestrator
 }
 
-// open sends hello on a new stream. Later events go to this stream.
-func (u *uplink) open(stream proto.Orchestrator_ServeClient, hello *proto.SidecarHello) error {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	err := stream.Send(&proto.SidecarEvent{Fence: u.fence(), Event: &proto.SidecarEvent_Hello{Hello: hello}})
-	if err == nil {
-		u.stream = stream
-	}
-	return err
+func newUplink(events *event.Log) *uplink {
+	return &uplink{events: events, queued: make(chan struct{}, 1)}
 }
 
-// shut forgets the stream, which has ended.
+// open begins the queue of a new stream with hello.
+func (u *uplink) open(hello *proto.SidecarHello) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.isOpen, u.queue = true, nil
+	u.push(&proto.SidecarEvent{Event: &proto.SidecarEvent_Hello{Hello: hello}})
+}
+
+// shut drops the queue, because its stream has ended.
 func (u *uplink) shut() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.stream = nil
+	u.isOpen, u.queue = false, nil
 }
 
-// send sends an event if there is a stream. It ignores an error: the stream's reader sees the same error and ends.
+// send queues an event if there is a stream. The caller does not change it any more.
 func (u *uplink) send(e *proto.SidecarEvent) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.stream != nil {
-		e.Fence = u.fence()
-		_ = u.stream.Send(e)
+	if u.isOpen {
+		u.push(e)
+	}
+}
+
+// offer queues an event that a later one replaces, unless others wait. So the queue of a stuck stream stays short.
+func (u *uplink) offer(e *proto.SidecarEvent) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.isOpen && len(u.queue) == 0 {
+		u.push(e)
+	}
+}
+
+// push queues an event. The caller holds the lock.
+func (u *uplink) push(e *proto.SidecarEvent) {
+	e.Fence = u.fence()
+	u.queue = append(u.queue, e)
+	select {
+	case u.queued <- struct{}{}:
+	default:
+	}
+}
+
+// carry sends the queued events until the stream or ctx ends. It returns no error: the stream's reader sees the same
+// error, with its reason, and ends.
+func (u *uplink) carry(ctx context.Context, stream proto.Orchestrator_ServeClient) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-u.queued:
+		}
+		u.mu.Lock()
+		events := u.queue
+		u.queue = nil
+		u.mu.Unlock()
+		for _, e := range events {
+			if stream.Send(e) != nil {
+				return
+			}
+		}
 	}
 }
 
@@ -157,7 +200,7 @@ func (l *Link) reportFigures(ctx context.Context) {
 		all := map[string]activity.Total{}
 		figures := wire.FiguresToProto(l.cfg.Meter, l.cfg.Name, int64(os.Getpid()), all)
 		figures.Ranks, figures.Supply = l.cfg.Gauge.Figures(), l.Supply()
-		l.up.send(&proto.SidecarEvent{Event: &proto.SidecarEvent_Figures{Figures: figures}})
+		l.up.offer(&proto.SidecarEvent{Event: &proto.SidecarEvent_Figures{Figures: figures}})
 	}
 }
 

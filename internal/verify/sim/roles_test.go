@@ -215,12 +215,13 @@ func (w *world) serve(p *process) (func(context.Context) error, func(), error) {
 // deliver starts a sidecar.
 func (w *world) deliver(p *process) (func(context.Context) error, func(), error) {
 	host, ranks := 0, []millrace.Rank{}
+	load := w.load
 	for i := range w.hosts {
 		if sidecarName(i) == p.slot {
-			host = i
+			host, load = i, w.hosts[i].next()
 		}
 	}
-	for r := range w.load.ranks {
+	for r := range load.ranks {
 		if r%len(w.hosts) == host {
 			ranks = append(ranks, millrace.Rank(r))
 		}
@@ -237,7 +238,7 @@ func (w *world) deliver(p *process) (func(context.Context) error, func(), error)
 			Events:       event.To(watch, p.slot, p.clock),
 			Orchestrator: orchestratorName,
 			Version:      version(),
-			Topology:     w.load.axes,
+			Topology:     load.axes,
 			Shapes:       shapesOf(w.load.config.Spec, w.load.options),
 			PadMultiple:  w.load.config.Spec.PadMultiple,
 			Ranks:        ranks,
@@ -252,7 +253,7 @@ func (w *world) deliver(p *process) (func(context.Context) error, func(), error)
 			Term:         w.rising(p, "a term of the orchestrator"),
 		},
 	)
-	w.hosts[host].put(l, p.ctx)
+	w.hosts[host].put(l, p.ctx, load)
 	return l.Run, func() {}, nil
 }
 
@@ -291,23 +292,25 @@ type endpoint struct {
 	link    *link.Link
 	life    context.Context // of the link
 	changed chan struct{}   // closed and replaced with every new link
+	has     *workload       // whose topology the link has
+	wanted  *workload       // whose topology the next one has
 }
 
-func (s *endpoint) put(l *link.Link, life context.Context) {
+func (s *endpoint) put(l *link.Link, life context.Context, load *workload) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.link, s.life = l, life
+	s.link, s.life, s.has = l, life, load
 	close(s.changed)
 	s.changed = make(chan struct{})
 }
 
-// after waits for a sidecar other than old.
-func (s *endpoint) after(ctx context.Context, old *link.Link) (*link.Link, context.Context, error) {
+// after waits for a sidecar other than old, with the topology of a workload.
+func (s *endpoint) after(ctx context.Context, old *link.Link, load *workload) (*link.Link, context.Context, error) {
 	for {
 		s.mu.Lock()
-		l, life, changed := s.link, s.life, s.changed
+		l, life, changed, has := s.link, s.life, s.changed, s.has
 		s.mu.Unlock()
-		if l != nil && l != old {
+		if l != nil && l != old && has == load {
 			return l, life, nil
 		}
 		select {

@@ -22,12 +22,14 @@ type script struct {
 
 // phase is one run of the trainers, between two starts.
 type phase struct {
-	Start string        `json:"start"`          // fresh, state, latest
-	Back  int           `json:"back,omitempty"` // with state: steps before the slowest rank
-	Until int           `json:"until"`          // the ranks stop before this step
-	Kill  int           `json:"kill,omitempty"` // passes after which all ranks are killed; 0: never
-	Pace  time.Duration `json:"pace,omitempty"` // time of a step
-	Save  bool          `json:"save,omitempty"` // the trainers report saved checkpoints
+	Start string        `json:"start"`           // fresh, state, latest
+	Back  int           `json:"back,omitempty"`  // with state: steps before the slowest rank
+	Until int           `json:"until"`           // the ranks stop before this step
+	Kill  int           `json:"kill,omitempty"`  // passes after which all ranks are killed; 0: never
+	Pace  time.Duration `json:"pace,omitempty"`  // time of a step
+	Save  bool          `json:"save,omitempty"`  // the trainers report saved checkpoints
+	Other bool          `json:"other,omitempty"` // under the other topology of the workload
+	Turn  []fault       `json:"turn,omitempty"`  // in the middle of the change of the topology, each after its Delay
 }
 
 // fault is injected after a number of passes of the trainers, or after a time without passes.
@@ -88,6 +90,7 @@ func newScript(seed uint64, all []*workload) *script {
 	s.remix(rng)
 	s.spread(w)
 	s.scales(w)
+	s.reshapes(w)
 	return s
 }
 

@@ -39,16 +39,23 @@ func newBench(t *testing.T) *bench {
 	}
 	for _, load := range b.loads {
 		calm := &script{Workload: load.number, Phases: []phase{{Start: "fresh", Until: int(load.steps)}}}
-		var w *world
-		synctest.Test(t, func(t *testing.T) {
-			w = newWorld(load, calm, nil)
-			if o := w.live(); o.Violated != "" {
-				t.Errorf("workload %d without faults: %s: %s", load.number, o.Violated, o.Detail)
-			} else if err := w.settle(); err != nil {
-				t.Errorf("workload %d without faults: %v", load.number, err)
-			}
-		})
-		b.calm = append(b.calm, w)
+		var both [2]*world
+		for i, load := range []*workload{load, load.other} {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(load, calm, nil)
+				if o := w.live(); o.Violated != "" {
+					t.Errorf("workload %d without faults: %s: %s", load.number, o.Violated, o.Detail)
+				} else if err := w.settle(); err != nil {
+					t.Errorf("workload %d without faults: %v", load.number, err)
+				}
+				both[i] = w
+			})
+		}
+		if err := sameContent(both[0], both[1]); err != nil {
+			t.Error(err)
+		}
+		both[0].calm = both[1]
+		b.calm = append(b.calm, both[0])
 	}
 	return b
 }

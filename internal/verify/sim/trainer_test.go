@@ -25,10 +25,12 @@ type trainer struct {
 	pieced  map[millrace.Step][]piece
 	states  map[millrace.Step][]byte // run states before each step
 	parts   int                      // steps whose plans came as parts
+	// Steps that all ranks of an earlier topology have.
+	inherited map[millrace.Step]bool
 }
 
 // part returns the trainer's data-parallel rank. The trainer gets the parts of plans for this rank.
-func (x *trainer) part() millrace.Rank { return millrace.Rank(x.w.load.axes.Coordinates(x.rank).DP) }
+func (x *trainer) part() millrace.Rank { return millrace.Rank(x.w.shape.axes.Coordinates(x.rank).DP) }
 
 // run plays one phase. If the sidecar is lost, the trainer continues with the next one.
 func (x *trainer) run(ctx context.Context, ph phase, start sidecar.Start) error {
@@ -37,7 +39,7 @@ func (x *trainer) run(ctx context.Context, ph phase, start sidecar.Start) error 
 	for {
 		var life context.Context
 		var err error
-		if l, life, err = x.w.hosts[int(x.rank)%len(x.w.hosts)].after(ctx, l); err != nil {
+		if l, life, err = x.w.hosts[int(x.rank)%len(x.w.hosts)].after(ctx, l, x.w.shape); err != nil {
 			return nil // killed
 		}
 		both, cancel := context.WithCancel(ctx)

@@ -16,7 +16,6 @@ import (
 	"millrace/orchestrator/facts"
 	"millrace/orchestrator/planner"
 	"millrace/orchestrator/planner/place"
-	"millrace/proto"
 	"millrace/sources"
 )
 
@@ -44,6 +43,7 @@ type workload struct {
 	ends    bool // the run ends after these steps; otherwise it is endless
 	options place.Options
 	config  orchestrator.Config
+	other   *workload // the same under another topology
 }
 
 // newWorkload writes a workload's files below dir.
@@ -85,6 +85,7 @@ func newWorkload(t *testing.T, dir string, number int) *workload {
 		w.stage(w.config.Spec)
 	}
 	w.ranks = w.axes.Ranks
+	w.reshape()
 	return w
 }
 
@@ -219,8 +220,6 @@ func (w *workload) configure(t *testing.T, rng *rand.Rand) orchestrator.Config {
 		Loaders:  w.loaders,
 		Stream:   millrace.Train,
 		Spec:     spec,
-		Placing:  &proto.Placing{Ranks: uint32(w.axes.Ranks)},
-		Ranks:    w.axes.Ranks,
 		Identity: []byte(`{}`),
 		Runway:   2 + rng.IntN(4),
 		By:       "sim",
@@ -228,15 +227,6 @@ func (w *workload) configure(t *testing.T, rng *rand.Rand) orchestrator.Config {
 		Log:      slog.New(slog.DiscardHandler),
 		Compare:  sources.Compare,
 		Rules:    facts.Rules{Changed: func([]byte) ([]string, error) { return nil, nil }},
-		Place: func(sel *planner.Selection) (*millrace.Plan, error) {
-			plan, err := place.Plan(sel, w.axes, options)
-			if err == nil {
-				own := options
-				own.MicroBatch = plan.MicroBatch
-				err = placed(sel, plan, own.Shape(plan.SequenceLength, millrace.Int32))
-			}
-			return plan, err
-		},
 	}
 	for i, shuffle := range w.sources {
 		spec.Sources = append(spec.Sources, planner.SourceSpec{Name: name(i), OnExhausted: millrace.Renormalize})

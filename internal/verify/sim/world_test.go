@@ -31,7 +31,9 @@ const electing = 2 * time.Minute
 
 // world is one run under one script.
 type world struct {
-	load      *workload
+	load      *workload // with the topology with which the run begins
+	shape     *workload // with the topology of the trainers
+	calm      *world    // the run without faults; of that run, the one under the other topology
 	script    *script
 	golden    []map[millrace.Step]string  // by rank, the digests of the run without faults; nil in that run
 	whole     []map[millrace.Step][]piece // by rank, the segments of the run without faults
@@ -87,6 +89,8 @@ type verdict struct {
 func newWorld(load *workload, s *script, calm *world) *world {
 	w := &world{
 		load:      load,
+		shape:     load,
+		calm:      calm,
 		script:    s,
 		documents: map[string]*document{},
 		rot:       &rot{bad: map[string]*process{}},
@@ -105,9 +109,7 @@ func newWorld(load *workload, s *script, calm *world) *world {
 	}
 	if calm != nil {
 		w.documents = calm.documents
-		for _, x := range calm.trainers {
-			w.golden, w.whole = append(w.golden, x.got), append(w.whole, x.pieced)
-		}
+		w.golden, w.whole = w.expected(load)
 	}
 	w.net.Blow(s.Weather, s.Seed)
 	sidecars := load.hosts
@@ -122,20 +124,9 @@ func newWorld(load *workload, s *script, calm *world) *world {
 		w.hire()
 	}
 	for range sidecars {
-		w.hosts = append(w.hosts, &endpoint{changed: make(chan struct{})})
+		w.hosts = append(w.hosts, &endpoint{changed: make(chan struct{}), wanted: load})
 	}
-	for r := range load.ranks {
-		w.trainers = append(
-			w.trainers,
-			&trainer{
-				w:      w,
-				rank:   millrace.Rank(r),
-				got:    map[millrace.Step]string{},
-				pieced: map[millrace.Step][]piece{},
-				states: map[millrace.Step][]byte{},
-			},
-		)
-	}
+	w.trainers = w.rankedTrainers(load)
 	return w
 }
 
@@ -169,7 +160,9 @@ func (w *world) live() verdict {
 	faults, calm := context.WithCancel(ctx)
 	var weather sync.WaitGroup
 	weather.Go(func() { w.injectFaults(faults) })
+	var turns sync.WaitGroup
 	for _, ph := range w.script.Phases {
+		w.turn(faults, &ph, &turns)
 		for again := true; again && ctx.Err() == nil; ph = ph.again() {
 			w.train(ctx, ph)
 			again = w.begins()
@@ -177,6 +170,7 @@ func (w *world) live() verdict {
 	}
 	calm()
 	weather.Wait()
+	turns.Wait()
 	if ctx.Err() == context.DeadlineExceeded {
 		w.fail("no run is stuck", "%s", w.standing())
 	}

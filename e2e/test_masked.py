@@ -129,7 +129,7 @@ def test_damaged_after_lengths(stage: Any, tmp_path: Path, name: str) -> None:
 
 def test_next_attempt_without_lengths(stage: Any, tmp_path: Path) -> None:
     """Between two attempts of one run directory, a sample of a delivered step is damaged, one that was quarantined is
-    repaired, and the length store is lost. So loaders offer both otherwise. Each step holds what it held."""
+    repaired, and the length store is lost. So loaders offer both otherwise. Each step keeps its segments."""
     path = written(tmp_path, "a.jsonl")
     golden = whole_run(stage, write_mixture(tmp_path, mixture("a.jsonl")))
     early = [s for step in range(2, 8) for s in golden.steps()[step] if s[SOURCE] == "big"]

@@ -183,7 +183,9 @@ func awaitTrainers(ctx context.Context, runDir string, now, next reshape.Request
 	for until := clock.Now().Add(next.Patience); ; {
 		var err error
 		for stream := range cfg.All() {
-			err = cmp.Or(err, refuseTrainers(ctx, runDir, stream, now))
+			if err = refuseTrainers(ctx, runDir, stream, now); err != nil {
+				break
+			}
 		}
 		switch {
 		case !reshape.IsWanted(runDir, next):

@@ -48,8 +48,8 @@ const (
 var ErrPending = errors.New("another `millrace topology` of this run directory has not ended")
 
 // Ask sends a request to the `up` of a run directory, and returns when it is carried out or refused. If ctx ends
-// before, the request is withdrawn; a change that has begun goes on. serves
-// returns an error if no `up` serves the directory.
+// before, the request is withdrawn; a change that has begun goes on. serves returns an error if no `up` serves the
+// directory.
 func Ask(ctx context.Context, clock seam.Clock, runDir string, r Request, serves func() error) error {
 	r.ID = rand.Text()
 	lock, err := lock(runDir)

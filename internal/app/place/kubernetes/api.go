@@ -94,13 +94,12 @@ func (a *api) try(ctx context.Context, verb, path string, body []byte) (answer [
 		}
 		answer, err = a.once(ctx, verb, path, body)
 		// A caller who leaves while a refusal is on its way is told of both, above.
-		if r := new(refusal); errors.As(err, &r) {
-			if r.mayPass() {
-				continue
-			}
-			break
+		r := new(refusal)
+		mayPass := ctx.Err() == nil
+		if errors.As(err, &r) {
+			mayPass = r.mayPass()
 		}
-		if err == nil || ctx.Err() != nil {
+		if err == nil || !mayPass {
 			break
 		}
 	}

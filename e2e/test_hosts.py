@@ -85,19 +85,28 @@ def test_hosts_deliver_the_batches_of_one(stage: Any, tmp_path: Path) -> None:
     golden = stage.delivered(MIXTURE, WORLD)
     with running(stage, tmp_path) as member:
         with spread(stage, MIXTURE, on_loopback(f"http://{member.address}", tmp_path)) as both:
-            trainers = both.start(Orders(pause=0.05))
-            trainers.collect(until=3)
+            held = tmp_path / "held"  # the trainers are slow until every status has been seen
+            held.touch()
+            trainers = both.start(Orders(pause=1.0, hold=str(held)))
+            trainers.collect(until=1)
             for run in both.runs:
-                seen = status(stage, run)
-                assert [(h["state"], h["first_rank"], h["ranks"]) for h in seen["hosts"]] == [
-                    ("running", 0, RANKS), ("running", RANKS, RANKS)
-                ], seen["hosts"]
-                assert sum(h["leads"] for h in seen["hosts"]) == 1 and seen["step"] > 0, seen
-                names = {r["name"] for r in seen["roles"]}
-                assert {"sidecar-0", f"sidecar-{RANKS}", "loader-0-0", f"loader-{RANKS}-0"} <= names, names
+                until("the status shows all hosts and processes", lambda: shows_all(status(stage, run)), run)
+            held.unlink()
             delivered = trainers.collect()
             finished(both, delivered)
     assert delivered.bytes() == golden.bytes()
+
+
+def shows_all(seen: Dict[str, Any]) -> bool:
+    """Whether a status shows both hosts, one leader, progress, and the processes of both hosts."""
+    hosts = [(h["state"], h["first_rank"], h["ranks"]) for h in seen["hosts"]]
+    names = {r["name"] for r in seen["roles"]}
+    return (
+        hosts == [("running", 0, RANKS), ("running", RANKS, RANKS)]
+        and sum(h["leads"] for h in seen["hosts"]) == 1
+        and (seen["step"] or 0) > 0
+        and {"sidecar-0", f"sidecar-{RANKS}", "loader-0-0", f"loader-{RANKS}-0"} <= names
+    )
 
 
 def test_a_host_with_another_mixture_is_refused(stage: Any, tmp_path: Path) -> None:

@@ -134,7 +134,7 @@ SIGTERM stops it cleanly. It ends by itself with the run: with status 0, or with
 	c.Flags().StringVar(&u.metrics, "metrics", "",
 		"serve Prometheus metrics at http://ADDRESS/metrics, such as 127.0.0.1:9464")
 	c.Flags().StringVar(&u.placer, "placer", "",
-		"engine to ask for loaders if `loaders` of the mixture file is a range: kubernetes (default: none)")
+		"`engine` to ask for loaders if the mixture file has a range of them: kubernetes (default: none)")
 	return c
 }
 

@@ -82,7 +82,7 @@ orchestrator, loader, shadow and sidecar run one of the roles, for an engine tha
 	u.flags(f)
 	f.StringVar(&u.metrics, "metrics", "", "serve Prometheus metrics at http://ADDRESS/metrics, such as 127.0.0.1:9464")
 	f.StringVar(&u.placer, "placer", "",
-		"engine to ask for more loaders if the run has several hosts: ray (default: none)")
+		"`engine` to ask for more loaders if the run has several hosts: ray (default: none)")
 	return c
 }
 

@@ -19,5 +19,8 @@ func Dial(ctx context.Context, cfg EtcdConfig) (*clientv3.Client, error) {
 // IsFinal reports whether waiting cannot help against an error of etcd, such as a user without the permission.
 func IsFinal(err error) bool { return isFinal(err) }
 
+// Refused adds the cure to an error of etcd that IsFinal.
+func Refused(cfg EtcdConfig, err error) error { return cfg.refused(err) }
+
 // Reason returns an error of etcd for people.
 func Reason(err error) string { return reason(err) }

@@ -83,9 +83,9 @@ func (e *Etcd) Elect(ctx context.Context) (*Grant, error) {
 		}
 		if ctx.Err() != nil || isFinal(err) {
 			client.Close()
-			return nil, fmt.Errorf("acquire the lease of run %s from etcd: %w", e.cfg.Run, err)
+			return nil, fmt.Errorf("acquire the lease of run %s from etcd: %w", e.cfg.Run, e.cfg.refused(err))
 		}
-		e.tell("waiting for the lease of run " + e.cfg.Run + ": " + reason(err))
+		e.tell("waiting for the lease of run " + e.cfg.Run + ": " + e.cfg.Explain(ctx, err))
 		select {
 		case <-ctx.Done():
 		case <-e.cfg.Clock.After(retryDelay):

@@ -45,9 +45,9 @@ func (e *Etcd) dial(ctx context.Context) (*clientv3.Client, error) {
 			err = ctx.Err()
 		}
 		if ctx.Err() != nil || isFinal(err) {
-			return nil, fmt.Errorf("sign in to etcd as %s: %w", e.cfg.User, err)
+			return nil, fmt.Errorf("sign in to etcd as %s: %w", e.cfg.User, e.cfg.refused(err))
 		}
-		e.tell("waiting for the lease of run " + e.cfg.Run + ": " + reason(err))
+		e.tell("waiting for the lease of run " + e.cfg.Run + ": " + e.cfg.Explain(ctx, err))
 		select {
 		case <-ctx.Done():
 		case <-e.cfg.Clock.After(retryDelay):

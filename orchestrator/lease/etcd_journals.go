@@ -58,8 +58,9 @@ func (e *Etcd) awaitListed(ctx context.Context, client *clientv3.Client) ([]list
 			if i > 0 {
 				of = " of stream " + string(p.Stream)
 			}
-			e.tell(fmt.Sprintf("waiting for the lease of run %s: this host's journal%s lacks steps that %s has",
-				e.cfg.Run, of, now.hosts()))
+			e.tell(fmt.Sprintf("waiting for the lease of run %s: this host's journal%s lacks steps that %s: start "+
+				"`millrace up` there with its run directory, or give a new run another name in the cluster file",
+				e.cfg.Run, of, now.holders()))
 			if err := e.awaitChange(ctx, client, seen+1, 0); err != nil {
 				return nil, err
 			}

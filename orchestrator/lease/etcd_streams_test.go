@@ -153,7 +153,7 @@ func (x *bench) allListed() {
 	}
 	text := lines.text()
 	for _, want := range []string{"journal of stream eval lacks steps that host-b has",
-		"this host's journal lacks steps that host-a and host-c has"} {
+		"this host's journal lacks steps that host-a and host-c have: start"} {
 		if !strings.Contains(text, want) {
 			x.Errorf("the reasons are %q, without %q", text, want)
 		}

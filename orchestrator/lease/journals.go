@@ -49,8 +49,8 @@ func (l list) admits(id string) bool {
 	return l.revision == 0 || slices.ContainsFunc(l.journals, func(j Journal) bool { return id != "" && j.ID == id })
 }
 
-// hosts names the hosts of the listed journals for people.
-func (l list) hosts() string {
+// holders says for people which hosts have the listed journals, with the verb.
+func (l list) holders() string {
 	out := ""
 	for i, j := range l.journals {
 		if i > 0 {
@@ -58,7 +58,10 @@ func (l list) hosts() string {
 		}
 		out += j.Host
 	}
-	return out
+	if len(l.journals) == 1 {
+		return out + " has"
+	}
+	return out + " have"
 }
 
 // Grant is a lease that was granted before its holder opened the journal. It is of one stream, and knows the grants of

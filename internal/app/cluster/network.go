@@ -97,7 +97,7 @@ func (n *Network) Hosts(ctx context.Context) (list []hosts.Host, leader lease.Ho
 		leader, err = client.Leader(ctx)
 	}
 	if err != nil {
-		return nil, leader, errors.New("list the hosts of the run: " + lease.Reason(err))
+		return nil, leader, errors.New("list the hosts of the run: " + n.File.Etcd().Explain(ctx, err))
 	}
 	return list, leader, nil
 }

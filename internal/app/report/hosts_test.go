@@ -1,8 +1,14 @@
 package report
 
 import (
+	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
+
+	"millrace/internal/app/supervisor"
+	"millrace/proto"
 )
 
 // TestMissingRanksAreHosts: each gap between the ranks of the hosts is one missing host.
@@ -30,5 +36,32 @@ func TestMissingRanksAreHosts(t *testing.T) {
 		if fmt.Sprint(got) != c.want {
 			t.Errorf("%v, want %s", got, c.want)
 		}
+	}
+}
+
+// TestHostsAreUnknown: while etcd does not answer, the JSON has an empty list, and the processes of other hosts stay.
+// The orchestrator that answers is a process of another host, although both hosts have one name.
+func TestHostsAreUnknown(t *testing.T) {
+	orchestrator := supervisor.Role{Role: "orchestrator", Name: "orchestrator", Pid: 7}
+	v := NewStatus([]supervisor.Role{orchestrator, {Role: "loader", Name: "loader-1-0", Pid: 8}}, true)
+	v.Spread("127.0.0.1", nil)
+	v.Answer(&proto.StatusReply{Roles: []*proto.RoleStatus{
+		{Role: "orchestrator", Name: "orchestrator", Pid: 3, Host: "127.0.0.1"},
+		{Role: "loader", Name: "loader-0-0", Pid: 4, Host: "127.0.0.1"},
+		{Role: "loader", Name: "loader-1-0", Pid: 6, Host: "127.0.0.1"}, // the supervisor knows its next process
+	}})
+	object, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(object), `"hosts":[]`) {
+		t.Errorf("the status has no list of hosts: %s", object)
+	}
+	var pids []int
+	for _, r := range v.Roles {
+		pids = append(pids, r.Pid)
+	}
+	if want := []int{7, 8, 3, 4}; !slices.Equal(pids, want) {
+		t.Errorf("the processes are %v, want %v", pids, want)
 	}
 }

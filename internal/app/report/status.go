@@ -25,18 +25,20 @@ type Status struct {
 	Sources     map[string]Source `json:"sources"`
 	Quarantined Quarantined       `json:"quarantined"`
 	Waiting     string            `json:"waiting"`
-	Alerts      []Alert           `json:"alerts"`          // capabilities that the run lacks now
-	Stripes     []Stripe          `json:"stripes"`         // the loader of each stripe, and its standby
-	Mixture     *Mixture          `json:"mixture"`         // null if unknown
-	Masked      uint64            `json:"masked"`          // segments that became unreadable after sealing
-	Cache       *Cache            `json:"cache"`           // null without a token cache, or if unknown
-	GPUs        []GPU             `json:"gpus"`            // of the connected ranks; empty without a driver
-	Delivery    *Delivery         `json:"delivery"`        // null if unknown
-	Hosts       []Host            `json:"hosts,omitempty"` // of a run with several hosts, by rank
+	Alerts      []Alert           `json:"alerts"`   // capabilities that the run lacks now
+	Stripes     []Stripe          `json:"stripes"`  // the loader of each stripe, and its standby
+	Mixture     *Mixture          `json:"mixture"`  // null if unknown
+	Masked      uint64            `json:"masked"`   // segments that became unreadable after sealing
+	Cache       *Cache            `json:"cache"`    // null without a token cache, or if unknown
+	GPUs        []GPU             `json:"gpus"`     // of the connected ranks; empty without a driver
+	Delivery    *Delivery         `json:"delivery"` // null if unknown
+	Hosts       []Host            `json:"hosts"`    // of a run with several hosts, by rank; else empty
 	// Scaling is the number of loaders that follows the work; null if it is fixed, or unknown.
 	Scaling *Scaling `json:"scaling"`
 	// Streams are the further streams that are served, by name.
 	Streams map[string]*Status `json:"streams,omitempty"`
+
+	isSpread bool // the run has several hosts; Hosts is empty if etcd does not answer
 }
 
 // AddStream adds the status of a further stream.
@@ -97,7 +99,7 @@ func WithMissing(there []Host, world int) (out []Host) {
 
 // Spread adds the hosts of a run with several ones. here is the name of this host.
 func (v *Status) Spread(here string, all []Host) {
-	v.Hosts = all
+	v.isSpread, v.Hosts = true, append(v.Hosts, all...)
 	for i := range v.Roles {
 		v.Roles[i].Host = here
 	}
@@ -107,9 +109,11 @@ func (v *Status) Spread(here string, all []Host) {
 func (v *Status) addElsewhere(r *proto.StatusReply) {
 	for _, known := range r.Roles {
 		isHere := func(role supervisor.Role) bool {
-			return role.Name == known.Name && (role.Host == known.Host || known.Host == "")
+			// The orchestrator that answers knows its own process. Hosts of one machine may have one name.
+			return role.Name == known.Name && (role.Host == known.Host || known.Host == "") &&
+				(known.Role != "orchestrator" || int64(role.Pid) == known.Pid)
 		}
-		if len(v.Hosts) > 0 && !slices.ContainsFunc(v.Roles, isHere) {
+		if v.isSpread && !slices.ContainsFunc(v.Roles, isHere) {
 			v.Roles = append(v.Roles, supervisor.Role{Role: known.Role, Name: known.Name, Pid: int(known.Pid),
 				State: supervisor.State(known.State), Term: millrace.Term(known.Term), Host: known.Host})
 		}
@@ -181,7 +185,7 @@ func NewStatus(roles []supervisor.Role, running bool) *Status {
 	}
 	return &Status{Running: running, Roles: append([]supervisor.Role{}, roles...), Sources: map[string]Source{},
 		Quarantined: Quarantined{Recent: []millrace.Quarantine{}}, Alerts: []Alert{}, Stripes: []Stripe{},
-		GPUs: []GPU{}}
+		GPUs: []GPU{}, Hosts: []Host{}}
 }
 
 // Unanswered notes why the orchestrator did not answer.

@@ -133,9 +133,9 @@ func (m *Membership) join(ctx context.Context) error {
 			tell(fmt.Sprintf("waiting to register %s, for %v at most: if the other host is dead, its registration "+
 				"ends by then; otherwise: %v", m.Host(), deadFor, err))
 		case lease.IsFinal(err):
-			return err
+			return fmt.Errorf("register %s in etcd: %w", m.Host(), lease.Refused(m.cfg, err))
 		case !errors.Is(err, errRaced):
-			tell(fmt.Sprintf("waiting to register %s: %s", m.Host(), lease.Reason(err)))
+			tell(fmt.Sprintf("waiting to register %s: %s", m.Host(), m.cfg.Explain(ctx, err)))
 		}
 		select {
 		case <-ctx.Done():

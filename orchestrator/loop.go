@@ -274,7 +274,7 @@ func (o *Orchestrator) settle(ctx context.Context) error {
 // confirmed the term after that.
 func (o *Orchestrator) turn(ctx context.Context) error {
 	planning := o.meter.Source("").Begin(activity.Plan, "")
-	defer planning.End(0, 0)
+	defer planning.End(0)
 	for {
 		d := o.m.Decide()
 		if d.IsEmpty() {

@@ -55,8 +55,9 @@ func TestTheNumberOfLoadersFollowsTheWaits(t *testing.T) {
 	for second := range 10 {
 		now := time.Unix(int64(1000+second), 0)
 		w.m.Tick(now)
-		w.m.figures.Observe(&proto.Figures{Role: "loader-0", Pid: 1, Lanes: 2, Sources: []*proto.SourceFigures{{
-			Source: "web", Kind: []string{"read"}, Seconds: []float64{float64(2 * second)}, Tokens: int64(second)}}})
+		w.m.figures.Observe(&proto.Figures{Role: "loader-0", Pid: 1, Lanes: 2, Wall: int64(second) * 1e9,
+			Sources: []*proto.SourceFigures{{Source: "web", Kind: []string{"read"},
+				Seconds: []float64{float64(2 * second)}, Tokens: int64(second), Documents: int64(second)}}})
 		w.m.figures.Observe(&proto.Figures{Role: "sidecar-0", Pid: 2, Ranks: []*proto.RankFigures{{
 			Waited: float64(second), Waiting: &proto.Activity{Kind: "read", Source: "web"}}}})
 		g, l := w.goals()

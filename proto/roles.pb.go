@@ -1887,10 +1887,11 @@ type SourceFigures struct {
 	Source        string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
 	Kind          []string               `protobuf:"bytes,2,rep,name=kind,proto3" json:"kind,omitempty"`
 	Seconds       []float64              `protobuf:"fixed64,3,rep,packed,name=seconds,proto3" json:"seconds,omitempty"`
-	Bytes         int64                  `protobuf:"varint,4,opt,name=bytes,proto3" json:"bytes,omitempty"`    // read from data files
-	Tokens        int64                  `protobuf:"varint,5,opt,name=tokens,proto3" json:"tokens,omitempty"`  // made of records
-	Current       *Activity              `protobuf:"bytes,6,opt,name=current,proto3" json:"current,omitempty"` // absent: nothing was done lately
-	Fetches       *Fetches               `protobuf:"bytes,7,opt,name=fetches,proto3" json:"fetches,omitempty"` // absent: its files are local
+	Bytes         int64                  `protobuf:"varint,4,opt,name=bytes,proto3" json:"bytes,omitempty"`         // read from data files
+	Tokens        int64                  `protobuf:"varint,5,opt,name=tokens,proto3" json:"tokens,omitempty"`       // made of records, counted as each record ends
+	Current       *Activity              `protobuf:"bytes,6,opt,name=current,proto3" json:"current,omitempty"`      // absent: nothing was done lately
+	Fetches       *Fetches               `protobuf:"bytes,7,opt,name=fetches,proto3" json:"fetches,omitempty"`      // absent: its files are local
+	Documents     int64                  `protobuf:"varint,8,opt,name=documents,proto3" json:"documents,omitempty"` // records that the tokens were made of
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1972,6 +1973,13 @@ func (x *SourceFigures) GetFetches() *Fetches {
 		return x.Fetches
 	}
 	return nil
+}
+
+func (x *SourceFigures) GetDocuments() int64 {
+	if x != nil {
+		return x.Documents
+	}
+	return 0
 }
 
 // Fetches are the counters of a source in an object store, since the process started.
@@ -7681,7 +7689,7 @@ const file_roles_proto_rawDesc = "" +
 	"\x06Supply\x12!\n" +
 	"\ffrom_loaders\x18\x01 \x01(\x03R\vfromLoaders\x12+\n" +
 	"\x11from_constructors\x18\x02 \x01(\x03R\x10fromConstructors\x12\x19\n" +
-	"\bto_peers\x18\x03 \x01(\x03R\atoPeers\"\xe4\x01\n" +
+	"\bto_peers\x18\x03 \x01(\x03R\atoPeers\"\x82\x02\n" +
 	"\rSourceFigures\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x12\n" +
 	"\x04kind\x18\x02 \x03(\tR\x04kind\x12\x18\n" +
@@ -7689,7 +7697,8 @@ const file_roles_proto_rawDesc = "" +
 	"\x05bytes\x18\x04 \x01(\x03R\x05bytes\x12\x16\n" +
 	"\x06tokens\x18\x05 \x01(\x03R\x06tokens\x12/\n" +
 	"\acurrent\x18\x06 \x01(\v2\x15.millrace.v1.ActivityR\acurrent\x12.\n" +
-	"\afetches\x18\a \x01(\v2\x14.millrace.v1.FetchesR\afetches\"\xb1\x01\n" +
+	"\afetches\x18\a \x01(\v2\x14.millrace.v1.FetchesR\afetches\x12\x1c\n" +
+	"\tdocuments\x18\b \x01(\x03R\tdocuments\"\xb1\x01\n" +
 	"\aFetches\x12\x18\n" +
 	"\afetched\x18\x01 \x01(\x03R\afetched\x12\x12\n" +
 	"\x04used\x18\x02 \x01(\x03R\x04used\x12\x1a\n" +

@@ -54,7 +54,7 @@ func (f *feeder) fillSteps(ctx context.Context) error {
 	for step := f.begin.Step; ; step++ {
 		fetching := f.say(activity.Fetch, activity.Cause{}, "the plan and the samples of step %d", step)
 		e, err := f.steps.take(ctx, f.rank, step)
-		fetching.End(0, 0)
+		fetching.End(0)
 		if errors.Is(err, io.EOF) {
 			f.out(noMore{step})
 			return nil
@@ -132,13 +132,13 @@ func (f *feeder) fill(ctx context.Context, e *entry, m uint32) (filled, error) {
 	at := ring.At{Step: uint64(plan.Step), Microbatch: m}
 	var done func(error) error
 	b.frame, done, err = f.memory.acquire(ctx, at, b.bytes, most+spare+2*(b.bytes-size))
-	waiting.End(0, 0)
+	waiting.End(0)
 	if err != nil || done == nil {
 		return b, err
 	}
 	building := f.say(activity.Build, activity.Cause{Kind: activity.Build, Role: "sidecar", Pid: int64(os.Getpid())},
 		"the sidecar to build a batch of step %d", plan.Step)
-	defer building.End(0, 0)
+	defer building.End(0)
 	f.observe(Event{Kind: Filling, Slot: b.slot, Generation: b.frame.Generation})
 	err = f.build(in, b, collator, size, state)
 	return b, errors.Join(err, done(err))

@@ -273,7 +273,7 @@ func (f *unpackedFile) IsUnpacked() bool { return true }
 // unpacked from its beginning for each read. The next start makes the copy again.
 func (f *unpackedFile) ReadAt(p []byte, off int64) (n int, err error) {
 	reading := f.packed.activity.Begin(activity.Read, f.packed.shard)
-	defer func() { reading.End(int64(n), 0) }()
+	defer func() { reading.End(int64(n)) }()
 	if n, err = f.Copy.ReadAt(p, off); err == nil || errors.Is(err, io.EOF) {
 		return n, err
 	}

@@ -167,7 +167,7 @@ func (f *retryFile) Size() int64 { return f.size }
 // ReadAt implements io.ReaderAt.
 func (f *retryFile) ReadAt(p []byte, off int64) (n int, err error) {
 	reading := f.activity.Begin(activity.Read, f.shard)
-	defer func() { reading.End(int64(n), 0) }()
+	defer func() { reading.End(int64(n)) }()
 	passing := func(err error) bool {
 		var exhausted *openfiles.Exhausted
 		return !errors.As(err, &exhausted) && !isAny(err, io.EOF, io.ErrUnexpectedEOF, fs.ErrClosed, fs.ErrPermission,

@@ -6,6 +6,7 @@ package activity
 
 import (
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -140,9 +141,10 @@ type Times map[Kind]time.Duration
 
 // Figures are the counters of one source. They only grow.
 type Figures struct {
-	Times  Times // with the activities that are under way
-	Bytes  int64 // read from data files
-	Tokens int64 // made of records
+	Times     Times // with the activities that are under way
+	Bytes     int64 // read from data files
+	Tokens    int64 // made of records, also by activities that are under way
+	Documents int64 // the records that they were made of
 	Fetches
 }
 
@@ -159,15 +161,15 @@ type Fetches struct {
 
 // Total sums figures up, to see whether they have changed.
 type Total struct {
-	Time          time.Duration
-	Bytes, Tokens int64
+	Time                     time.Duration
+	Bytes, Tokens, Documents int64
 	Fetches
 	Idle bool
 }
 
 // Total returns the sum of the figures. Idle is not set.
 func (f Figures) Total() Total {
-	t := Total{Bytes: f.Bytes, Tokens: f.Tokens, Fetches: f.Fetches}
+	t := Total{Bytes: f.Bytes, Tokens: f.Tokens, Documents: f.Documents, Fetches: f.Fetches}
 	for _, spent := range f.Times {
 		t.Time += spent
 	}
@@ -197,12 +199,14 @@ type Source struct {
 	name string
 	now  func() time.Time
 
+	tokens    atomic.Int64
+	documents atomic.Int64
+
 	mu      sync.Mutex
 	running map[*Activity]struct{}
 	spare   []*Activity          // for reuse
 	spent   [kinds]time.Duration // by index, of ended activities
 	bytes   int64
-	tokens  int64
 	fetches func() Fetches // nil: none
 	shards  [4]lastShard
 	marks   [2]mark // the older first
@@ -280,8 +284,18 @@ func (a *Activity) charge(now time.Time) {
 	a.since = now
 }
 
-// End ends the activity, which read bytes and made tokens.
-func (a *Activity) End(bytes, tokens int64) {
+// Made counts the tokens of a document. Its time counts while it is made, so its tokens count when they are there, and
+// not at the end of an activity that makes many documents.
+func (a *Activity) Made(tokens int) {
+	if a == nil {
+		return
+	}
+	a.of.tokens.Add(int64(tokens))
+	a.of.documents.Add(1)
+}
+
+// End ends the activity, which read bytes.
+func (a *Activity) End(bytes int64) {
 	if a == nil {
 		return
 	}
@@ -290,7 +304,6 @@ func (a *Activity) End(bytes, tokens int64) {
 	defer s.mu.Unlock()
 	a.charge(s.now())
 	s.bytes += bytes
-	s.tokens += tokens
 	delete(s.running, a)
 	s.spare = append(s.spare, a)
 }
@@ -309,7 +322,7 @@ func (s *Source) Watch(fetches func() Fetches) {
 func (s *Source) Figures() Figures {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := Figures{Times: s.times(s.now()), Bytes: s.bytes, Tokens: s.tokens}
+	out := Figures{Times: s.times(s.now()), Bytes: s.bytes, Tokens: s.tokens.Load(), Documents: s.documents.Load()}
 	if s.fetches != nil {
 		out.Fetches = s.fetches()
 	}

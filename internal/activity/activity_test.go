@@ -20,7 +20,7 @@ func TestTheCurrentActivityTakesTheMostTime(t *testing.T) {
 	if c := m.Current("code"); c.Source != "web" {
 		t.Errorf("a source that nothing is done for: %+v", c)
 	}
-	read.End(100, 0)
+	read.End(100)
 	if before := decode.Turn(Tokenise); before != Decode {
 		t.Errorf("the activity before was %q", before)
 	}
@@ -31,10 +31,10 @@ func TestTheCurrentActivityTakesTheMostTime(t *testing.T) {
 	if c := web.Current(); c.Kind != Tokenise {
 		t.Errorf("after seconds of tokenising: %+v", c)
 	}
-	decode.End(0, 7)
+	decode.End(0)
 	f := web.Figures()
 	if f.Times[Read] != 3*time.Second || f.Times[Decode] != 0 || f.Times[Tokenise] != 3*time.Second ||
-		f.Bytes != 100 || f.Tokens != 7 {
+		f.Bytes != 100 {
 		t.Errorf("the figures are %+v", f)
 	}
 	for range 3 {
@@ -43,6 +43,27 @@ func TestTheCurrentActivityTakesTheMostTime(t *testing.T) {
 	}
 	if c := m.Current("web"); c != (Current{}) {
 		t.Errorf("an idle process does %+v", c)
+	}
+}
+
+// TestTokensCountWhenTheyAreThere: an activity of minutes makes many documents. Its time counts meanwhile, and so do
+// their tokens.
+func TestTokensCountWhenTheyAreThere(t *testing.T) {
+	now := time.Unix(1000, 0)
+	web := New(func() time.Time { return now }).Source("web")
+	decode := web.Begin(Decode, "a.jsonl")
+	for i := range 3 {
+		now = now.Add(time.Minute)
+		decode.Made(100)
+		if f := web.Figures(); f.Tokens != int64(100*(i+1)) || f.Documents != int64(i+1) ||
+			f.Times[Decode] != time.Duration(i+1)*time.Minute {
+			t.Errorf("after %d documents, the figures are %+v", i+1, f)
+		}
+	}
+	before := web.Figures().Total()
+	decode.End(0)
+	if after := web.Figures(); after.Total() != before {
+		t.Errorf("the end of the activity changes the figures from %+v to %+v", before, after)
 	}
 }
 
@@ -65,7 +86,8 @@ func TestNilMeasuresNothing(t *testing.T) {
 	if a.Turn(Decode) != Decode || m.Current("web") != (Current{}) || m.All() != nil {
 		t.Error("a nil meter measures")
 	}
-	a.End(1, 1)
+	a.Made(1)
+	a.End(1)
 }
 
 // BenchmarkTurn measures the cost of a document: two turns.

@@ -40,7 +40,7 @@ func FiguresToProto(m *activity.Meter, role string, pid int64, told map[string]a
 			continue
 		}
 		told[s.Name()] = now
-		e := &proto.SourceFigures{Source: s.Name(), Bytes: f.Bytes, Tokens: f.Tokens,
+		e := &proto.SourceFigures{Source: s.Name(), Bytes: f.Bytes, Tokens: f.Tokens, Documents: f.Documents,
 			Current: CurrentToProto(current, role, pid)}
 		if f.Fetches != (activity.Fetches{}) {
 			e.Fetches = &proto.Fetches{Fetched: f.Fetched, Used: f.Used, Requests: f.Requests, Retries: f.Retries,

@@ -91,12 +91,12 @@ func (b *Board) Observe(f *pb.Figures) {
 		r = &role{name: f.Role, pid: f.Pid, sources: map[string]*pb.SourceFigures{}}
 		b.roles[f.Role] = r
 	}
+	if f.Lanes > 0 {
+		b.work.add(r.sources, f, (time.Duration(f.Wall) - r.wall).Seconds())
+	}
 	r.seen, r.wall, r.cpu = b.now, time.Duration(f.Wall), time.Duration(f.Cpu)
 	r.supply, r.lanes = f.Supply, f.Lanes
 	for _, s := range f.Sources {
-		if f.Lanes > 0 {
-			b.work.add(r.sources[s.Source], s)
-		}
 		r.sources[s.Source] = s
 	}
 	if n := len(r.marks); n == 0 || b.now.Sub(r.marks[n-1].at) >= every {

@@ -92,8 +92,10 @@ func TestWorkIsOfLoadersThatRead(t *testing.T) {
 	loader := func(name string, pid int64, lanes uint32, read, tokenise float64, tokens int64) {
 		now = now.Add(time.Second)
 		b.Tick(now)
-		b.Observe(&pb.Figures{Role: name, Pid: pid, Lanes: lanes, Sources: []*pb.SourceFigures{{Source: "web",
-			Kind: []string{"read", "fetch", "tokenise"}, Seconds: []float64{read, 100, tokenise}, Tokens: tokens}}})
+		wall := now.Sub(time.Unix(0, 0)) // long enough
+		b.Observe(&pb.Figures{Role: name, Pid: pid, Wall: int64(wall), Lanes: lanes, Sources: []*pb.SourceFigures{
+			{Source: "web", Kind: []string{"read", "fetch", "tokenise"}, Seconds: []float64{read, 100, tokenise},
+				Tokens: tokens, Documents: tokens / 5}}})
 	}
 	loader("loader-0", 1, 2, 1, 2, 10)
 	loader("loader-1", 2, 4, 1, 0, 5)
@@ -110,7 +112,7 @@ func TestWorkIsOfLoadersThatRead(t *testing.T) {
 	rank(6, &pb.Activity{Kind: "build"})
 	rank(6.5, nil) // reading takes the most time
 	w := b.Work([]string{"code", "web"})
-	if w.Busy[0] != 0 || w.Busy[1] != 5.5 || w.Made[1] != 26 || w.Lanes != 3 {
+	if w.Busy[0] != 0 || w.Busy[1] != 5.5 || w.Made[1] != 26 || w.Docs[1] != 5 || w.Lanes != 3 {
 		t.Errorf("the work is %+v", w)
 	}
 	if w.Waited != 1.5 || w.Blamed != "web" {
@@ -120,5 +122,19 @@ func TestWorkIsOfLoadersThatRead(t *testing.T) {
 	b.Tick(now)
 	if w := b.Work(nil); w.Lanes != 0 {
 		t.Errorf("silent loaders have %v lanes", w.Lanes)
+	}
+}
+
+// TestALoaderIsNeverBusierThanItsLanes, although it reads single documents beside them.
+func TestALoaderIsNeverBusierThanItsLanes(t *testing.T) {
+	b := New()
+	for i := range 3 {
+		at := float64(10 * i)
+		b.Observe(&pb.Figures{Role: "loader-0", Pid: 1, Lanes: 2, Wall: int64(at * 1e9), Sources: []*pb.SourceFigures{
+			{Source: "web", Kind: []string{"tokenise"}, Seconds: []float64{6 * at}, Tokens: int64(at)},
+			{Source: "code", Kind: []string{"read"}, Seconds: []float64{2 * at}}}})
+	}
+	if w := b.Work([]string{"web", "code"}); w.Busy[0] != 30 || w.Busy[1] != 10 || w.Made[0] != 20 {
+		t.Errorf("two lanes did the work %+v in 20 seconds", w)
 	}
 }

@@ -71,7 +71,6 @@ type Decoder struct {
 	// reused, so that a record costs no allocation
 	record sources.Record
 	doing  *activity.Activity
-	made   int64    // tokens of doing
 	tokens []uint32 // of a text's record
 	slots  []uint32
 	act    func() error
@@ -155,8 +154,8 @@ func (d *Decoder) turn(kind activity.Kind) (before activity.Kind) {
 
 // endActivity ends the activity of a shard.
 func (d *Decoder) endActivity() {
-	d.doing.End(0, d.made)
-	d.doing, d.made = nil, 0
+	d.doing.End(0)
+	d.doing = nil
 }
 
 // MakeText makes every slot of the part from its block's text.
@@ -246,7 +245,7 @@ func (d *Decoder) make(shard uint32, r *sources.Record, slots []uint32) error {
 		}
 	}
 	n := d.total()
-	d.made += int64(len(d.buf) - d.before)
+	d.doing.Made(len(d.buf) - d.before)
 	found := kept.Length{Record: r.Number, Tokens: n, Refused: d.bits}
 	if int(n) == len(d.buf)-before { // a part of a document has no checksum
 		if err := d.check.Compare(shard, &found, d.buf[before:]); err != nil {

@@ -42,7 +42,7 @@ func (s *Scan) Read(ctx context.Context, src *sources.Source, spare Slabs, large
 	}
 	a := src.BeginDecode(s.shard)
 	s.next()
-	a.End(0, 0)
+	a.End(0)
 	text, err := s.text, s.err
 	s.text, s.err = nil, nil
 	return text, err

@@ -34,7 +34,7 @@ func weigh(m *Machine, now time.Time) {
 	}
 	work := m.figures.Work(names)
 	x := scale.Sample{At: now, Step: m.s.Watermark, Waited: work.Waited, Blamed: work.Blamed, Busy: work.Busy,
-		Made: work.Made, Names: names, Lanes: work.Lanes}
+		Made: work.Made, Docs: work.Docs, Names: names, Lanes: work.Lanes}
 	base := m.s.PlannerState(len(names))
 	for i := range base.Sources {
 		x.Served += uint64(base.Sources[i].Tokens)

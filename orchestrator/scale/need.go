@@ -5,13 +5,10 @@ import (
 	"time"
 )
 
-// Costs are the seconds of work of a token of each source; 0: not known.
-type Costs []float64
-
 // need computes the work that the ranks ask for.
 type need struct {
 	shares func(step uint64) []float64
-	cost   Costs // as measured last, or else before the run
+	costs  costs
 }
 
 // work is an amount of work in loaders: 1 keeps one loader busy.
@@ -19,18 +16,6 @@ type work struct {
 	total  float64
 	source int // that takes the most of it, -1: none
 	part   float64
-}
-
-// learn takes the costs of the sources that were read.
-func (n *need) learn(m measures) {
-	if n.cost == nil {
-		n.cost = make(Costs, len(m.busy))
-	}
-	for i := range m.busy {
-		if m.made[i] > 0 && i < len(n.cost) {
-			n.cost[i] = m.busy[i] / m.made[i]
-		}
-	}
 }
 
 // of returns the work of the ranks at their speed without waits, for the mixture of a step. A source whose cost nobody
@@ -42,7 +27,7 @@ func (n *need) of(m measures, step uint64) work {
 	}
 	asked := m.speed / (1 - min(m.waited, mostWaited))
 	mean, known := 0.0, 0
-	for _, c := range n.cost {
+	for _, c := range n.costs.now {
 		if c > 0 {
 			mean, known = mean+c, known+1
 		}
@@ -50,8 +35,8 @@ func (n *need) of(m measures, step uint64) work {
 	mean /= float64(max(known, 1))
 	for i, share := range n.shares(step) {
 		cost := mean
-		if i < len(n.cost) && n.cost[i] > 0 {
-			cost = n.cost[i]
+		if i < len(n.costs.now) && n.costs.now[i] > 0 {
+			cost = n.costs.now[i]
 		}
 		takes := share * asked * cost / m.lanes
 		if w.total += takes; takes > w.part {

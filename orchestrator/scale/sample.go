@@ -11,15 +11,19 @@ type Sample struct {
 	Blamed string    // the source of the newest of these waits
 	Busy   []float64 // seconds of work of all loaders
 	Made   []float64 // tokens that the work made
+	Docs   []float64 // documents that they are of
 	Names  []string
 	There  int     // loaders that read a stripe
 	Lanes  float64 // work that one loader does at once
 }
 
-// The present is measured over at least recent and fewSteps, and at most longest.
+// The present is measured over at least recent and fewSteps, and at most longest. If loaders make few documents, it is
+// up to patient, because documents are uneven.
 const (
 	recent   = 10 * time.Second
 	fewSteps = 3
+	fewDocs  = 64
+	patient  = time.Minute
 	longest  = 5 * time.Minute
 	least    = 4 * time.Second // a shorter stretch tells nothing
 )
@@ -28,8 +32,10 @@ const (
 func trim(past []Sample) []Sample {
 	last := &past[len(past)-1]
 	for len(past) > 2 {
-		span, steps := last.At.Sub(past[1].At), last.Step-past[1].Step
-		if span < recent || steps < fewSteps && span < longest {
+		next := &past[1]
+		span, docs := last.At.Sub(next.At), total(last.Docs)-total(next.Docs)
+		if span < recent || last.Step-next.Step < fewSteps && span < longest ||
+			docs > 0 && docs < fewDocs && span < patient {
 			break
 		}
 		past = past[1:]
@@ -37,18 +43,26 @@ func trim(past []Sample) []Sample {
 	return past
 }
 
+func total(bySource []float64) (sum float64) {
+	for _, x := range bySource {
+		sum += x
+	}
+	return sum
+}
+
 // measures are the rates between two samples.
 type measures struct {
-	at         time.Time
-	span       time.Duration
-	step       uint64
-	steps      float64 // a second
-	speed      float64 // tokens a second
-	waited     float64 // part of the time
-	blamed     string
-	busy, made []float64
-	names      []string
-	lanes      float64
+	at     time.Time
+	span   time.Duration
+	step   uint64
+	steps  float64 // a second
+	speed  float64 // tokens a second
+	waited float64 // part of the time
+	blamed string
+	busy   float64 // seconds of work of all loaders
+	made   float64 // tokens that it made
+	names  []string
+	lanes  float64
 }
 
 // measure returns the rates over the samples, the oldest first. ok is false if they tell nothing.
@@ -58,7 +72,7 @@ func measure(past []Sample) (m measures, ok bool) {
 	}
 	first, last := &past[0], &past[len(past)-1]
 	m = measures{at: last.At, span: last.At.Sub(first.At), step: last.Step, names: last.Names, lanes: last.Lanes,
-		busy: make([]float64, len(last.Busy)), made: make([]float64, len(last.Made))}
+		busy: total(last.Busy) - total(first.Busy), made: total(last.Made) - total(first.Made)}
 	if m.span < least {
 		return m, false
 	}
@@ -67,9 +81,6 @@ func measure(past []Sample) (m measures, ok bool) {
 	m.speed = float64(last.Served-first.Served) / t
 	if m.waited = min((last.Waited-first.Waited)/t, 1); m.waited > 0 {
 		m.blamed = last.Blamed
-	}
-	for i := range m.busy {
-		m.busy[i], m.made[i] = last.Busy[i]-first.Busy[i], last.Made[i]-first.Made[i]
 	}
 	return m, true
 }
@@ -80,12 +91,17 @@ func (m *measures) after(t time.Duration) uint64 { return m.step + uint64(m.step
 // reading returns the tokens that loaders made a second. If they make none, because others read the files, it is the
 // speed of the ranks.
 func (m *measures) reading() float64 {
-	made := 0.0
-	for _, tokens := range m.made {
-		made += tokens
-	}
-	if made == 0 {
+	if m.made == 0 {
 		return m.speed
 	}
-	return made / m.span.Seconds()
+	return m.made / m.span.Seconds()
+}
+
+// load returns the number of loaders that were busy. While loaders read ahead, it says nothing about the work of the
+// ranks. But it is never less than that work, or than all loaders, for long.
+func (m *measures) load() float64 {
+	if m.lanes <= 0 {
+		return 0
+	}
+	return m.busy / m.span.Seconds() / m.lanes
 }

@@ -12,13 +12,13 @@
 //	control.go  Control: the order of the steps from a wish to loaders that read
 //	scale.go    Scaler: when the number changes
 //	need.go     the work that the ranks ask for, now and ahead
+//	costs.go    the work of a token of each source
 //	sample.go   the measures of a stretch of time
 package scale
 
 import (
 	"fmt"
 	"math"
-	"slices"
 	"time"
 )
 
@@ -99,7 +99,7 @@ type bar struct {
 func New(limits Limits, shares func(step uint64) []float64, costs Costs) *Scaler {
 	limits.Max = max(limits.Max, limits.Min)
 	begin := Wish{Loaders: limits.Min}
-	return &Scaler{limits: limits, need: need{shares: shares, cost: slices.Clone(costs)}, wish: begin, next: begin,
+	return &Scaler{limits: limits, need: need{shares: shares, costs: newCosts(costs)}, wish: begin, next: begin,
 		ready: firstReady}
 }
 
@@ -122,13 +122,13 @@ func (s *Scaler) Observe(x Sample) {
 			s.past = nil // another attempt began
 		}
 	}
+	s.need.costs.learn(x)
 	s.past = trim(append(s.past, x))
 	s.welcome(x)
 	m, ok := measure(s.past)
 	if !ok {
 		return
 	}
-	s.need.learn(m)
 	s.relax(m)
 	if x.At.Sub(s.looked) >= every {
 		s.looked = x.At
@@ -165,7 +165,9 @@ func (s *Scaler) relax(m measures) {
 	if s.calmed.IsZero() {
 		s.calmed = m.at
 	}
-	s.peak = max(s.peak, work)
+	if !m.at.Add(-m.span).Before(s.calmed) { // no part of it is from before
+		s.peak = max(s.peak, work)
+	}
 }
 
 // Decide returns another wish, if there is one, and changes nothing.
@@ -242,9 +244,9 @@ func (s *Scaler) more(m measures) Wish {
 		}
 		return Wish{min(max(loadersFor(now.total), n+1), 2*n), why, growsForWaits}
 	}
-	if now.total > full*float64(n) {
-		return Wish{min(loadersFor(now.total), 2*n), fmt.Sprintf("%s busy for %.0f %% of the time%s", count(n),
-			100*now.total/float64(n), now.most(m)), grows}
+	if min(now.total, m.load()) > full*float64(n) {
+		return Wish{min(loadersFor(now.total), 2*n), fmt.Sprintf("ranks take the work of %.1f loaders%s", now.total,
+			now.most(m)), grows}
 	}
 	if later, step, in := s.need.ahead(m, s.ready); later.total > full*float64(n) {
 		return Wish{loadersFor(later.total), fmt.Sprintf(
@@ -258,26 +260,21 @@ func (s *Scaler) more(m measures) Wish {
 func loadersFor(work float64) int { return int(math.Ceil(min(work/target, 1e6))) }
 
 // fewer returns the wish if the loaders were too many for long. The time covers the cost of a move: the start of the
-// loader that comes back, and the others' reading of its stripes from their seek points. The mixture ahead must not
-// need the loader again within the same time.
+// loaders that come back, and the others' reading of their stripes from the seek points. The mixture ahead must not
+// need the loaders again within the same time.
+//
+// Half of the loaders go in one move at most, as many as come back in one. Each stripe then moves once, and not with
+// every loader that goes. The loaders that stay keep the read-ahead of their stripes.
 func (s *Scaler) fewer(m measures) Wish {
 	n, payback := s.wish.Loaders, calm+2*s.ready
 	if s.calmed.IsZero() || m.at.Sub(s.calmed) < payback {
 		return s.wish
 	}
-	peak := max(s.peak, s.need.most(m, payback))
+	took := max(s.peak, s.need.of(m, m.step).total)
+	peak := max(took, s.need.most(m, payback))
 	if peak >= slack*float64(n-1) {
 		return s.wish
 	}
-	return Wish{max(n-max(1, n/4), loadersFor(peak)), fmt.Sprintf(
-		"%s busy for at most %.0f %% of the last %v", count(n), 100*s.peak/float64(n),
-		m.at.Sub(s.calmed).Round(time.Second)), shrinks}
-}
-
-// count returns "1 loader was" or "4 loaders were".
-func count(n int) string {
-	if n == 1 {
-		return "1 loader was"
-	}
-	return fmt.Sprintf("%d loaders were", n)
+	return Wish{max((n+1)/2, loadersFor(peak)), fmt.Sprintf(
+		"ranks took the work of at most %.1f loaders for %v", took, m.at.Sub(s.calmed).Round(time.Second)), shrinks}
 }

@@ -3,6 +3,7 @@ package scale
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -29,7 +30,7 @@ type world struct {
 	helps   func(loaders float64) float64 // the work that so many loaders do, in loaders; nil: all of it
 
 	there    int
-	coming   []time.Time
+	starting []time.Time
 	served   float64
 	waited   float64
 	busy     []float64
@@ -76,8 +77,8 @@ func (w *world) off() float64 { return 1 + w.noise*(2*w.rng.Float64()-1) }
 func (w *world) run(d time.Duration) {
 	for range int(d / time.Second) {
 		w.now = w.now.Add(time.Second)
-		for len(w.coming) > 0 && !w.coming[0].After(w.now) {
-			w.coming = w.coming[1:]
+		for len(w.starting) > 0 && !w.starting[0].After(w.now) {
+			w.starting = w.starting[1:]
 			w.there++
 		}
 		shares := w.shares(w.step())
@@ -94,17 +95,21 @@ func (w *world) run(d time.Duration) {
 			w.busy[i] += speed * s * w.cost[i] * w.off() * float64(w.there) / w.helps(float64(w.there))
 			w.made[i] += speed * s
 		}
-		w.look()
+		docs := make([]float64, len(w.made)) // of 10 tokens each
+		for i := range docs {
+			docs[i] = w.made[i] / 10
+		}
+		w.look(docs)
 	}
 }
 
-func (w *world) look() {
+func (w *world) look(docs []float64) {
 	var names []string
 	for i := range w.cost {
 		names = append(names, fmt.Sprintf("s%d", i))
 	}
 	w.scaler.Observe(Sample{At: w.now, Step: w.step(), Served: uint64(float64(w.step()) * w.perStep), Waited: w.waited,
-		Busy: append([]float64(nil), w.busy...), Made: append([]float64(nil), w.made...), Names: names,
+		Busy: slices.Clone(w.busy), Made: slices.Clone(w.made), Docs: slices.Clone(docs), Names: names,
 		There: w.there, Lanes: w.lanes, Blamed: "s0"})
 	wish, another := w.scaler.Decide()
 	if !another {
@@ -113,12 +118,12 @@ func (w *world) look() {
 	before := w.scaler.Wish().Loaders
 	w.scaler.Take(wish)
 	w.moves = append(w.moves, move{w.now.Sub(w.began), before, wish.Loaders, wish.Why})
-	have := w.there + len(w.coming)
+	have := w.there + len(w.starting)
 	for range wish.Loaders - have {
-		w.coming = append(w.coming, w.now.Add(w.ready))
+		w.starting = append(w.starting, w.now.Add(w.ready))
 	}
 	if wish.Loaders < have {
-		w.coming, w.there = nil, min(w.there, wish.Loaders)
+		w.starting, w.there = nil, min(w.there, wish.Loaders)
 	}
 }
 
@@ -166,6 +171,28 @@ func TestShrinkingIsSlow(t *testing.T) {
 	w.run(calm - time.Second)
 	if _, moves := w.rest(calm); len(moves) > 0 {
 		t.Fatalf("it shrank after less than %v: %v", calm, moves)
+	}
+}
+
+// TestTheWayBackIsOfFewMoves: each move gives back half of the loaders at most, and waits for its payback.
+func TestTheWayBackIsOfFewMoves(t *testing.T) {
+	in := needs(5)
+	in.ready = 21 * time.Second
+	w := newWorld(Limits{1, 8}, in)
+	w.run(5 * time.Minute)
+	if w.there != 8 {
+		t.Fatalf("%d loaders for the work of 5: %v", w.there, w.moves)
+	}
+	w.cost[0] /= 50
+	w.rest(time.Second)
+	w.run(5 * time.Minute)
+	var to []int
+	_, moves := w.rest(time.Second)
+	for _, m := range moves {
+		to = append(to, m.to)
+	}
+	if !slices.Equal(to, []int{4, 2, 1}) {
+		t.Fatalf("the way back from 8 loaders: %v", moves)
 	}
 }
 

@@ -41,7 +41,9 @@ const (
 	wireMostLate    = 300 * time.Millisecond
 	wireLook        = 2 * Look // the most that one look adds to the silence
 	wireMostSlow    = 3
-	wireMostCaution = 2 // the largest factor, unless processes are starved
+	wireSlow        = 2               // the same while its own beats are in time
+	wireStalled     = wireOverdue / 3 // each such delay of its own beats adds one
+	wireMostCaution = 2               // the largest factor, unless processes are starved
 )
 
 // Judge turns readings of one page into verdicts. It is pure: time comes from its caller. Not safe for concurrent use.
@@ -120,9 +122,15 @@ func (j *Judge) Look(now time.Time, r Reading) Verdict {
 // counted returns the part of the time since the last look that counts as silence.
 func (j *Judge) counted(passed time.Duration, r Reading) time.Duration {
 	if j.isWire {
-		return min(passed, wireLook) / time.Duration(min(max(r.Slow, 1), wireMostSlow))
+		return min(passed, wireLook) / slower(r)
 	}
 	return min(passed, Look)
+}
+
+// slower returns the factor by which a process of another host counts as slower. Its threads may wait for a processor
+// often, but not for long: then its beats are in time. So the delays of its own beats bound the factor.
+func slower(r Reading) time.Duration {
+	return min(time.Duration(max(r.Slow, 1)), wireMostSlow, max(wireSlow, 1+r.Stalled/wireStalled))
 }
 
 // Returned notes a beat of a process of another host. If the process was judged silent before, the verdict may have
@@ -161,7 +169,7 @@ func (j *Judge) think(r Reading, factor time.Duration) Verdict {
 // allowance returns the silence that is too long.
 func (j *Judge) allowance(r Reading, factor time.Duration) time.Duration {
 	if j.isWire {
-		return r.Period + max(factor*wireOverdue, min(2*j.late, wireMostLate))
+		return r.Period + max(factor*wireOverdue, min(2*j.late, wireMostLate/slower(r)))
 	}
 	return r.Period + factor*max(overdue, min(2*j.late, mostLate))
 }

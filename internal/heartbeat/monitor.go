@@ -24,6 +24,8 @@ type Reading struct {
 	Waits    bool          // without a beat: a thread waits for a processor, or for a device
 	// without progress: the time that the threads asked for a processor, by the time they had one
 	Slow int
+	// of another host: the longest delay of its own beats in the last seconds
+	Stalled time.Duration
 }
 
 // Threads is the kernel's account of all threads of a process.

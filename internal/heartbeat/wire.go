@@ -84,14 +84,14 @@ type share struct {
 	now int       // by how much the process is slower than its threads ask for
 }
 
-// The times of the questions about a process's own threads, and the wait that does not count.
+// The time between two questions about a process's own threads. A wait of less than a part of that time does not count.
 const (
 	shareEvery = 100 * time.Millisecond
-	shareNoise = shareEvery / 20
+	shareNoise = 20 // a twentieth
 )
 
 // slow returns the time that the threads asked for a processor, by the time that they had one. It rises at once and
-// falls slowly, because a busy host gives its time unevenly.
+// falls slowly with the time, because a busy host gives its time unevenly.
 func (s *share) slow(now time.Time, threads func() Threads) int {
 	if threads == nil {
 		return 1
@@ -103,11 +103,15 @@ func (s *share) slow(now time.Time, threads func() Threads) int {
 	}
 	is := threads()
 	ran, waited := is.Ran-s.was.Ran, is.Waited-s.was.Waited
-	slow := 1
-	if waited > shareNoise { // the first answer counts from the start of the process
+	slow, passed := 1, now.Sub(s.at)
+	noise := passed / shareNoise
+	if s.at.IsZero() { // the first answer counts from the start of the process
+		noise = shareEvery / shareNoise
+	}
+	if waited > noise {
 		slow = slowness(ran, waited)
 	}
-	s.now, s.at, s.was = max(slow, s.now-1), now, is
+	s.now, s.at, s.was = max(slow, s.now-int(passed/shareEvery)), now, is
 	return s.now
 }
 
@@ -126,17 +130,29 @@ type Wire struct {
 	beats uint64 // signs of life
 	rows  uint64 // those that are no beats
 	last  Beat
-	isOn  bool // the stream has brought a beat
+	heard time.Time // the time of last
+	timed int       // beats without a gap of stallMemory
+	isOn  bool      // the stream has brought a beat
 	// isConnected: the stream was opened on a connection that stood.
 	isConnected bool
 }
 
+// enough is the number of beats after which their delays say how long the process waits for a processor.
+const enough = 5
+
 // Hear takes a beat.
-func (w *Wire) Hear(b Beat) {
+func (w *Wire) Hear(now time.Time, b Beat) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.isOld(now) {
+		w.timed = 0
+	}
 	w.beats, w.last, w.isOn = w.beats+1, b, true
+	w.timed, w.heard = w.timed+1, now
 }
+
+// isOld reports whether the last beat says nothing about the process any more. The caller holds the lock.
+func (w *Wire) isOld(now time.Time) bool { return now.Sub(w.heard) > stallMemory }
 
 // Live notes another sign of life: a message of the process. A beat may be behind many bytes of other messages. A nil
 // *Wire notes nothing.
@@ -157,10 +173,12 @@ func (w *Wire) Rows() uint64 {
 }
 
 // Opening notes that the stream is opened.
-func (w *Wire) Opening(isConnected bool) {
+func (w *Wire) Opening(now time.Time, isConnected bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.isConnected = isConnected
+	if w.isConnected = isConnected; w.isOld(now) {
+		w.last.Slow, w.last.Stalled = 0, 0
+	}
 }
 
 // Off notes that the stream has ended. The counters of its last beat say nothing from now on.
@@ -175,7 +193,10 @@ func (w *Wire) Sample() Reading {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	r := Reading{Beats: w.beats, Period: max(w.last.Period, Every), Progress: w.last.Progress,
-		Pending: w.last.Pending, Slow: w.last.Slow}
+		Pending: w.last.Pending, Slow: w.last.Slow, Stalled: w.last.Stalled}
+	if w.timed < enough { // nobody knows: its threads' waits count
+		r.Stalled = max(r.Stalled, wireOverdue)
+	}
 	switch {
 	case !w.isOn && w.isConnected:
 		r.Period = connected

@@ -16,11 +16,23 @@ func newWire(slow int) *looks {
 	return l
 }
 
-// TestSilenceOnTheWire: beats may be late for longer than on a page. A process that says that its host is busy may be
-// late for longer still, up to a bound.
+// TestSilenceOnTheWire: beats may be late for longer than on a page. A process whose host is busy may be late for even
+// longer, up to a bound.
 func TestSilenceOnTheWire(t *testing.T) {
-	for slow, factor := range map[int]time.Duration{0: 1, 1: 1, 2: 2, 100: wireMostSlow} {
-		l := newWire(slow)
+	for _, c := range []struct {
+		slow    int
+		stalled time.Duration
+		factor  time.Duration
+	}{
+		{0, 0, 1}, {1, 0, 1}, {2, wireOverdue, 2}, {100, wireOverdue, wireMostSlow}, {100, time.Hour, wireMostSlow},
+		{1, time.Second, 1}, // it was stopped
+		{100, 0, wireSlow},  // its threads wait often, but never for long
+		{100, 2*wireStalled - 1, wireSlow},
+		{100, 2 * wireStalled, wireMostSlow},
+	} {
+		l := newWire(c.slow)
+		l.r.Stalled = c.stalled
+		slow, factor := c.slow, c.factor
 		for range 100 {
 			if v := l.step(Every, 1, 0); v != Alive {
 				t.Fatalf("while it beats it is %v", v)
@@ -28,11 +40,24 @@ func TestSilenceOnTheWire(t *testing.T) {
 		}
 		v, after := l.until(t, Look)
 		if want := factor * (Every + wireOverdue); v != Silent || after < want || after > want+want/5 {
-			t.Errorf("slow %d: %v after %v, want silent after %v", slow, v, after, want)
+			t.Errorf("slow %d, stalled %v: %v after %v, want silent after %v", slow, c.stalled, v, after, want)
 		}
 	}
 	if limit := Every + wireOverdue; limit > 120*time.Millisecond {
 		t.Errorf("the allowance of a process that does not wait is %v: too long for 150 ms", limit)
+	}
+}
+
+// TestEarlierDelaysOfASlowProcess: the time for them does not grow by the factor of a slow process as well.
+func TestEarlierDelaysOfASlowProcess(t *testing.T) {
+	for slow, want := range map[int]time.Duration{
+		1: Every + wireMostLate, 2: 2*Every + wireMostLate, 3: 3*Every + wireMostLate,
+	} {
+		l := newWire(slow)
+		l.r.Stalled, l.j.late = time.Hour, time.Hour
+		if v, after := l.until(t, Look); v != Silent || after < want || after > want+want/10 {
+			t.Errorf("slow %d: %v after %v, want silent after %v", slow, v, after, want)
+		}
 	}
 }
 
@@ -165,18 +190,20 @@ func TestAProcessRemembersItsDelays(t *testing.T) {
 // to be made.
 func TestAWireHasTheNewestBeat(t *testing.T) {
 	var w Wire
+	now := time.Unix(1000, 0)
 	if r := w.Sample(); r.Period != opening || r.Beats != 0 {
 		t.Errorf("before the first beat: %+v", r)
 	}
-	w.Hear(Beat{Progress: 7, Pending: 2, Slow: 3})
-	if r, want := w.Sample(), (Reading{Beats: 1, Period: Every, Progress: 7, Pending: 2, Slow: 3}); r != want {
+	w.Hear(now, Beat{Progress: 7, Pending: 2, Slow: 3})
+	want := Reading{Beats: 1, Period: Every, Progress: 7, Pending: 2, Slow: 3, Stalled: wireOverdue}
+	if r := w.Sample(); r != want {
 		t.Errorf("%+v, want %+v", r, want)
 	}
 	w.Live()
 	if r := w.Sample(); r.Beats != 2 || r.Progress != 7 {
 		t.Errorf("after another message: %+v", r)
 	}
-	w.Hear(Beat{Pending: 2, Period: 3 * Every})
+	w.Hear(now, Beat{Pending: 2, Period: 3 * Every})
 	if r := w.Sample(); r.Period != 3*Every || w.Rows() != 1 {
 		t.Errorf("of a process with many watchers: %+v, and %d rows", r, w.Rows())
 	}
@@ -184,12 +211,50 @@ func TestAWireHasTheNewestBeat(t *testing.T) {
 	if r := w.Sample(); r.Period != opening || r.Pending != 0 {
 		t.Errorf("after the end of the stream: %+v", r)
 	}
-	w.Opening(true)
+	w.Opening(now, true)
 	if r := w.Sample(); r.Period != connected {
 		t.Errorf("when the stream is opened on a connection: %+v", r)
 	}
 	var none *Wire
 	none.Live()
+}
+
+// TestDelaysOfBeatsAreKnownAfterSome: until then, the waits of the process's threads count in full. What an old beat
+// said counts no more.
+func TestDelaysOfBeatsAreKnownAfterSome(t *testing.T) {
+	var w Wire
+	now := time.Unix(1000, 0)
+	hear := func(n int) {
+		for range n {
+			now = now.Add(Every)
+			w.Hear(now, Beat{Slow: 9, Stalled: time.Millisecond})
+		}
+	}
+	hear(enough - 1)
+	if got := slower(w.Sample()); got != wireMostSlow {
+		t.Errorf("after %d beats it counts as slower by %d, want %d", enough-1, got, wireMostSlow)
+	}
+	hear(1)
+	if got := slower(w.Sample()); got != wireSlow {
+		t.Errorf("after %d beats it counts as slower by %d, want %d", enough, got, wireSlow)
+	}
+	w.Off()
+	now = now.Add(stallMemory)
+	w.Opening(now, true)
+	if r := w.Sample(); r.Slow != 9 || slower(r) != wireSlow {
+		t.Errorf("a stream that is opened soon finds %+v", r)
+	}
+	hear(1)
+	if got := slower(w.Sample()); got != wireMostSlow {
+		t.Errorf("a beat after a long time counts as slower by %d, want %d", got, wireMostSlow)
+	}
+	hear(enough)
+	w.Off()
+	now = now.Add(stallMemory + 1)
+	w.Opening(now, true)
+	if r := w.Sample(); r.Slow != 0 || r.Stalled != 0 {
+		t.Errorf("a stream that is opened late finds %+v", r)
+	}
 }
 
 // TestAPageTellsItsState: its counters, and how slow the host makes the process.
@@ -245,8 +310,9 @@ func TestTheShareOfAProcess(t *testing.T) {
 		{10 * time.Millisecond, 0, 1},
 		{10 * time.Millisecond, 30 * time.Millisecond, 4},
 		{10 * time.Millisecond, 0, 3},
-		{0, shareNoise, 2}, // too short to count
+		{0, shareEvery / shareNoise, 2}, // too short to count
 		{0, 50 * time.Millisecond, mostSlow},
+		{0, 0, mostSlow - 1},
 	} {
 		is.Ran, is.Waited, now = is.Ran+c.ran, is.Waited+c.waited, now.Add(shareEvery)
 		if got := s.slow(now, threads); got != c.want {
@@ -255,6 +321,10 @@ func TestTheShareOfAProcess(t *testing.T) {
 		if got := s.slow(now.Add(shareEvery/2), threads); got != c.want || asked != i+1 {
 			t.Errorf("answer %d: slow %d after half the time, %d questions", i, got, asked)
 		}
+	}
+	now = now.Add(50 * shareEvery)
+	if got := s.slow(now, threads); got != mostSlow-51 {
+		t.Errorf("long after the last answer: slow %d, want %d", got, mostSlow-51)
 	}
 	if got := (&share{}).slow(now, nil); got != 1 {
 		t.Errorf("a kernel that cannot be asked: slow %d", got)

@@ -29,19 +29,33 @@ type beats struct {
 	address string
 	wire    heartbeat.Wire     // has a lock of its own
 	cancel  context.CancelFunc // ends the stream; nil: none is open
+	isOver  bool               // it was ended
 	isQuiet bool               // the loader sends no beats: only the end of a stream shows that it is dead
 
-	rows   uint64    // messages that were no beats, at the last look
-	since  time.Time // of the last of them, or of the first request
+	asked  uint64    // messages that were no beats, when the newest request began
+	rows   uint64    // the same at the last look
+	since  time.Time // of the last of them, or of the first request that has no reply
 	needed time.Time // the last time at which the loader owed a reply for askAfter
 }
 
-// begin notes the first request in flight.
-func (b *beats) begin(now time.Time) {
-	if b != nil {
+// begin notes a request. The one before may have ended without a reply, because the standby was asked as well and
+// answered first. Then the loader has owed a reply since that request.
+func (b *beats) begin(now time.Time, isFirst bool) {
+	if b == nil {
+		return
+	}
+	rows := b.wire.Rows()
+	if isFirst && (b.since.IsZero() || rows != b.asked) {
 		b.since = now
 	}
+	b.asked = rows
 }
+
+// owes reports whether the newest request has no reply yet, and beats show whether the loader lives.
+func (b *beats) owes() bool { return b.isOpen() && b.wire.Rows() == b.asked }
+
+// isOpen reports whether there is a stream.
+func (b *beats) isOpen() bool { return b != nil && b.cancel != nil && !b.isOver }
 
 // look notes whether the loader owes a reply.
 func (b *beats) look(now time.Time) {
@@ -83,6 +97,7 @@ func (w *Watcher) tend(ctx context.Context, streams *errgroup.Group) (pause time
 			}
 		default:
 			if left := b.needed.Add(lingerBeats).Sub(now); left <= 0 {
+				b.isOver = true
 				b.cancel()
 			} else if pause == 0 || left < pause {
 				pause = left
@@ -111,7 +126,7 @@ func (w *Watcher) hear(ctx context.Context, x *Watched) {
 	defer w.mu.Unlock()
 	x.beats.wire.Off()
 	x.beats.cancel()
-	x.beats.cancel = nil
+	x.beats.cancel, x.beats.isOver = nil, false
 }
 
 // hearStream takes the beats of one stream.
@@ -120,7 +135,7 @@ func (w *Watcher) hearStream(ctx context.Context, x *Watched) error {
 	if err != nil {
 		return err
 	}
-	x.beats.wire.Opening(conn.GetState() == connectivity.Ready)
+	x.beats.wire.Opening(w.cfg.Clock.Now(), conn.GetState() == connectivity.Ready)
 	stream, err := proto.NewLoaderClient(conn).Beat(ctx, &proto.BeatRequest{})
 	for err == nil {
 		var b *proto.BeatReply
@@ -138,8 +153,9 @@ func (w *Watcher) hearStream(ctx context.Context, x *Watched) error {
 func (w *Watcher) take(x *Watched, b heartbeat.Beat) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	x.beats.wire.Hear(b)
-	x.judge.Returned(w.cfg.Clock.Now(), b)
+	now := w.cfg.Clock.Now()
+	x.beats.wire.Hear(now, b)
+	x.judge.Returned(now, b)
 }
 
 // Life returns the other signs of life of a watched loader of another host, nil for other loaders.

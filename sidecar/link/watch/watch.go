@@ -46,13 +46,17 @@ type Watcher struct {
 	mu        sync.Mutex
 	byAddress map[string]*Watched
 	caution   heartbeat.Caution // of all judges of this host's loaders
-	doubt     heartbeat.Caution // of all other judges
-	requests  int               // in flight to watched loaders
+	// of the judges of other hosts' loaders, by name: a mistake about one says nothing of another; no name is removed
+	doubts   map[string]*heartbeat.Caution
+	requests int // in flight to watched loaders
 }
 
 // New returns a watcher. Patrol looks.
 func New(cfg Config) *Watcher {
-	return &Watcher{cfg: cfg, awake: make(chan struct{}, 1), byAddress: map[string]*Watched{}}
+	return &Watcher{
+		cfg: cfg, awake: make(chan struct{}, 1), byAddress: map[string]*Watched{},
+		doubts: map[string]*heartbeat.Caution{},
+	}
 }
 
 // Watched is one loader process that has a heartbeat page, or a stream of beats. The watcher's lock guards it.
@@ -61,6 +65,7 @@ type Watched struct {
 	monitor  monitor
 	judge    *heartbeat.Judge
 	verdict  heartbeat.Verdict
+	signs    uint64        // the signs of life when it became silent
 	dead     chan struct{} // closed with a verdict other than alive
 	beats    *beats        // nil: the loader is of this host
 }
@@ -80,22 +85,31 @@ func (w *Watcher) Attend(p Process) *Watched {
 		}
 		w.byAddress[p.Address] = x
 	}
-	// a new request to a loader that was judged dead begins a new judgement
-	if x.requests == 0 || x.verdict != heartbeat.Alive {
-		x.judge.Rest()
-		if x.verdict != heartbeat.Alive {
-			x.verdict, x.dead = heartbeat.Alive, make(chan struct{})
-		}
-	}
-	if x.requests == 0 {
-		x.beats.begin(w.cfg.Clock.Now())
-	}
+	x.renew()
+	x.beats.begin(w.cfg.Clock.Now(), x.requests == 0)
 	x.requests++
 	if w.requests++; w.requests == 1 {
 		w.wake()
 	}
 	return x
 }
+
+// renew begins a new judgement for a new request, if the loader was not judged until now, or was judged dead. It does
+// not while a loader that was silent stays so. The caller holds the lock.
+func (x *Watched) renew() {
+	switch {
+	case x.verdict == heartbeat.Alive && x.isJudged():
+		return
+	case x.verdict == heartbeat.Silent && x.beats.isOpen() && x.monitor.Sample().Beats == x.signs:
+		return
+	case x.verdict != heartbeat.Alive:
+		x.verdict, x.dead = heartbeat.Alive, make(chan struct{})
+	}
+	x.judge.Rest()
+}
+
+// isJudged reports whether every look judges the loader: it has a request, or the newest ended without its reply.
+func (x *Watched) isJudged() bool { return x.requests > 0 || x.beats.owes() }
 
 // wake wakes Patrol.
 func (w *Watcher) wake() {
@@ -110,7 +124,10 @@ func (w *Watcher) begin(p Process) *Watched {
 	x := &Watched{dead: make(chan struct{})}
 	if p.IsRemote {
 		x.beats = &beats{address: p.Address}
-		x.monitor, x.judge = &x.beats.wire, heartbeat.NewWireJudge(remoteStuckAfter, &w.doubt)
+		if w.doubts[p.Name] == nil {
+			w.doubts[p.Name] = &heartbeat.Caution{}
+		}
+		x.monitor, x.judge = &x.beats.wire, heartbeat.NewWireJudge(remoteStuckAfter, w.doubts[p.Name])
 		return x
 	}
 	if w.cfg.Pages == nil || p.Beat == "" {
@@ -179,27 +196,30 @@ func (w *Watcher) Patrol(ctx context.Context) {
 	}
 }
 
-// look judges every loader with requests in flight. It returns the pause until the next look, or 0 if the next look is
-// due when a request begins.
-func (w *Watcher) look() time.Duration {
+// look judges every loader that owes a reply. It returns the pause until the next look, or 0 if the next look is due
+// when a request begins.
+func (w *Watcher) look() (pause time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.requests == 0 {
-		return 0
-	}
 	now := w.cfg.Clock.Now()
 	for _, x := range w.byAddress {
 		if x.requests > 0 {
 			x.beats.look(now)
 		}
-		if x.requests == 0 || x.verdict != heartbeat.Alive || x.beats.isMute() {
+		if !x.isJudged() {
 			continue
 		}
-		if x.verdict = x.judge.Look(now, x.monitor.Sample()); x.verdict != heartbeat.Alive {
+		pause = heartbeat.Look
+		if x.verdict != heartbeat.Alive || x.beats.isMute() {
+			continue
+		}
+		r := x.monitor.Sample()
+		if x.verdict = x.judge.Look(now, r); x.verdict != heartbeat.Alive {
+			x.signs = r.Beats
 			close(x.dead)
 		}
 	}
-	return heartbeat.Look
+	return pause
 }
 
 // Retain closes the pages and streams of all other addresses that have no request in flight.

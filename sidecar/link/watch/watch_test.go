@@ -326,7 +326,7 @@ func TestAStreamOfBeatsLastsAsLongAsRequests(t *testing.T) {
 func TestALoaderThatAnswersIsNotAskedForBeats(t *testing.T) {
 	now := time.Unix(1000, 0)
 	b := &beats{}
-	b.begin(now)
+	b.begin(now, true)
 	for range 1000 {
 		b.wire.Live()
 		now = now.Add(askAfter - heartbeat.Look)
@@ -338,10 +338,140 @@ func TestALoaderThatAnswersIsNotAskedForBeats(t *testing.T) {
 	if b.look(now); b.needed != now {
 		t.Error("beats are not needed, though no reply comes")
 	}
-	b.wire.Hear(heartbeat.Beat{})
+	b.wire.Hear(now, heartbeat.Beat{})
 	now = now.Add(heartbeat.Look)
 	if b.look(now); b.needed != now {
 		t.Error("beats are not needed, though they alone come")
+	}
+}
+
+// clock stands until a test moves it.
+type clock struct {
+	seam.Clock
+	at time.Time
+}
+
+func (c *clock) Now() time.Time { return c.at }
+
+// looking returns a watcher that a test moves, and one request to a loader of another host.
+func looking() (w *Watcher, of *clock, far Process, x *Watched) {
+	of = &clock{at: time.Unix(1000, 0)}
+	w = New(Config{Clock: of, Log: slog.New(slog.DiscardHandler)})
+	far = Process{Name: "loader-0", Address: "far", IsRemote: true}
+	return w, of, far, w.Attend(far)
+}
+
+// pass looks for a time. Beats come meanwhile if the loader lives.
+func (c *clock) pass(w *Watcher, x *Watched, d time.Duration, isAlive bool) {
+	for end := c.at.Add(d); c.at.Before(end); {
+		if c.at = c.at.Add(heartbeat.Look); isAlive {
+			w.take(x, heartbeat.Beat{Slow: 1})
+		}
+		w.look()
+	}
+}
+
+// TestAHedgeHidesNoSilence: requests of a lost loader end early, because its standby is asked as well and answers. The
+// loader is judged by the time since the first of them.
+func TestAHedgeHidesNoSilence(t *testing.T) {
+	const request = 50 * time.Millisecond
+	w, now, far, x := looking()
+	x.beats.cancel = func() {} // as tend opens it
+	x.beats.wire.Opening(now.at, true)
+	began := now.at
+	for w.Judged(x) == "alive" {
+		if now.pass(w, x, request, false); now.at.Sub(began) > time.Second {
+			t.Fatal("it stays alive")
+		}
+		w.Detach(x)
+		if w.look() == 0 {
+			t.Fatal("between requests nobody looks")
+		}
+		now.pass(w, x, 2*heartbeat.Look, false)
+		w.Attend(far)
+	}
+	if after := now.at.Sub(began); after > 4*request {
+		t.Errorf("it is judged %v after the first request", after)
+	}
+	select {
+	case <-w.Silence(x):
+	default:
+		t.Error("the request that begins after the verdict does not learn it")
+	}
+	w.take(x, heartbeat.Beat{Slow: 1})
+	w.Attend(far)
+	if got := w.Judged(x); got != "alive" {
+		t.Errorf("a new request after a beat finds it %s", got)
+	}
+}
+
+// TestAVerdictLastsAsLongAsTheStream of beats: without one, a new request begins a new judgement.
+func TestAVerdictLastsAsLongAsTheStream(t *testing.T) {
+	w, now, far, x := looking()
+	x.beats.cancel = func() {}
+	now.pass(w, x, time.Second, false)
+	w.Detach(x)
+	if w.Attend(far); w.Judged(x) != "silent" {
+		t.Errorf("while the stream is open, a new request finds it %s", w.Judged(x))
+	}
+	x.beats.isOver = true
+	if w.Attend(far); w.Judged(x) != "alive" {
+		t.Errorf("after the stream, a new request finds it %s", w.Judged(x))
+	}
+}
+
+// TestAnAnswerEndsTheJudgement: nobody looks after it, and the next request begins another one, so that beats cost no
+// more.
+func TestAnAnswerEndsTheJudgement(t *testing.T) {
+	w, now, far, x := looking()
+	x.beats.cancel = func() {}
+	now.pass(w, x, 2*askAfter, true)
+	x.beats.wire.Live()
+	if w.Detach(x); w.look() != 0 {
+		t.Error("after the reply it is still judged")
+	}
+	now.at = now.at.Add(time.Hour)
+	w.Attend(far)
+	now.pass(w, x, askAfter/2, false)
+	if got := w.Judged(x); got != "alive" || now.at.Sub(x.beats.needed) < time.Hour {
+		t.Errorf("a new request finds it %s, and beats were needed %v ago", got, now.at.Sub(x.beats.needed))
+	}
+	w.Detach(x)
+	w.Attend(far)
+	if now.pass(w, x, heartbeat.Look, true); now.at.Sub(x.beats.needed) < time.Hour {
+		t.Error("beats are needed before a reply is owed for long")
+	}
+	now.pass(w, x, askAfter/2, true)
+	if x.beats.needed != now.at {
+		t.Error("a request that ended without a reply does not count for the time in which one is owed")
+	}
+}
+
+// TestAMistakeIsAboutOneLoader: beats that come back soon raise the limit of that loader, also of its next process.
+func TestAMistakeIsAboutOneLoader(t *testing.T) {
+	w, now, far, x := looking()
+	silent := func(x *Watched) time.Duration {
+		began := now.at
+		for w.Judged(x) == "alive" && now.at.Sub(began) < time.Second {
+			now.pass(w, x, heartbeat.Look, false)
+		}
+		return now.at.Sub(began)
+	}
+	x.beats.wire.Opening(now.at, true)
+	first := silent(x)
+	w.take(x, heartbeat.Beat{Slow: 1})
+	far.Address = "next"
+	next, other := w.Attend(far), w.Attend(Process{Name: "loader-1", Address: "other", IsRemote: true})
+	for _, each := range []*Watched{next, other} {
+		each.beats.wire.Opening(now.at, true)
+	}
+	began := now.at
+	if after := silent(other); after > first {
+		t.Errorf("another loader is judged after %v, want %v", after, first)
+	}
+	silent(next)
+	if after := now.at.Sub(began); after <= first+first/2 || after >= time.Second {
+		t.Errorf("the next process of the name is judged after %v; a mistake was made after %v", after, first)
 	}
 }
 

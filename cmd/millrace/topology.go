@@ -35,8 +35,11 @@ type topology struct {
 	json bool
 }
 
-// applyWithin is the time limit for etcd and for the start of a sidecar.
-const applyWithin = time.Minute
+// applyWithin is the time limit for etcd and for the start of a sidecar, agreeWithin that for etcd alone.
+const (
+	applyWithin = time.Minute
+	agreeWithin = 6 * time.Second
+)
 
 func topologyCommand() *cobra.Command {
 	t := &topology{}
@@ -251,6 +254,8 @@ func (u *up) reshape(ctx context.Context, cfg *config.Config, r reshape.Request)
 	if u.here == nil {
 		return nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, agreeWithin)
+	defer cancel()
 	return asAway(u.here.Reshape(ctx, r.First, r.Ranks, r.World, fmt.Sprintf("%d %d %d", r.TP, r.CP, r.PP)))
 }
 

@@ -251,7 +251,7 @@ func (r *role) serveOthers(all []*planning) (*grpc.Server, net.Listener, error) 
 	}
 	listener, _, err := r.credentials.Listen(seam.SystemNet{}, r.network.File.Listen)
 	if err != nil {
-		return nil, nil, fmt.Errorf("listen for other hosts: %w", err)
+		return nil, nil, fmt.Errorf("listen for other hosts: %w: free the port, or correct `listen`", err)
 	}
 	streams := orchestrator.Servers{Of: map[string]*orchestrator.Server{}}
 	for _, p := range all {

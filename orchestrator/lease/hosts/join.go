@@ -11,6 +11,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"millrace"
 	"millrace/orchestrator/lease"
 )
 
@@ -57,33 +58,46 @@ func (m *Membership) Host() Host {
 }
 
 // Reshape registers other ranks for this host, in a run of another world. axes is empty if the axes of parallelism are
-// as in the mixture file. The error is ErrMismatch if another host has one of the ranks.
+// as in the mixture file. While etcd does not answer, Reshape tries again until ctx ends. A registration without an
+// answer may have succeeded; the next one then replaces it. The error is ErrMismatch if another host has one of the
+// ranks.
 func (m *Membership) Reshape(ctx context.Context, first, ranks, world int, axes string) error {
 	for {
-		m.mu.Lock()
-		next, was := m.host, m.lease
-		m.mu.Unlock()
-		others, revision, err := m.list(ctx)
-		if err != nil {
-			return fmt.Errorf("register other ranks: %w", err)
-		}
-		next = next.reshaped(others, first, ranks, world, axes)
-		if err := next.Validate(); err != nil {
+		err := m.tryReshape(ctx, first, ranks, world, axes)
+		if err == nil || lease.IsFinal(err) || errors.Is(err, millrace.ErrInvalid) {
 			return err
 		}
-		if _, err := next.agree(others); err != nil {
-			return fmt.Errorf("register %s: %w", next, err)
-		}
-		switch err := m.put(ctx, next, revision, was); {
-		case err == nil:
-			m.mu.Lock()
-			m.host = next
-			m.mu.Unlock()
-			return nil
-		case !errors.Is(err, errRaced):
-			return fmt.Errorf("register %s: %w", next, err)
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("register other ranks: %w", err)
+		case <-m.cfg.Clock.After(retryDelay):
 		}
 	}
+}
+
+// tryReshape registers other ranks once.
+func (m *Membership) tryReshape(ctx context.Context, first, ranks, world int, axes string) error {
+	m.mu.Lock()
+	next, was := m.host, m.lease
+	m.mu.Unlock()
+	others, revision, err := m.list(ctx)
+	if err != nil {
+		return err
+	}
+	next = next.reshaped(others, first, ranks, world, axes)
+	if err := next.Validate(); err != nil {
+		return err
+	}
+	if _, err := next.agree(others); err != nil {
+		return fmt.Errorf("register %s: %w", next, err)
+	}
+	if err := m.put(ctx, next, revision, was); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.host = next
+	return nil
 }
 
 // put writes a host, unless another one has come or changed since a revision.

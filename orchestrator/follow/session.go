@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 
 	"millrace"
 	"millrace/checkpoint/replica"
@@ -44,15 +45,24 @@ func (f *Follower) followOnce(ctx context.Context) (err error) {
 		}
 	}()
 	hello := &proto.FollowerHello{Version: f.cfg.Version, Host: f.cfg.Host, Identity: f.cfg.Identity, Journal: id}
-	if err := s.send(&proto.FollowerEvent{Event: &proto.FollowerEvent_Hello{Hello: hello}}); err != nil {
-		return wire.FromStatus(err)
+	err = s.send(&proto.FollowerEvent{Event: &proto.FollowerEvent_Hello{Hello: hello}})
+	for err == nil {
+		var part *proto.JournalPart
+		if part, err = stream.Recv(); err == nil {
+			err = s.take(part)
+		}
+	}
+	return wire.FromStatus(whyEnded(stream, err))
+}
+
+// whyEnded returns the error with which the leader ended a stream. A send then fails with io.EOF alone, and the reason
+// comes behind the messages that were sent before.
+func whyEnded(stream proto.Orchestrator_FollowClient, err error) error {
+	if err != io.EOF { // a send returns io.EOF itself
+		return err
 	}
 	for {
-		part, err := stream.Recv()
-		if err != nil {
-			return wire.FromStatus(err)
-		}
-		if err := s.take(part); err != nil {
+		if _, err := stream.Recv(); err != nil {
 			return err
 		}
 	}
@@ -125,8 +135,9 @@ func (s *session) complete(i *proto.JournalImage) error {
 
 func (s *session) acknowledge(number uint64) error {
 	ack := &proto.JournalAck{Journal: s.copied.ID(), Number: number}
-	if err := s.send(&proto.FollowerEvent{Event: &proto.FollowerEvent_Ack{Ack: ack}}); err != nil {
+	err := s.send(&proto.FollowerEvent{Event: &proto.FollowerEvent_Ack{Ack: ack}})
+	if err != nil && err != io.EOF {
 		return fmt.Errorf("acknowledge batch %d: %w", number, wire.FromStatus(err))
 	}
-	return nil
+	return err
 }

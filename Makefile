@@ -29,7 +29,7 @@ image: ## build an OCI image of x86-64 and arm64 into build/image/millrace.tar, 
 	@MILLRACE_IMAGE=build/image/millrace.tar MILLRACE_IMAGE_AGAIN=build/image/again.tar \
 		.venv-e2e/bin/python -m pytest -q -p no:cacheprovider e2e/test_image.py
 
-test: ## run everything that CI runs: vet, gofmt, Go, arm64 golden tests, Python, end to end
+test: ## run everything that CI runs: vet, gofmt, Go, arm64 golden tests, Python, end to end. LONG=1 adds long variants
 	@tools/test.sh
 
 test-race: ## run the Go tests under the race detector

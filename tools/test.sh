@@ -1,11 +1,14 @@
 #!/usr/bin/env bash
-# Runs all tests, for `make test` and .ci/run. Every step runs; testreport adds up the results and decides.
+# Runs all tests, for `make test` and .ci/run. Every step runs; testreport adds up the results and decides. LONG=1 also
+# runs the long variants: the tests of e2e that are marked so, and every encoding on the emulated processor.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
 # Four packages at a time on two cores: many tests wait for processes and for time limits.
 packages_at_once=${TEST_P:-4}
 go_test="go test -json -vet=off -timeout 10m"
+short=-short only="not long"
+[[ -z ${LONG:-} ]] || short="" only=""
 
 gofmt_clean='out=$(gofmt -l .); echo "$out"; [[ -z $out ]]'
 steps=(
@@ -34,7 +37,7 @@ steps+=(
 # x*y+z.
 if command -v qemu-aarch64-static >/dev/null; then
 	golden=$(grep -rlE '^func Test\w*Golden' --include='*_test.go' . | xargs -n1 dirname | sort -u | tr '\n' ' ')
-	steps+=("go:arm64=GOARCH=arm64 CGO_ENABLED=0 $go_test -exec qemu-aarch64-static -run Golden $golden")
+	steps+=("go:arm64=GOARCH=arm64 CGO_ENABLED=0 $go_test $short -exec qemu-aarch64-static -run Golden $golden")
 else
 	steps+=("skip:arm64-golden=qemu-aarch64-static is not installed (on Debian: apt-get install qemu-user-static)")
 fi
@@ -50,7 +53,7 @@ steps+=(
 	"check:e2e-environment=tools/venv.sh .venv-e2e e2e/requirements.txt"
 	# Four files at a time, because tests wait, and in the order of their names. The tests of a file share their runs.
 	'pytest:e2e=.venv-e2e/bin/python -m pytest -q -p no:cacheprovider -n 4 --dist loadfile --no-loadscope-reorder \
-		--junitxml="$JUNIT" e2e'
+		--junitxml="$JUNIT" -m "'"$only"'" e2e'
 )
 
 mkdir -p build

@@ -145,8 +145,8 @@ def struck(h: History) -> Iterator[Fault]:
 
 
 class Stage:
-    """The files, the mixtures and the results of fault-free runs. `kept` is a directory for a finished stage, which
-    later campaigns use again."""
+    """The files, the mixtures and the results of fault-free runs. Each is made when a run first needs it. `kept` is a
+    directory for a finished stage, which later campaigns of other programs use again: it has all fault-free runs."""
 
     def __init__(self, binary: Path, scratch: Path, kept: Optional[Path] = None) -> None:
         self.binary, self.scratch, self.kept = binary, scratch, kept or scratch
@@ -161,9 +161,16 @@ class Stage:
         self.checks: Dict[str, Check] = {}
         self.sizes: Dict[str, int] = {}
         self.passes: Dict[str, Dict[Tuple[str, str], int]] = {}
+        self._texts, self._making = texts, threading.Lock()
         self._hurt(self.files / "hurt.jsonl")
-        for name in MIXTURES:
-            self._golden(name, texts)
+        for name in MIXTURES if kept else ():
+            self.prepare(name)
+
+    def prepare(self, name: str) -> None:
+        """Makes the fault-free run of a mixture, unless it is there."""
+        with self._making:
+            if name not in self.passes:
+                self._golden(name, self._texts)
 
     def _hurt(self, path: Path) -> None:
         """Damages a shard after the length store has recorded its lengths."""
@@ -283,6 +290,7 @@ def vandal(entries: Path, seed: int) -> Iterator[None]:
 def one(stage: Stage, seed: int) -> Outcome:
     """Plays the run of one seed."""
     name = list(MIXTURES)[seed % len(MIXTURES)]
+    stage.prepare(name)
     shadows = random.Random(seed).choice(SHADOWS)
     plan = faults.draw(
         seed // len(MIXTURES), faults.kinds_of(stage.processes(name, shadows)), stage.passes[name], MOMENTS

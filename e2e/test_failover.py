@@ -58,6 +58,7 @@ class Watch:
             assert time.monotonic() - began < within, (
                 f"not within {within} s:\n{json.dumps(status, indent=1)}\n{self.run.stderr()}"
             )
+            time.sleep(0.1)  # each status costs a process
 
     def protected(self) -> Dict[str, Any]:
         """Waits until every stripe has a loader and a standby, and no alert is active. Returns the status."""

@@ -8,7 +8,7 @@ import subprocess
 import threading
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List
+from typing import Any, Callable, Dict, Iterator, List, Tuple
 
 import pytest
 
@@ -21,7 +21,14 @@ from trainer import Orders
 
 RANKS = 2
 BATCHES = {"global_batch_size": 8, "stop": {"steps": 400}, "reliability": {"shadows": 0}}
-SLOW = "loader/tokenise/before=sleep:60ms@0"  # for each record, in every loader
+
+
+def slow(directory: Path) -> Tuple[Path, str]:
+    """A file, and the failpoint that makes every loader slow for each record while the file exists. A test removes it
+    once the number of loaders has been seen, because the rest of the run then takes no time."""
+    file = directory / "slow"
+    file.touch()
+    return file, f"loader/tokenise/before=slow:60ms:{file}"
 
 
 @pytest.fixture(scope="module")
@@ -42,13 +49,14 @@ def loaders(trainers: Trainers, least: int, most: int) -> Callable[[Dict[str, An
 
 
 def test_loaders_follow_the_work(stage: Any, tmp_path: Path, golden: Delivered) -> None:
-    hold = tmp_path / "hold"
-    with stage.up(variant({**BATCHES, "loaders": "1-4"}), RANKS, env={"MILLRACE_FAILPOINTS": SLOW}) as run:
+    hold, (source, points) = tmp_path / "hold", slow(tmp_path)
+    with stage.up(variant({**BATCHES, "loaders": "1-4"}), RANKS, env={"MILLRACE_FAILPOINTS": points}) as run:
         watch = Watch(stage, run)
         trainers = watch.start(pause=0.5, hold=str(hold), patience=DEADLINE)
         watch.until(loaders(trainers, 2, 4), within=DEADLINE)  # the ranks wait for the slow source
         hold.touch()
         watch.until(loaders(trainers, 1, 1), within=3 * DEADLINE)  # a step takes a second: one loader is enough
+        source.unlink()
         hold.unlink()
         delivered = trainers.collect()
         assert delivered.ends == ["end"] * RANKS, run.stderr()
@@ -103,7 +111,8 @@ def test_ray_adds_loaders_to_several_hosts(
     """A range counts the loaders of all hosts. That of rank 0 runs the first one, and an engine is asked for others."""
     about = variant({"global_batch_size": 8, "stop": {"steps": 40}, "loaders": "1-3", "reliability": {"shadows": 0}})
     golden = stage.delivered(about, 2)
-    monkeypatch.setenv("MILLRACE_FAILPOINTS", SLOW)
+    source, points = slow(tmp_path)
+    monkeypatch.setenv("MILLRACE_FAILPOINTS", points)
     with running(stage, tmp_path) as member, contextlib.ExitStack() as stack:
         files = on_loopback(f"http://{member.address}", tmp_path)
         ray = stack.enter_context(engine(stage.binary, files[0]))
@@ -131,6 +140,7 @@ def test_ray_adds_loaders_to_several_hosts(
             trainers.drain()
             assert time.monotonic() < over, [run.stderr() for run in [*hosts.runs, *added]]
             time.sleep(0.1)
+        source.unlink()
         delivered = trainers.collect()
         finished(hosts, delivered)
         assert [run.wait(DEADLINE) for run in added] == [0] * len(added), [run.stderr() for run in added]

@@ -57,9 +57,9 @@ def test_index_cold_and_warm(stage: Any, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", VARIANTS)
-@pytest.mark.parametrize("ranks", [1, 4, 8])
+@pytest.mark.parametrize("ranks", [1, pytest.param(4, marks=pytest.mark.long), 8])
 def test_ranks(stage: Any, name: str, ranks: int) -> None:
-    """Steps have equal segments, and all ranks of a step get the same number of microbatches."""
+    """Steps have the segments of those of two ranks, and all ranks of a step get the same number of microbatches."""
     mixture = variant(VARIANTS[name])
     delivered, reference = stage.delivered(mixture, ranks), stage.delivered(mixture, 2, tensors=True)
     assert delivered.content() == reference.content()

@@ -160,7 +160,7 @@ def test_documented_minimum(stage: Any, large: Path, names: Any, shuffle: str) -
     assert scale.peak <= limit, scale
 
 
-@pytest.mark.parametrize("ranks", [2, 8])
+@pytest.mark.parametrize("ranks", [pytest.param(2, marks=pytest.mark.long), 8])
 def test_ranks(stage: Any, large: Path, ranks: int) -> None:
     """Measures memory with few and many ranks, for the benchmark page."""
     limit = documented(min(3, os.cpu_count() or 1), 512 * MIB, 512 * MIB)
@@ -191,8 +191,11 @@ MANY = 306
 
 @pytest.mark.parametrize(
     "limits, loaders, cores, goal",
-    [(LEAST, 1, 0, 280_000_000), ({}, 0, 0, 0), ({}, 0, 64, 0)],
-    ids=["least limits", "defaults", "64 cores"],
+    [
+        pytest.param(LEAST, 1, 0, 280_000_000, id="least limits"),
+        pytest.param({}, 0, 0, 0, id="defaults", marks=pytest.mark.long),
+        pytest.param({}, 0, 64, 0, id="64 cores"),  # the defaults, with as many loaders as they allow
+    ],
 )
 def test_many_sources(
     stage: Any, many: Path, limits: Dict[str, Any], loaders: int, cores: int, goal: int, monkeypatch: Any
@@ -281,8 +284,18 @@ def worst(size: int) -> str:
     return "".join(chr(0xA000 + rng.randrange(1000)) for _ in range(100_000)) * (size // 300_000)
 
 
-@pytest.mark.parametrize("name", ["a.jsonl", "b.jsonl.zst", "c.parquet"])
-@pytest.mark.parametrize("make, tokens", [(ordinary, 2), (worst, 10)])
+# The limit of ordinary text is the tight one, so it holds for each format. The long variants repeat the worst text.
+@pytest.mark.parametrize(
+    "make, tokens, name",
+    [
+        (ordinary, 2, "a.jsonl"),
+        (ordinary, 2, "b.jsonl.zst"),
+        (ordinary, 2, "c.parquet"),
+        (worst, 10, "a.jsonl"),
+        pytest.param(worst, 10, "b.jsonl.zst", marks=pytest.mark.long),
+        pytest.param(worst, 10, "c.parquet", marks=pytest.mark.long),
+    ],
+)
 def test_one_large_document(stage: Any, tmp_path: Path, name: str, make: Any, tokens: int) -> None:
     """A document of nearly sample_bytes under the least memory that allows it (docs/memory.md)."""
     text = make(26 * MIB)

@@ -113,10 +113,17 @@ BUCKETED: Dict[str, Any] = {"packing": "bucketed"}
 CONSTANT: Dict[str, Any] = {"packing": "bucketed", "bucket_rows": "constant", "window": 3, "carry": 16}
 
 
+# Constant rows have buckets, windows and carry together. The long variants have them one by one.
 @pytest.mark.parametrize(
     "setting",
-    [{}, STAGES, WINDOWS, CONCAT, BUCKETED, CONSTANT],
-    ids=["plain", "stages", "windows", "concat", "bucketed", "constant rows"],
+    [
+        pytest.param({}, id="plain"),
+        pytest.param(STAGES, id="stages"),
+        pytest.param(WINDOWS, id="windows", marks=pytest.mark.long),
+        pytest.param(CONCAT, id="concat"),
+        pytest.param(BUCKETED, id="bucketed", marks=pytest.mark.long),
+        pytest.param(CONSTANT, id="constant rows"),
+    ],
 )
 def test_chain(scene: Scene, setting: Any) -> None:
     """Resumes repeatedly with other ranks, microbatches and loaders: the content of one run, the bytes of each

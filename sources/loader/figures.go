@@ -31,14 +31,14 @@ func (l *Loader) reportCache(ctx context.Context) error {
 		case <-l.cfg.Clock.After(figuresEvery):
 		}
 		out, now := l.newest(), l.cfg.Cache.Figures()
-		if out == nil || out == told && now == last {
+		if out == nil || !out.isIdle() || out == told && now == last {
 			continue
 		}
 		m := &proto.CacheFigures{Store: store, Hits: now.Hits, Misses: now.Misses, Held: now.Held, Limit: now.Limit,
 			Filled: now.Filled, Evicted: now.Evicted, Damaged: now.Damaged, Waiting: now.Waiting, LeftOut: now.LeftOut,
 			Failed: now.Failed, Trouble: now.Trouble}
 		// A lost stream is no fault: the next session gets the figures again.
-		_ = out.send(0, &proto.LoaderEvent{Event: &proto.LoaderEvent_Cache{Cache: m}})
+		out.send(0, &proto.LoaderEvent{Event: &proto.LoaderEvent_Cache{Cache: m}})
 		told, last = out, now
 	}
 }
@@ -57,7 +57,7 @@ func (l *Loader) reportFigures(ctx context.Context) error {
 		case <-l.cfg.Clock.After(activityEvery):
 		}
 		out := l.newest()
-		if out == nil {
+		if out == nil || !out.isIdle() {
 			continue
 		}
 		if out != reached {
@@ -66,7 +66,7 @@ func (l *Loader) reportFigures(ctx context.Context) error {
 		figures := wire.FiguresToProto(l.cfg.Meter, l.cfg.Name, l.cfg.Pid, told)
 		figures.Lanes = lanes(l)
 		// A lost stream is no fault: the next session gets the figures again.
-		_ = out.send(0, &proto.LoaderEvent{Event: &proto.LoaderEvent_Figures{Figures: figures}})
+		out.send(0, &proto.LoaderEvent{Event: &proto.LoaderEvent_Figures{Figures: figures}})
 	}
 }
 

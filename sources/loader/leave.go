@@ -81,5 +81,5 @@ func (l *Loader) leaveReason() string {
 // tellLeaving reports the reason to the orchestrator. A lost stream is no fault: the next session reports it again.
 func (r *reporter) tellLeaving(reason string, forGood bool) {
 	leaving := &proto.Leaving{Reason: reason, ForGood: forGood}
-	_ = r.send(0, &proto.LoaderEvent{Event: &proto.LoaderEvent_Leaving{Leaving: leaving}})
+	r.send(0, &proto.LoaderEvent{Event: &proto.LoaderEvent_Leaving{Leaving: leaving}})
 }

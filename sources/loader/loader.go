@@ -179,7 +179,7 @@ func (l *Loader) fatal(ctx context.Context, out *reporter, source string, err er
 		return nil
 	}
 	l.cfg.Log.Error("source cannot go on", "source", source, "error", err)
-	_ = out.send(0,
+	out.send(0,
 		&proto.LoaderEvent{Event: &proto.LoaderEvent_Fatal{Fatal: &proto.Fatal{Source: source, Reason: err.Error()}}})
 	return nil
 }

@@ -32,7 +32,7 @@ func (l *Loader) openSource(ctx context.Context, out *reporter, order *proto.Ope
 		l.open[name] = src
 		l.mu.Unlock()
 	}
-	_ = out.send(0,
+	out.send(0,
 		&proto.LoaderEvent{Event: &proto.LoaderEvent_Manifest{Manifest: wire.ManifestToProto(src.Manifest())}})
 	return nil
 }
@@ -41,7 +41,7 @@ func (l *Loader) openSource(ctx context.Context, out *reporter, order *proto.Ope
 func (l *Loader) openFiles(ctx context.Context, spec sources.Spec, known bool) (*sources.Source, error) {
 	progress := func(done, total int64) {
 		opening := &proto.Opening{Source: spec.Name, Done: done, Total: total}
-		_ = l.newest().send(0, &proto.LoaderEvent{Event: &proto.LoaderEvent_Opening{Opening: opening}})
+		l.newest().send(0, &proto.LoaderEvent{Event: &proto.LoaderEvent_Opening{Opening: opening}})
 	}
 	troubled := false
 	for {

@@ -143,7 +143,7 @@ func (r *reading) setReady(ok bool, fail *failpoint.Set) {
 func (r *reading) tellReady() {
 	term := r.term.Load()
 	ready := &proto.Ready{Source: r.of.source, Stripe: r.of.index, Term: term}
-	_ = r.out.send(term, &proto.LoaderEvent{Event: &proto.LoaderEvent_Ready{Ready: ready}})
+	r.out.send(term, &proto.LoaderEvent{Event: &proto.LoaderEvent_Ready{Ready: ready}})
 }
 
 // becomePrimary starts the reading ahead; mu is held. It is called once.

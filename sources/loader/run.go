@@ -119,7 +119,7 @@ func (l *Loader) session(ctx context.Context, client proto.OrchestratorClient, g
 	if err != nil {
 		return err
 	}
-	out := newReporter(stream)
+	out := newReporter()
 	hello := &proto.LoaderHello{
 		Name:    l.cfg.Name,
 		Pid:     l.cfg.Pid,
@@ -135,9 +135,9 @@ func (l *Loader) session(ctx context.Context, client proto.OrchestratorClient, g
 		Held:     held(l),
 	}
 	l.cfg.Fail.Hit("loader/hello/before")
-	_ = out.send(0, &proto.LoaderEvent{Event: &proto.LoaderEvent_Hello{Hello: hello}}) // Recv returns the error
+	out.send(0, &proto.LoaderEvent{Event: &proto.LoaderEvent_Hello{Hello: hello}})
 	l.cfg.Fail.Hit("loader/hello/after")
-	group.Go(func() error { out.sendOffers(sctx); return nil })
+	group.Go(func() error { out.carry(sctx, stream); return nil })
 	l.mu.Lock()
 	l.out, l.online = out, true // other goroutines send their events after the hello
 	l.mu.Unlock()

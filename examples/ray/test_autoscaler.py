@@ -91,8 +91,7 @@ class Sight:
 
 
 def write_mixture(directory: Path) -> Path:
-    """All records are as long, because a run that reads few of them estimates the work of a token by these. They are
-    long, because a loader reads 256 KiB of a source before it turns to another one."""
+    """All records are as long."""
     names = [f"source-{i}" for i in range(SOURCES)]
     for name in names:
         lines = [json.dumps({"text": f"line {i} of {name}. " * 50}) for i in range(1500)]

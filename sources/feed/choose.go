@@ -111,15 +111,14 @@ func (c *chooser) choose() (action, error) {
 // chooseSpan returns an action for the first span that needs one. refused: the budget had no room for a span's tokens.
 // isFull: the spans reach the limit.
 func (c *chooser) chooseSpan(limit uint64) (act action, refused, isFull bool) {
-	spans := c.queue.spans
-	for i := c.queue.firstUnheld(); i < len(spans); i++ {
+	for i := c.queue.firstUnheld(); i < len(c.queue.spans); i++ {
 		if refused {
 			i = max(i, c.queue.firstUnknown()) // the budget refuses all spans with known lengths
-			if i == len(spans) {
+			if i == len(c.queue.spans) {
 				break
 			}
 		}
-		p := spans[i]
+		p := c.queue.spans[i]
 		if p.lo >= limit || refused && p.lo >= c.cursor.want {
 			return nil, refused, true
 		}
@@ -157,6 +156,7 @@ func (c *chooser) advance(p *span, must bool) action {
 		if p.block != nil && p.block.text == nil {
 			return c.blocks.readText(p, must, false)
 		}
+		c.cut(p)
 		need := c.sizes.spanBytes(p)
 		if !c.memory.room(need, p, must) {
 			return nil
@@ -172,7 +172,21 @@ func (c *chooser) measure(p *span) action {
 	if p.block != nil && p.block.text == nil {
 		return c.blocks.readText(p, true, true)
 	}
+	c.cut(p)
 	return c.makeSpan(p, false)
+}
+
+// cut shortens a span that is about to be made, so that decoders soon turn to other feeds. Fetches that wait for the
+// span look again which one they wait for.
+func (c *chooser) cut(p *span) {
+	if c.src.HoldsTokens() || p.rejects != nil || p.faults != nil {
+		return
+	}
+	n := c.maker.pace.most(c.sizes.spanBytes(p) / int64(p.hi-p.lo))
+	if n < p.hi-p.lo {
+		c.queue.insert(p, p.cut(n, c.src.PieceTokens()))
+		c.due.news = true
+	}
 }
 
 // makeSpan starts the making of a span. In a block order, the text of the next block is read meanwhile if the budget

@@ -2,6 +2,8 @@ package feed
 
 import (
 	"context"
+	"math"
+	"time"
 
 	"millrace/sources"
 	"millrace/sources/feed/decode"
@@ -16,8 +18,41 @@ type maker struct {
 	parallel int // decoders of the process
 	memory   *memory
 	sizes    *sizes
+	pace     pace
 	due      *signals
 	ready    []action // of makings that were begun
+}
+
+// pace is the time that decoders took to tokenise the newest records.
+type pace struct {
+	records int
+	spent   time.Duration
+}
+
+// Bounds of the work that decoders do for one feed before they turn to another one.
+const (
+	firstRecords = 8                      // while the pace is unknown
+	slowPart     = 2 * time.Second        // of partBytes: if they take longer, spans are cut
+	slice        = 500 * time.Millisecond // of a span that was cut
+)
+
+// learn counts a part. Older ones count less and less.
+func (p *pace) learn(out *decode.Outcome) {
+	if out.Texts > 0 {
+		p.records, p.spent = p.records/2+out.Texts, p.spent/2+out.Spent
+	}
+}
+
+// most returns the number of records of a size that a decoder should make at once.
+func (p *pace) most(recordBytes int64) uint64 {
+	if p.records == 0 {
+		return firstRecords
+	}
+	each := p.spent / time.Duration(p.records)
+	if each*time.Duration(partBytes/max(recordBytes, 1)) <= slowPart {
+		return math.MaxUint64
+	}
+	return uint64(max(slice/max(each, 1), 1))
 }
 
 // takeReady removes and returns the oldest ready action, or nil.
@@ -68,11 +103,7 @@ func (k *maker) endSpan(p *span) {
 	p.phase = gathered
 	if !p.known {
 		p.known = true
-		for i := range p.slots {
-			if !p.isRefused(uint32(i)) {
-				p.tokens += int64(p.slots[i].Tokens(k.src.PieceTokens()))
-			}
-		}
+		p.count(k.src.PieceTokens())
 		k.sizes.learn(p)
 	}
 	if p.keep {
@@ -216,6 +247,7 @@ func (a *makePart) work(ctx context.Context, d *decode.Decoder) (err error) {
 }
 
 func (a *makePart) settle() (action, error) {
+	a.pace.learn(&a.out)
 	a.endPart(a.span, a.part, a.out)
 	return nil, nil
 }

@@ -18,6 +18,21 @@ type queue struct {
 // push adds a span behind the last.
 func (q *queue) push(p *span) { q.spans = append(q.spans, p) }
 
+// insert adds a span behind another one, from which it was cut. Neither is held.
+func (q *queue) insert(after, p *span) {
+	i := q.endingBefore(after.lo)
+	q.spans = slices.Insert(q.spans, i+1, p)
+	if q.allKnown > i {
+		q.allKnown++
+	}
+	if q.noneHeld > i {
+		q.noneHeld++
+	}
+	if b := p.block; b != nil {
+		b.spans = slices.Insert(b.spans, slices.Index(b.spans, after)+1, p)
+	}
+}
+
 // popBelow removes the spans that end at or before a position, and hands each to a function.
 func (q *queue) popBelow(position uint64, popped func(*span)) (n int) {
 	for n < len(q.spans) && q.spans[n].hi <= position {

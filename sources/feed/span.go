@@ -56,6 +56,34 @@ type span struct {
 // isRefused reports whether the source's own filter refuses a slot of a known span. The answer never changes.
 func (p *span) isRefused(slot uint32) bool { return decode.IsRefused(p.refused, slot) }
 
+// count sums up the tokens of a span whose lengths are known.
+func (p *span) count(pieceTokens uint32) {
+	p.tokens = 0
+	for i := range p.slots {
+		if !p.isRefused(uint32(i)) {
+			p.tokens += int64(p.slots[i].Tokens(pieceTokens))
+		}
+	}
+}
+
+// cut shortens a span to its first n records, and returns the span of the others. No decoder works on it, and it holds
+// nothing but slots.
+func (p *span) cut(n uint64, pieceTokens uint32) *span {
+	rest := &span{lo: p.lo + n, hi: p.hi, block: p.block, phase: p.phase, known: p.known, slots: p.slots[n:]}
+	p.hi, p.slots = rest.lo, p.slots[:n:n]
+	if p.refused != nil {
+		rest.refused, p.refused = p.refused[n:], p.refused[:n:n]
+	}
+	if p.patches != nil {
+		rest.patches, p.patches = p.patches[n:], p.patches[:n:n]
+	}
+	if p.known {
+		p.count(pieceTokens)
+		rest.count(pieceTokens)
+	}
+	return rest
+}
+
 // part describes one part of the making in progress for a decoder. While parts are left, known does not change, and
 // only the rejects of an unknown span do.
 func (p *span) part(number uint32) decode.Part {

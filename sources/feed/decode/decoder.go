@@ -48,6 +48,8 @@ type Outcome struct {
 	Fields  map[uint32]string              // by slot of a kept document: passed-through fields of its record
 	Rejects map[uint32]millrace.Quarantine // by slot: found before the length was known
 	Faults  map[uint32]millrace.Quarantine // by slot: bad although it was offered with a length
+	Texts   int                            // records that were tokenised
+	Spent   time.Duration                  // on tokenising them
 }
 
 // Decoder makes the documents of one part after another, of any source. One goroutine uses it.
@@ -91,10 +93,14 @@ func New(progress func(), fail *failpoint.Set, large *budget.Large) *Decoder {
 	d.act = func() (err error) {
 		d.fail.Hit("loader/decode/before")
 		before := d.turn(activity.Tokenise)
-		if !d.src.HoldsTokens() {
+		if d.src.HoldsTokens() {
+			d.buf, err = d.src.Document(d.buf, d.rec, d.progress)
+		} else {
+			began := time.Now()
 			d.fail.Hit("loader/tokenise/before")
+			d.buf, err = d.src.Document(d.buf, d.rec, d.progress)
+			d.out.Texts, d.out.Spent = d.out.Texts+1, d.out.Spent+time.Since(began)
 		}
-		d.buf, err = d.src.Document(d.buf, d.rec, d.progress)
 		d.turn(before)
 		d.progress()
 		if err == nil {

@@ -1,6 +1,10 @@
 package constructors
 
-import "millrace/internal/tokenid"
+import (
+	"unsafe"
+
+	"millrace/internal/tokenid"
+)
 
 // Tokens are the ids of one segment: 32-bit ids, or 16-bit ids as a token file has them. Only 32-bit ids can have the
 // bit tokenid.Untrained. The zero value is none.
@@ -15,6 +19,31 @@ func Wide(ids []uint32) Tokens { return Tokens{wide: ids} }
 // Narrow returns tokens over 16-bit ids.
 func Narrow(ids []uint16) Tokens { return Tokens{narrow: ids} }
 
+// Room is memory for a segment: as many 32-bit ids, or as many 16-bit ids in its first half.
+type Room []uint32
+
+// Narrow returns the room for 16-bit ids.
+func (r Room) Narrow() []uint16 {
+	return unsafe.Slice((*uint16)(unsafe.Pointer(unsafe.SliceData(r))), len(r))
+}
+
+// Write writes ids, little-endian, from number `from` on.
+func (r Room) Write(from int, ids []byte, isWide bool) {
+	if isWide {
+		copy(tokenid.Bytes(r[from:]), ids)
+	} else {
+		copy(tokenid.Bytes(r.Narrow()[from:]), ids)
+	}
+}
+
+// Tokens returns the ids that fill the room.
+func (r Room) Tokens(isWide bool) Tokens {
+	if isWide {
+		return Wide(r)
+	}
+	return Narrow(r.Narrow())
+}
+
 // AllWide returns Wide of each segment's ids.
 func AllWide(ids [][]uint32) []Tokens {
 	out := make([]Tokens, len(ids))
@@ -22,6 +51,25 @@ func AllWide(ids [][]uint32) []Tokens {
 		out[i] = Wide(ids[i])
 	}
 	return out
+}
+
+// IsWide reports whether the ids have 32 bits.
+func (t Tokens) IsWide() bool { return t.wide != nil }
+
+// Width returns the bytes of an id.
+func (t Tokens) Width() int {
+	if t.IsWide() {
+		return 4
+	}
+	return 2
+}
+
+// Bytes returns the memory of the ids from number `from` to before number `to`, little-endian.
+func (t Tokens) Bytes(from, to int) []byte {
+	if t.IsWide() {
+		return tokenid.Bytes(t.wide[from:to])
+	}
+	return tokenid.Bytes(t.narrow[from:to])
 }
 
 // IsNone reports whether there are no ids.

@@ -3188,12 +3188,13 @@ type FetchReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Row           []uint32               `protobuf:"varint,2,rep,packed,name=row,proto3" json:"row,omitempty"`
 	Count         []uint32               `protobuf:"varint,3,rep,packed,name=count,proto3" json:"count,omitempty"` // tokens of each row in this reply
-	Tokens        []byte                 `protobuf:"bytes,4,opt,name=tokens,proto3" json:"tokens,omitempty"`       // of the rows, one after the other: 32 bits each, little-endian; empty: in the arena
+	Tokens        []byte                 `protobuf:"bytes,4,opt,name=tokens,proto3" json:"tokens,omitempty"`       // of the rows, one after the other, little-endian; empty: in the arena
 	Failed        []*PartFailed          `protobuf:"bytes,5,rep,name=failed,proto3" json:"failed,omitempty"`
 	Cut           bool                   `protobuf:"varint,6,opt,name=cut,proto3" json:"cut,omitempty"`
 	Last          bool                   `protobuf:"varint,7,opt,name=last,proto3" json:"last,omitempty"`
 	Placed        []*PlacedRows          `protobuf:"bytes,8,rep,name=placed,proto3" json:"placed,omitempty"`
-	Fields        []string               `protobuf:"bytes,11,rep,name=fields,proto3" json:"fields,omitempty"` // of each row, a JSON object; empty: no row of this reply has fields
+	Fields        []string               `protobuf:"bytes,11,rep,name=fields,proto3" json:"fields,omitempty"`     // of each row, a JSON object; empty: no row of this reply has fields
+	Wide          []bool                 `protobuf:"varint,12,rep,packed,name=wide,proto3" json:"wide,omitempty"` // of each row: its tokens have 32 bits each, not 16; empty: none has
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3280,6 +3281,13 @@ func (x *FetchReply) GetPlaced() []*PlacedRows {
 func (x *FetchReply) GetFields() []string {
 	if x != nil {
 		return x.Fields
+	}
+	return nil
+}
+
+func (x *FetchReply) GetWide() []bool {
+	if x != nil {
+		return x.Wide
 	}
 	return nil
 }
@@ -7798,7 +7806,7 @@ const file_roles_proto_rawDesc = "" +
 	"\aordinal\x18\x04 \x03(\x04R\aordinal\x12\x16\n" +
 	"\x06offset\x18\x05 \x03(\rR\x06offset\x12\x16\n" +
 	"\x06length\x18\x06 \x03(\rR\x06length\x12\x19\n" +
-	"\bin_place\x18\a \x01(\bR\ainPlace\"\xf2\x01\n" +
+	"\bin_place\x18\a \x01(\bR\ainPlace\"\x86\x02\n" +
 	"\n" +
 	"FetchReply\x12\x10\n" +
 	"\x03row\x18\x02 \x03(\rR\x03row\x12\x14\n" +
@@ -7808,7 +7816,8 @@ const file_roles_proto_rawDesc = "" +
 	"\x03cut\x18\x06 \x01(\bR\x03cut\x12\x12\n" +
 	"\x04last\x18\a \x01(\bR\x04last\x12/\n" +
 	"\x06placed\x18\b \x03(\v2\x17.millrace.v1.PlacedRowsR\x06placed\x12\x16\n" +
-	"\x06fields\x18\v \x03(\tR\x06fieldsJ\x04\b\x01\x10\x02\"~\n" +
+	"\x06fields\x18\v \x03(\tR\x06fields\x12\x12\n" +
+	"\x04wide\x18\f \x03(\bR\x04wideJ\x04\b\x01\x10\x02\"~\n" +
 	"\fGroupRequest\x12(\n" +
 	"\x05fence\x18\x01 \x01(\v2\x12.millrace.v1.FenceR\x05fence\x12\x12\n" +
 	"\x04step\x18\x02 \x01(\x04R\x04step\x12\x1c\n" +

@@ -29,7 +29,7 @@ func (c Payload) Marshal(v any) (mem.BufferSlice, error) {
 	}
 	head, err := protobuf.Marshal(&proto.FetchReply{
 		Row: reply.Row, Count: reply.Count, Failed: reply.Failed, Cut: reply.Cut, Last: reply.Last,
-		Placed: reply.Placed, Fields: reply.Fields,
+		Placed: reply.Placed, Fields: reply.Fields, Wide: reply.Wide,
 	})
 	if err != nil {
 		return nil, err

@@ -18,7 +18,7 @@ func TestPayloadIsTheSameOnTheWire(t *testing.T) {
 			Row: []uint32{3, 400}, Count: []uint32{1, 2}, Tokens: bytes.Repeat([]byte{7}, size), Last: true,
 			Failed: []*proto.PartFailed{{Part: 2, Code: 9, Text: "fenced"}}, Cut: true,
 			Placed: []*proto.PlacedRows{{Path: "a.bin", Row: []uint32{5}, Count: []uint32{6}, Offset: []uint64{7}}},
-			Fields: []string{`{"lang": "en"}`, ""},
+			Fields: []string{`{"lang": "en"}`, ""}, Wide: []bool{false, true},
 		}
 		fields := want.ProtoReflect().Descriptor().Fields()
 		for i := range fields.Len() {

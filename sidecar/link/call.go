@@ -6,7 +6,6 @@ import (
 	"io"
 	"sort"
 	"time"
-	"unsafe"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -59,10 +58,11 @@ type call struct {
 	tokens  []uint32     // room for all rows
 	size    int          // tokens that the rows need
 
-	cut     int // the row that the next reply continues; -1: none
-	filled  int // tokens of cut that have come
-	awaited int // rows that have not come from this loader
-	open    int // parts that are not over
+	cut     int  // the row that the next reply continues; -1: none
+	cutWide bool // the ids of cut have 32 bits each
+	filled  int  // tokens of cut that have come
+	awaited int  // rows that have not come from this loader
+	open    int  // parts that are not over
 
 	cancel     context.CancelFunc
 	watched    *watch.Watched
@@ -141,56 +141,46 @@ func (c *call) take(
 	r *proto.FetchReply,
 	keep func(x *part, i int, row row) error,
 ) error {
-	if len(r.Row) != len(r.Count) || len(r.Tokens)%4 != 0 || len(r.Fields) > 0 && len(r.Fields) != len(r.Row) {
-		return millrace.Errorf(millrace.ErrMismatch, "%d rows, %d counts, %d bytes and fields of %d rows", len(r.Row),
-			len(r.Count), len(r.Tokens), len(r.Fields))
-	}
-	rest, isShared := r.Tokens, c.lease != nil && len(r.Tokens) == 0
-	for k, number := range r.Row {
+	for next, err := range wire.Rows(r, c.lease != nil) {
+		if err != nil {
+			return err
+		}
+		number, isCut := next.Number, next.IsCut
 		if uint64(number) >= uint64(len(c.index)) || c.cut >= 0 && int(number) != c.cut {
 			return millrace.Errorf(millrace.ErrMismatch, "row %d of %d", number, len(c.index))
 		}
-		a, n := &plan.Assignments[c.index[number]], 4*uint64(r.Count[k])
-		if n > uint64(len(rest)) && !isShared {
-			return millrace.Errorf(millrace.ErrMismatch, "%d tokens of row %d in %d bytes", r.Count[k], number,
-				len(rest))
+		if c.cut >= 0 && next.IsWide != c.cutWide {
+			return millrace.Errorf(millrace.ErrMismatch, "row %d goes on with ids of another width", number)
 		}
-		want, got := planned(a), c.filled+int(r.Count[k])
-		isCut := r.Cut && k == len(r.Row)-1
+		a := &plan.Assignments[c.index[number]]
+		want, got := planned(a), c.filled+next.Count
 		if got > want || got < want && !isCut {
 			return millrace.Errorf(millrace.ErrMismatch,
 				"%d tokens came for source %d, ordinal %d, offset %d; the plan has %d", got, a.Source, a.Ordinal,
 				a.Offset, want)
 		}
-		begin := c.at[number]
 		if c.came[number] {
 			return millrace.Errorf(millrace.ErrMismatch, "row %d came twice", number)
 		}
-		if !isShared { // in the arena, the loader has written them
-			copy(bytesOf(c.tokens[begin+c.filled:begin+want]), rest[:n])
-			rest = rest[n:]
+		room := c.room(number, want)
+		if next.IDs != nil { // otherwise the loader has written them to the arena
+			room.Write(c.filled, next.IDs, next.IsWide)
 		}
 		if c.cut, c.filled = -1, 0; isCut {
-			c.cut, c.filled = int(number), got
+			c.cut, c.cutWide, c.filled = int(number), next.IsWide, got
 			continue
 		}
-		whole := row{tokens: constructors.Wide(c.tokens[begin : begin+want : begin+want])}
-		if len(r.Fields) > 0 {
-			whole.fields = r.Fields[k]
-		}
+		whole := row{tokens: room.Tokens(next.IsWide || next.IDs == nil), fields: next.Fields}
 		if err := c.complete(number, whole, keep); err != nil {
 			return err
 		}
-	}
-	if len(rest) > 0 {
-		return millrace.Errorf(millrace.ErrMismatch, "%d bytes after the last row", len(rest))
 	}
 	for _, placed := range r.Placed { // places.read has checked and read them
 		for k, number := range placed.Row {
 			if c.came[number] {
 				return millrace.Errorf(millrace.ErrMismatch, "row %d came twice", number)
 			}
-			whole := row{tokens: constructors.Narrow(c.narrow(number, placed.Count[k]))}
+			whole := row{tokens: c.room(number, int(placed.Count[k])).Tokens(false)}
 			if err := c.complete(number, whole, keep); err != nil {
 				return err
 			}
@@ -206,9 +196,10 @@ func (c *call) complete(number uint32, whole row, keep func(x *part, i int, row 
 	return keep(c.partOf(int(number)), c.index[number], whole)
 }
 
-// bytesOf returns the memory of tokens. The machine is little-endian, as the messages are.
-func bytesOf(tokens []uint32) []byte {
-	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(tokens))), 4*len(tokens))
+// room returns the memory of a row with so many tokens.
+func (c *call) room(row uint32, tokens int) constructors.Room {
+	begin := c.at[row]
+	return c.tokens[begin : begin+tokens : begin+tokens]
 }
 
 // heardOf is a message of a call: a reply, the end of its stream, or the watcher's verdict.
@@ -281,16 +272,14 @@ func (g *gathering) salvage(x *part) error {
 		if c.came[x.first+k] || !g.payload.tokens[i].IsNone() {
 			continue
 		}
-		begin := c.at[x.first+k]
-		end := begin + planned(&g.payload.plan.Assignments[i])
-		tokens := c.tokens[begin:end:end]
+		tokens := c.room(uint32(x.first+k), planned(&g.payload.plan.Assignments[i]))
 		if !c.marks.Has(x.first+k, tokens) {
 			continue
 		}
 		if found++; found == 1 {
 			g.fail.Hit("sidecar/salvage/before")
 		}
-		if err := g.file(x, i, row{tokens: constructors.Wide(tokens)}); err != nil {
+		if err := g.file(x, i, row{tokens: tokens.Tokens(true)}); err != nil {
 			return err
 		}
 	}

@@ -16,11 +16,13 @@ import (
 	"google.golang.org/grpc/status"
 
 	"millrace"
+	"millrace/constructors"
 	"millrace/internal/arena"
 	"millrace/internal/arena/arenatest"
 	"millrace/internal/heartbeat"
 	"millrace/internal/heartbeat/heartbeattest"
 	"millrace/internal/seam"
+	"millrace/internal/tokenid"
 	"millrace/internal/verify/sim/memnet"
 	"millrace/internal/wire"
 	"millrace/proto"
@@ -444,8 +446,8 @@ func (s *store) place(req *proto.FetchRequest, r *proto.FetchReply, isTorn bool)
 			size, rows = size+int(n)+1, rows+1
 		}
 	}
-	written := a.Tokens[at : at+int(r.Count[0])]
-	copy(bytesOf(written), r.Tokens)
+	written := constructors.Room(a.Tokens[at : at+int(r.Count[0])])
+	copy(written, idsOf(r))
 	arena.MarksOf(a.Tokens, size, rows).Set(row, written)
 	if isTorn {
 		written[len(written)-1] ^= 1
@@ -456,7 +458,17 @@ func (s *store) place(req *proto.FetchRequest, r *proto.FetchReply, isTorn bool)
 
 // rowOf is a reply with one row.
 func rowOf(row uint32, tokens ...uint32) *proto.FetchReply {
-	return &proto.FetchReply{Row: []uint32{row}, Count: []uint32{uint32(len(tokens))}, Tokens: bytesOf(tokens)}
+	r := &proto.FetchReply{Row: []uint32{row}, Count: []uint32{uint32(len(tokens))}}
+	wire.SetWide(r, tokenid.IsWide(tokens))
+	r.Tokens = wire.AppendIDs(nil, tokens, tokenid.IsWide(tokens))
+	return r
+}
+
+// idsOf returns the ids of a reply with one row.
+func idsOf(r *proto.FetchReply) []uint32 {
+	room, isWide := make(constructors.Room, r.Count[0]), r.Wide != nil
+	room.Write(0, r.Tokens, isWide)
+	return room.Tokens(isWide).IDs()
 }
 
 // asked is a part of a request that came.

@@ -291,8 +291,11 @@ func three() (*call, *millrace.Plan, *proto.FetchReply) {
 		c.add(i, &p.Assignments[i], rowBytes(&p.Assignments[i]))
 	}
 	c.tokens = make([]uint32, c.size)
-	tokens := bytesOf([]uint32{1, 2, 3, 7, 8, 9, 4})
-	return c, p, &proto.FetchReply{Row: []uint32{0, 2, 1}, Count: []uint32{3, 3, 1}, Tokens: tokens}
+	tokens := wire.AppendIDs(nil, []uint32{1, 2, 3}, false)
+	tokens = wire.AppendIDs(tokens, []uint32{7, 8, 1 << 16}, true)
+	tokens = wire.AppendIDs(tokens, []uint32{4}, false)
+	return c, p, &proto.FetchReply{Row: []uint32{0, 2, 1}, Count: []uint32{3, 3, 1}, Tokens: tokens,
+		Wide: []bool{false, true, false}}
 }
 
 // try takes replies that may be damaged, as a stream does. The result is an error, or rows of the planned lengths.
@@ -326,12 +329,14 @@ func try(t *testing.T, replies ...*proto.FetchReply) (rows [3][]uint32, err erro
 
 func TestRowsComeAsSent(t *testing.T) {
 	_, _, whole := three()
-	want := [3][]uint32{{1, 2, 3}, {4}, {7, 8, 9}}
+	want := [3][]uint32{{1, 2, 3}, {4}, {7, 8, 1 << 16}}
 	if rows, err := try(t, whole); err != nil || !reflect.DeepEqual(rows, want) {
 		t.Fatalf("%v: %v", err, rows)
 	}
-	head := &proto.FetchReply{Row: []uint32{0, 2}, Count: []uint32{3, 2}, Tokens: whole.Tokens[:20], Cut: true}
-	rest := &proto.FetchReply{Row: []uint32{2, 1}, Count: []uint32{1, 1}, Tokens: whole.Tokens[20:], Last: true}
+	head := &proto.FetchReply{Row: []uint32{0, 2}, Count: []uint32{3, 2}, Tokens: whole.Tokens[:14], Cut: true,
+		Wide: []bool{false, true}}
+	rest := &proto.FetchReply{Row: []uint32{2, 1}, Count: []uint32{1, 1}, Tokens: whole.Tokens[14:], Last: true,
+		Wide: []bool{true, false}}
 	if rows, err := try(t, head, rest); err != nil || !reflect.DeepEqual(rows, want) {
 		t.Fatalf("cut in two: %v: %v", err, rows)
 	}
@@ -340,7 +345,7 @@ func TestRowsComeAsSent(t *testing.T) {
 // TestWrongRowsAreRefused: each damage ends the run.
 func TestWrongRowsAreRefused(t *testing.T) {
 	_, _, whole := three()
-	head := &proto.FetchReply{Row: []uint32{2}, Count: []uint32{2}, Tokens: whole.Tokens[:8], Cut: true}
+	head := &proto.FetchReply{Row: []uint32{2}, Count: []uint32{2}, Tokens: whole.Tokens[:4], Cut: true}
 	for says, replies := range map[string][]*proto.FetchReply{
 		"row 0 came twice":      {rowOf(0, 1, 2, 3), rowOf(0, 1, 2, 3)},
 		"row 3 of 3":            {rowOf(3, 1)},
@@ -351,7 +356,12 @@ func TestWrongRowsAreRefused(t *testing.T) {
 		"4 tokens came":         {head, rowOf(2, 7, 8)},
 		"1 rows, 2 counts":      {{Row: []uint32{1}, Count: []uint32{1, 1}}},
 		"fields of 2 rows":      {{Row: []uint32{1}, Count: []uint32{1}, Fields: []string{"{}", "{}"}}},
-		"3 tokens of row 0 in ": {{Row: []uint32{0}, Count: []uint32{3}, Tokens: whole.Tokens[:8]}},
+		"widths of 2":           {{Row: []uint32{1}, Count: []uint32{1}, Wide: []bool{true, true}}},
+		"3 tokens of row 0 in ": {{Row: []uint32{0}, Count: []uint32{3}, Tokens: whole.Tokens[:5]}},
+		"1 tokens of row 1 in 2": {{
+			Row: []uint32{1}, Count: []uint32{1}, Tokens: whole.Tokens[:2], Wide: []bool{true},
+		}},
+		"ids of another width": {head, rowOf(2, 1<<16)},
 	} {
 		if _, err := try(t, replies...); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("got %v, want %q", err, says)

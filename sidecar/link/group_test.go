@@ -11,6 +11,7 @@ import (
 	pb "google.golang.org/protobuf/proto"
 
 	"millrace"
+	"millrace/internal/wire"
 	"millrace/proto"
 )
 
@@ -36,9 +37,10 @@ func (b *bulk) Fetch(req *proto.FetchRequest, stream proto.Loader_FetchServer) e
 		for i, ordinal := range part.Ordinal {
 			for t := range part.Length[i] {
 				one := []uint32{token(0, ordinal, part.Offset[i]+t)}
-				out.Tokens = append(out.Tokens, bytesOf(one)...)
+				out.Tokens = wire.AppendIDs(out.Tokens, one, true)
 			}
 			out.Row, out.Count = append(out.Row, row), append(out.Count, part.Length[i])
+			wire.SetWide(out, true)
 			if row++; len(out.Row) == 50_000 {
 				if err := stream.Send(out); err != nil {
 					return err

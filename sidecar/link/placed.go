@@ -8,10 +8,10 @@ import (
 	"slices"
 	"sync"
 	"time"
-	"unsafe"
 
 	"millrace"
 	"millrace/internal/seam"
+	"millrace/internal/tokenid"
 	"millrace/proto"
 )
 
@@ -79,7 +79,7 @@ func (p *places) read(ctx context.Context, plan *millrace.Plan, c *call, r *prot
 		}
 		began := p.clock.Now()
 		cause := p.files.Read(ctx, rows, func(k int) []byte {
-			return bytesOf16(c.narrow(rows.Row[k], rows.Count[k]))
+			return tokenid.Bytes(c.room(rows.Row[k], int(rows.Count[k])).Narrow())
 		})
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -119,17 +119,6 @@ func (c *call) checkPlaced(plan *millrace.Plan, rows *proto.PlacedRows) error {
 		}
 	}
 	return nil
-}
-
-// narrow returns the room of a row for 16-bit ids.
-func (c *call) narrow(row, count uint32) []uint16 {
-	room := c.tokens[c.at[row] : c.at[row]+int(count)]
-	return unsafe.Slice((*uint16)(unsafe.Pointer(unsafe.SliceData(room))), count)
-}
-
-// bytesOf16 returns the memory of ids. The machine is little-endian, as the files are.
-func bytesOf16(ids []uint16) []byte {
-	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(ids))), 2*len(ids))
 }
 
 // subset is a request for some rows of a call, which the loader sends.

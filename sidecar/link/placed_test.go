@@ -45,7 +45,7 @@ func (f *testFiles) Read(_ context.Context, rows *proto.PlacedRows, into func(in
 
 // placedOf is a reply with the place of a row. Its ids fit in 16 bits.
 func placedOf(r *proto.FetchReply) *proto.FetchReply {
-	first := binary.LittleEndian.Uint32(r.Tokens)
+	first := idsOf(r)[0]
 	return &proto.FetchReply{Placed: []*proto.PlacedRows{{
 		Path: "/data/a.bin", Width: 2, Row: r.Row, Count: r.Count, Offset: []uint64{uint64(first)},
 	}}}

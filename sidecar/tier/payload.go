@@ -17,7 +17,7 @@ func bytesOf(plan *millrace.Plan, ranks []millrace.Rank, p sidecar.Payload) (n i
 				return n
 			}
 			for _, t := range tokens {
-				n += 4 * int64(t.Len())
+				n += int64(t.Width() * t.Len())
 			}
 		}
 	}

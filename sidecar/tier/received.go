@@ -2,10 +2,10 @@ package tier
 
 import (
 	"fmt"
-	"unsafe"
 
 	"millrace"
 	"millrace/constructors"
+	"millrace/internal/wire"
 	"millrace/proto"
 )
 
@@ -15,12 +15,13 @@ type received struct {
 	starts map[millrace.Rank]int // the number of the first row
 	rows   []*millrace.Assignment
 	tokens []constructors.Tokens
-	masked []bool   // nil: none is
-	fields []string // nil: none has any
-	memory []uint32 // of all rows
-	at     []int    // by row: where its tokens begin in memory
-	filled int      // tokens of row next that have come: the next reply continues it
-	next   int      // the lowest number that the next row may have
+	masked []bool            // nil: none is
+	fields []string          // nil: none has any
+	memory constructors.Room // of all rows
+	at     []int             // by row: where its tokens begin in memory
+	filled int               // tokens of row next that have come: the next reply continues it
+	isWide bool              // the ids of that row have 32 bits each
+	next   int               // the lowest number that the next row may have
 }
 
 func newReceived(plan *millrace.Plan, ranks []millrace.Rank) *received {
@@ -35,46 +36,37 @@ func newReceived(plan *millrace.Plan, ranks []millrace.Rank) *received {
 			}
 		}
 	}
-	p.tokens, p.memory = make([]constructors.Tokens, len(p.rows)), make([]uint32, size)
+	p.tokens, p.memory = make([]constructors.Tokens, len(p.rows)), make(constructors.Room, size)
 	return p
 }
 
 // take files the rows of a reply. It refuses a row that the plan does not have, and a row of another length.
 func (p *received) take(r *proto.FetchReply) error {
-	if len(r.Row) != len(r.Count) || len(r.Tokens)%4 != 0 || len(r.Fields) > 0 && len(r.Fields) != len(r.Row) {
-		return millrace.Errorf(millrace.ErrMismatch, "%d rows, %d counts, %d bytes and fields of %d rows", len(r.Row),
-			len(r.Count), len(r.Tokens), len(r.Fields))
-	}
-	rest := r.Tokens
-	for k, number := range r.Row {
-		i, n := int(number), 4*uint64(r.Count[k])
-		if i >= len(p.rows) || i < p.next || p.filled > 0 && i != p.next {
+	for row, err := range wire.Rows(r, false) {
+		if err != nil {
+			return err
+		}
+		i := int(row.Number)
+		if i >= len(p.rows) || i < p.next || p.filled > 0 && (i != p.next || row.IsWide != p.isWide) {
 			return millrace.Errorf(millrace.ErrMismatch, "row %d of %d in place of row %d", i, len(p.rows), p.next)
 		}
-		if n > uint64(len(rest)) {
-			return millrace.Errorf(millrace.ErrMismatch, "%d tokens of row %d in %d bytes", r.Count[k], i, len(rest))
-		}
 		a := p.rows[i]
-		want, got := planned(a), p.filled+int(r.Count[k])
-		isCut := r.Cut && k == len(r.Row)-1
-		if got > want || got < want && !isCut {
+		want, got := planned(a), p.filled+row.Count
+		if got > want || got < want && !row.IsCut {
 			return millrace.Errorf(millrace.ErrMismatch,
 				"%d tokens came for source %d, ordinal %d, offset %d; the plan has %d", got, a.Source, a.Ordinal,
 				a.Offset, want)
 		}
-		ids := p.memory[p.at[i] : p.at[i]+want : p.at[i]+want]
-		copy(bytesOfIDs(ids[p.filled:]), rest[:n])
-		rest, p.filled, p.next = rest[n:], got, i
-		if isCut {
+		room := p.memory[p.at[i] : p.at[i]+want : p.at[i]+want]
+		room.Write(p.filled, row.IDs, row.IsWide)
+		p.filled, p.next, p.isWide = got, i, row.IsWide
+		if row.IsCut {
 			continue
 		}
-		p.tokens[i], p.filled, p.next = constructors.Wide(ids), 0, i+1
-		if len(r.Fields) > 0 && r.Fields[k] != "" {
-			p.setFields(i, r.Fields[k])
+		p.tokens[i], p.filled, p.next = room.Tokens(row.IsWide), 0, i+1
+		if row.Fields != "" {
+			p.setFields(i, row.Fields)
 		}
-	}
-	if len(rest) > 0 {
-		return millrace.Errorf(millrace.ErrMismatch, "%d bytes after the last row", len(rest))
 	}
 	return nil
 }
@@ -161,8 +153,3 @@ func (p *received) Bytes() int64 {
 
 // Release implements sidecar.Payload.
 func (p *received) Release() { p.tokens, p.fields, p.memory = nil, nil, nil }
-
-// bytesOfIDs returns the memory of ids. The machine is little-endian, as the messages are.
-func bytesOfIDs(ids []uint32) []byte {
-	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(ids))), 4*len(ids))
-}

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc"
 
 	"millrace"
+	"millrace/constructors"
 	"millrace/internal/wire"
 	"millrace/proto"
 	"millrace/sidecar"
@@ -150,7 +151,7 @@ func (s *sending) all(plan *millrace.Plan, ranks []millrace.Rank, p sidecar.Payl
 					text = fields[i]
 				}
 				if masked == nil || !masked[i] {
-					if err := s.add(row.IDs(), text); err != nil {
+					if err := s.add(row, text); err != nil {
 						return err
 					}
 				}
@@ -167,26 +168,27 @@ func (s *sending) begin() {
 }
 
 // add adds a row. A row that does not fit continues in the next reply.
-func (s *sending) add(ids []uint32, fields string) error {
-	for {
-		n := min(len(ids), (replyBytes-s.size+3)/4)
+func (s *sending) add(row constructors.Tokens, fields string) error {
+	width := row.Width()
+	for from := 0; ; {
+		to := min(row.Len(), from+(replyBytes-s.size+width-1)/width)
+		ids := row.Bytes(from, to)
 		r := s.reply
-		r.Row, r.Count = append(r.Row, s.row), append(r.Count, uint32(n))
-		if fields != "" || r.Fields != nil {
-			r.Fields = append(append(r.Fields, make([]string, len(r.Row)-1-len(r.Fields))...), fields)
-		}
-		r.Tokens = append(r.Tokens, bytesOfIDs(ids[:n])...)
-		s.left -= 4 * int64(n)
-		s.bytes += 4 * int64(n)
-		s.size += 4*n + len(fields)
-		ids = ids[n:]
-		if r.Cut = len(ids) > 0; s.size >= replyBytes {
+		r.Row, r.Count = append(r.Row, s.row), append(r.Count, uint32(to-from))
+		wire.SetWide(r, row.IsWide())
+		wire.SetFields(r, fields)
+		r.Tokens = append(r.Tokens, ids...)
+		s.left -= int64(len(ids))
+		s.bytes += int64(len(ids))
+		s.size += len(ids) + len(fields)
+		from = to
+		if r.Cut = from < row.Len(); s.size >= replyBytes {
 			if err := s.send(r); err != nil {
 				return err
 			}
 			s.begin()
 		}
-		if len(ids) == 0 {
+		if from == row.Len() {
 			return nil
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/binary"
 	"io"
 	"log/slog"
 	"net"
@@ -412,15 +413,26 @@ func (f *fetched) take(t *testing.T, r *proto.FetchReply, cut *uint32) {
 	}
 	f.replies++
 	f.largest, f.last = max(f.largest, pb.Size(r)), r.Last
-	rest := r.Tokens
-	f.carried += len(rest)
-	for k, row := range r.Row {
-		if f.rows[row] != nil && (*cut != row || k > 0) {
-			t.Fatalf("row %d came twice", row)
+	f.carried += len(r.Tokens)
+	for row, err := range wire.Rows(r, len(r.Tokens) == 0) {
+		if err != nil {
+			t.Fatal(err)
 		}
-		tokens := make([]uint32, r.Count[k])
-		rest = rest[copy(bytesOf(tokens), rest):]
-		f.rows[row] = append(append([]uint32{}, f.rows[row]...), tokens...)
+		if f.rows[row.Number] != nil && *cut != row.Number {
+			t.Fatalf("row %d came twice", row.Number)
+		}
+		*cut = ^uint32(0)
+		tokens := make([]uint32, row.Count)
+		for i := range tokens {
+			switch {
+			case row.IDs == nil: // in the arena
+			case row.IsWide:
+				tokens[i] = binary.LittleEndian.Uint32(row.IDs[4*i:])
+			default:
+				tokens[i] = uint32(binary.LittleEndian.Uint16(row.IDs[2*i:]))
+			}
+		}
+		f.rows[row.Number] = append(append([]uint32{}, f.rows[row.Number]...), tokens...)
 	}
 	if *cut = ^uint32(0); r.Cut {
 		*cut = r.Row[len(r.Row)-1]

@@ -3,18 +3,18 @@ package loader
 import (
 	"sync"
 	"time"
-	"unsafe"
 
 	"millrace/internal/arena"
 	"millrace/internal/failpoint"
 	"millrace/internal/seam"
+	"millrace/internal/tokenid"
 	"millrace/internal/wire"
 	"millrace/proto"
 	"millrace/sources/feed"
 )
 
 const (
-	replyTokens = 256 << 10        // of one reply, at most: 1 MiB of payload
+	replyTokens = 256 << 10        // of one reply, at most: 1 MiB if they have 32 bits each
 	firstTokens = 16 << 10         // room of a new message; it grows
 	replyRows   = 64 << 10         // of one reply, at most: 640 KiB of numbers and counts
 	replyFields = 1 << 20          // bytes of fields in one reply, at most
@@ -35,6 +35,7 @@ type reply struct {
 	mu     sync.Mutex
 	sent   time.Time         // of the last message, or of the start
 	next   *proto.FetchReply // being gathered; a sent message has its own memory
+	held   int               // tokens in next
 	left   int               // tokens of the request that have not come, at most
 	fields int               // bytes of fields in next
 	placed int               // rows in next that the sidecar reads itself, and fileRows for each of their files
@@ -77,8 +78,7 @@ func (r *reply) add(part, i int, tokens []uint32, fields string) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	held := len(r.next.Tokens) / 4
-	if held > 0 && held+len(tokens) > replyTokens || r.fields > 0 && r.fields+len(fields) > replyFields {
+	if r.held > 0 && r.held+len(tokens) > replyTokens || r.fields > 0 && r.fields+len(fields) > replyFields {
 		if err := r.flush(); err != nil {
 			return err
 		}
@@ -87,15 +87,16 @@ func (r *reply) add(part, i int, tokens []uint32, fields string) error {
 		r.putRow(row, len(tokens), fields)
 		return r.flushIfDue()
 	}
+	isWide := tokenid.IsWide(tokens)
 	for len(tokens) > replyTokens {
-		r.put(row, tokens[:replyTokens], "")
+		r.put(row, tokens[:replyTokens], isWide, "")
 		r.next.Cut = true
 		if err := r.flush(); err != nil {
 			return err
 		}
 		tokens = tokens[replyTokens:]
 	}
-	r.put(row, tokens, fields)
+	r.put(row, tokens, isWide, fields)
 	return r.flushIfDue()
 }
 
@@ -103,8 +104,8 @@ func (r *reply) add(part, i int, tokens []uint32, fields string) error {
 // gets no mark: it is complete only with the message that has its fields.
 func (r *reply) write(row int, tokens []uint32, mark bool) error {
 	to := r.arena[r.at[row]:r.at[row+1]]
-	n, err := r.points.Write("loader/arena", bytesOf(tokens), func(b []byte) (int, error) {
-		return copy(bytesOf(to), b), nil
+	n, err := r.points.Write("loader/arena", tokenid.Bytes(tokens), func(b []byte) (int, error) {
+		return copy(tokenid.Bytes(to), b), nil
 	})
 	if err != nil {
 		return err
@@ -150,24 +151,20 @@ func (r *reply) flushIfDue() error {
 func (r *reply) putRow(row uint32, tokens int, fields string) {
 	m := r.next
 	m.Row, m.Count = append(m.Row, row), append(m.Count, uint32(tokens))
-	if fields == "" && m.Fields == nil {
-		return
-	}
-	for len(m.Fields) < len(m.Row)-1 {
-		m.Fields = append(m.Fields, "")
-	}
-	m.Fields = append(m.Fields, fields)
+	wire.SetFields(m, fields)
 	r.fields += len(fields)
 }
 
 // put adds tokens of a row to the message; mu is held.
-func (r *reply) put(row uint32, tokens []uint32, fields string) {
+func (r *reply) put(row uint32, tokens []uint32, isWide bool, fields string) {
 	m := r.next
 	if m.Tokens == nil {
-		m.Tokens = make([]byte, 0, 4*min(r.left, firstTokens))
+		m.Tokens = make([]byte, 0, 2*min(r.left, firstTokens))
 	}
 	r.putRow(row, len(tokens), fields)
-	m.Tokens = append(m.Tokens, bytesOf(tokens)...)
+	wire.SetWide(m, isWide)
+	m.Tokens = wire.AppendIDs(m.Tokens, tokens, isWide)
+	r.held += len(tokens)
 	r.left -= min(r.left, len(tokens))
 }
 
@@ -190,13 +187,8 @@ func (r *reply) finish() error {
 // flush sends the message; mu is held.
 func (r *reply) flush() error {
 	m := r.next
-	r.next, r.placed, r.fields = &proto.FetchReply{}, 0, 0
+	r.next, r.held, r.placed, r.fields = &proto.FetchReply{}, 0, 0, 0
 	err := r.send(m)
 	r.sent = r.clock.Now()
 	return err
-}
-
-// bytesOf returns the memory of tokens. The machine is little-endian, as the messages are.
-func bytesOf(tokens []uint32) []byte {
-	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(tokens))), 4*len(tokens))
 }

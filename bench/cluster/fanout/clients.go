@@ -30,9 +30,9 @@ import (
 )
 
 const (
-	rows      = 4    // of a call
-	rowTokens = 1024 // of a row, and one more
-	stepBytes = loaders * rows * (rowTokens + 1) * 4
+	rows      = 4                                    // of a call
+	rowTokens = 1024                                 // of a row, and one more
+	stepBytes = loaders * rows * (rowTokens + 1) * 2 // all ids are below 65,536
 )
 
 // client is a sidecar without trainers: a connection to each loader.

@@ -11,7 +11,6 @@ import (
 	"os"
 	"sync"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
@@ -174,9 +173,8 @@ func (m *member) ask(
 	if err != nil {
 		return err
 	}
-	memory := make([]uint32, rows*(rowTokens+1))
-	bytes := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(memory))), 4*len(memory))
-	var filled [rows]int
+	memory, filled := make(constructors.Room, rows*(rowTokens+1)), [rows]int{}
+	room := func(row uint32) constructors.Room { return memory[row*(rowTokens+1) : (row+1)*(rowTokens+1)] }
 	for {
 		r, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
@@ -185,18 +183,19 @@ func (m *member) ask(
 		if err != nil {
 			return err
 		}
-		rest := r.Tokens
-		for i, row := range r.Row {
-			n := 4 * int(r.Count[i])
-			copy(bytes[4*int(row)*(rowTokens+1)+filled[row]:], rest[:n])
-			filled[row], rest = filled[row]+n, rest[n:]
+		for row, err := range wire.Rows(r, false) {
+			if err != nil {
+				return err
+			}
+			room(row.Number).Write(filled[row.Number], row.IDs, row.IsWide)
+			filled[row.Number] += row.Count
 		}
 	}
-	for i := range rows {
-		if filled[i] != 4*(rowTokens+1) {
-			return fmt.Errorf("%d bytes of a row came", filled[i])
+	for i, n := range filled {
+		if n != rowTokens+1 {
+			return fmt.Errorf("%d tokens of a row came", n)
 		}
-		into[i] = constructors.Wide(memory[i*(rowTokens+1) : (i+1)*(rowTokens+1)])
+		into[i] = room(uint32(i)).Tokens(false)
 	}
 	m.group.tally.mu.Lock()
 	defer m.group.tally.mu.Unlock()

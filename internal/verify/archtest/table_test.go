@@ -94,7 +94,7 @@ var rooms = []room{
 	{"internal/bucket", list("."), none},
 	{"internal/seal", list("."), list("golang.org/x/crypto/blake2b", "golang.org/x/sys/cpu")},
 	{"internal/activity", none, none},
-	{"internal/wire", list(".", "proto", "internal/activity"), all},
+	{"internal/wire", list(".", "proto", "internal/activity", "internal/tokenid"), all},
 	{"internal/secure", list(".", "proto", "internal/seam", "internal/wire"), all},
 	{"internal/secure/issue", list(".", "internal/secure"), none},
 	{"internal/app/config/tree", list("."), list("github.com/goccy/go-yaml")},
@@ -167,7 +167,7 @@ var rooms = []room{
 // shell lists the packages for roles that use the clock and the network.
 var shell = []string{
 	"internal/wire", "internal/event", "internal/failpoint", "internal/heartbeat", "internal/arena", "internal/memfd",
-	"internal/seam", "internal/activity", "internal/secure",
+	"internal/seam", "internal/activity", "internal/secure", "internal/tokenid",
 }
 
 // owners lists libraries that only some rooms may import.

@@ -1,0 +1,18 @@
+package tokenid
+
+import "unsafe"
+
+// Bytes returns the memory of ids. The machine is little-endian, as files and messages are.
+func Bytes[T uint16 | uint32](ids []T) []byte {
+	var id T
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(ids))), int(unsafe.Sizeof(id))*len(ids))
+}
+
+// IsWide reports whether any id needs more than 16 bits.
+func IsWide(ids []uint32) bool {
+	all := uint32(0)
+	for _, id := range ids {
+		all |= id
+	}
+	return all > 1<<16-1
+}

@@ -58,8 +58,11 @@ func (r *rot) has(record string) bool {
 	return bad
 }
 
-// know stores the documents of a step of the run without faults.
+// know stores the documents of a step of the run without faults. Each rank calls it, because a plan may have the part
+// of one host alone.
 func (w *world) know(p *sidecar.StepPlan) {
+	w.rot.mu.Lock()
+	defer w.rot.mu.Unlock()
 	for i := range p.Assignments {
 		a := &p.Assignments[i]
 		name := recordName(p.Sources[a.Source].Name, a.ID.Shard, a.ID.Record)

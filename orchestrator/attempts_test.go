@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"millrace/orchestrator/facts"
 	"millrace/proto"
 )
 
@@ -113,6 +114,24 @@ func TestARunOfAnotherUpHasHistory(t *testing.T) {
 	if got := w.sidecar.take(); !has(got, "refuse rank 0: this run has history") {
 		t.Fatalf("got %v", got)
 	}
+}
+
+// TestAnAttemptWithoutAStepIsNoHistory: `up` may be killed between the first attempt and its first step. The trainers
+// wait for the next `up`, and declare no start again.
+func TestAnAttemptWithoutAStepIsNoHistory(t *testing.T) {
+	w := newWorld(t, 1)
+	w.connect()
+	w.join(0, "", nil)
+	opened := slices.IndexFunc(w.journal, func(f facts.Fact) bool { return f.GetOpened() != nil })
+	w.journal = w.journal[:opened+1]
+	w.cfg.Up = "another"
+	w.restart()
+	w.connect()
+	w.join(0, "", nil)
+	if got := w.sidecar.take(); !has(got, "begin rank 0 attempt") || has(got, "refuse") {
+		t.Fatalf("got %v", got)
+	}
+	w.consume(3)
 }
 
 // TestStartingBelowTheWatermarkIsANewAttemptWithEqualBytes starts from a state, fresh, and after a restart of the

@@ -98,7 +98,7 @@ func (r *Ranks) hasHistory() bool {
 	if r.s.Attempt == nil {
 		return false
 	}
-	if r.s.Attempt.Up != r.cfg.Up {
+	if !isOwn(r) {
 		return true
 	}
 	for i := range r.ranks {
@@ -109,10 +109,16 @@ func (r *Ranks) hasHistory() bool {
 	return r.s.Watermark > 0
 }
 
+// isOwn reports whether no rank can have had a batch of the attempt under another `up`. It was opened under this one,
+// or it had no step before: an `up` may be killed in between, and its trainers wait for the next one.
+func isOwn(r *Ranks) bool {
+	return r.s.Attempt.Up == r.cfg.Up || r.s.Attempt.Attempt == r.unused
+}
+
 // isUnheard reports whether a rank that declares no start has yet to begin the attempt that was opened from nothing
 // under this `up`. Other ranks have gone ahead in it; the steps that they consumed are no history to this rank.
 func (r *Ranks) isUnheard(k *rank) bool {
-	return r.s.Attempt != nil && r.s.Attempt.Up == r.cfg.Up && r.hasMissed(k, &start{state: r.Fresh()})
+	return r.s.Attempt != nil && isOwn(r) && r.hasMissed(k, &start{state: r.Fresh()})
 }
 
 // isAtItsPlace reports whether a rank declares the place at which it stands in the open attempt.

@@ -13,6 +13,8 @@ import time
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
+import pyarrow
+import pyarrow.ipc
 import pytest
 import ray
 import ray.train
@@ -187,13 +189,21 @@ def test_ranks_change_their_nodes(nodes: Nodes, mixture: Path, golden: Any, tmp_
     assert {slot: digest for slot, (digest, _) in read.items()} == golden
 
 
-def test_a_dataset_of_ray_on_one_node(nodes: Nodes, tmp_path: Path) -> None:
-    """A ray.data.Dataset becomes a source by write_parquet. A run on one node has no etcd."""
+@pytest.mark.parametrize("form", ["parquet", "arrow"])
+def test_a_dataset_of_ray_on_one_node(nodes: Nodes, tmp_path: Path, form: str) -> None:
+    """A ray.data.Dataset becomes a source by files of Parquet or Arrow. A run on one node has no etcd."""
     dataset = ray.data.from_items([{"text": f"row {i} " * (1 + i % 9)} for i in range(300)], override_num_blocks=3)
-    dataset.write_parquet(str(tmp_path / "rows"))
+    rows = tmp_path / "rows"
+    if form == "parquet":
+        dataset.write_parquet(str(rows))
+    else:
+        rows.mkdir()
+        for k, table in enumerate(dataset.iter_batches(batch_format="pyarrow", batch_size=None)):
+            with pyarrow.ipc.new_file(rows / f"{k:05}.arrow", table.schema) as file:
+                file.write_table(table)
     mixture = dict(
         ordeal.MIXTURE, stop={"epochs": 1}, mixture={"weights": {"rows": 1}},
-        sources={"rows": {"path": str(tmp_path / "rows" / "*.parquet")}},
+        sources={"rows": {"path": str(rows / f"*.{form}")}},
     )  # fmt: skip
     node = nodes.nodes[0].node_id
     with millrace.ray.launch(mixture, {node: 2}) as run:

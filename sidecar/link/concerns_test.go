@@ -90,51 +90,41 @@ func TestAReportEndsWithItsMask(t *testing.T) {
 	}
 }
 
-// stuck is a stream that takes no event before it is let go, as one that waits for a connection.
-type stuck struct {
+// upstream takes events until the one that ends.
+type upstream struct {
 	proto.Orchestrator_ServeClient
-	reached chan struct{}
-	free    chan struct{}
-	sent    chan *proto.SidecarEvent
+	sent []*proto.SidecarEvent
+	end  func()
 }
 
-func (s *stuck) Send(e *proto.SidecarEvent) error {
-	select {
-	case s.reached <- struct{}{}:
-	default:
+func (s *upstream) Send(e *proto.SidecarEvent) error {
+	if s.sent = append(s.sent, e); e.GetFatal() != nil {
+		s.end()
 	}
-	<-s.free
-	s.sent <- e
 	return nil
 }
 
-// TestNobodyWaitsForAStuckStream: events are queued in order, and of those that a later one replaces none while others
-// wait.
-func TestNobodyWaitsForAStuckStream(t *testing.T) {
-	u, s := newUplink(nil), &stuck{reached: make(chan struct{}, 1), free: make(chan struct{}),
-		sent: make(chan *proto.SidecarEvent, 9)}
-	ctx, cancel := context.WithCancel(t.Context())
-	over := make(chan struct{})
-	go func() { u.carry(ctx, s); close(over) }()
-	u.send(&proto.SidecarEvent{Event: &proto.SidecarEvent_Saved{Saved: &proto.Saved{}}}) // no stream is open
+// TestAStreamBeginsWithItsHello: an event without a stream is dropped, and one that a later one replaces is not queued
+// behind others.
+func TestAStreamBeginsWithItsHello(t *testing.T) {
+	u := newUplink(nil)
+	u.send(&proto.SidecarEvent{Event: &proto.SidecarEvent_Saved{Saved: &proto.Saved{Step: 9}}}) // no stream is open
 	u.open(&proto.SidecarHello{})
-	<-s.reached
+	u.enter(4)
 	for step := range uint64(3) {
 		u.send(&proto.SidecarEvent{Event: &proto.SidecarEvent_Saved{Saved: &proto.Saved{Step: step}}})
 		u.offer(&proto.SidecarEvent{Event: &proto.SidecarEvent_Gpus{}})
 	}
-	close(s.free)
-	if first := <-s.sent; first.GetHello() == nil || first.Fence == nil {
-		t.Errorf("the first event is %v", first)
+	u.send(&proto.SidecarEvent{Event: &proto.SidecarEvent_Fatal{Fatal: &proto.Fatal{}}})
+	ctx, cancel := context.WithCancel(t.Context())
+	s := &upstream{end: cancel}
+	u.carry(ctx, s)
+	if len(s.sent) != 5 || s.sent[0].GetHello() == nil || s.sent[0].Fence.Attempt != 0 {
+		t.Fatalf("sent %v", s.sent)
 	}
-	for step := range uint64(3) {
-		if e := <-s.sent; e.GetSaved() == nil || e.GetSaved().Step != step {
-			t.Errorf("event %d is %v", step, e)
+	for step, e := range s.sent[1:4] {
+		if e.GetSaved() == nil || e.GetSaved().Step != uint64(step) || e.Fence.Attempt != 4 {
+			t.Errorf("event %d is %v", step+1, e)
 		}
-	}
-	cancel()
-	<-over
-	if len(s.sent) > 0 {
-		t.Errorf("also sent: %v", <-s.sent)
 	}
 }

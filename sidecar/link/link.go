@@ -181,7 +181,6 @@ func (l *Link) Run(ctx context.Context) error {
 			return err
 		}
 		l.cfg.Log.Debug("lost the orchestrator", "error", err)
-		l.up.shut()
 		l.waits.orchestratorSays(activity.Cause{Kind: activity.Plan, Role: "orchestrator",
 			Text: "the orchestrator is not there; it is being restarted"})
 		select {

@@ -10,58 +10,50 @@ import (
 	"millrace"
 	"millrace/internal/activity"
 	"millrace/internal/event"
+	"millrace/internal/outbox"
 	"millrace/internal/wire"
 	"millrace/proto"
 	"millrace/sidecar"
 )
 
 // uplink queues events for the orchestrator, and stamps each with the run's fence. Nobody who queues an event waits for
-// the stream: it may wait for a connection, and ranks then go on with the plans that they have. Without a stream,
-// events are dropped. Each concern therefore repeats its unanswered events to the next orchestrator.
+// the stream: ranks go on with the plans that they have. Without a stream, events are dropped. Each concern therefore
+// repeats its unanswered events to the next orchestrator.
 type uplink struct {
 	events *event.Log
 
 	mu      sync.Mutex
-	isOpen  bool                  // there is a stream
-	queue   []*proto.SidecarEvent // the stream's next ones
-	queued  chan struct{}         // has a token if events were queued since carry last took them
+	queue   *outbox.Outbox[*proto.SidecarEvent] // of the newest stream
 	attempt millrace.Attempt
 	term    uint64 // highest term of an orchestrator
 }
 
 func newUplink(events *event.Log) *uplink {
-	return &uplink{events: events, queued: make(chan struct{}, 1)}
+	u := &uplink{events: events, queue: outbox.New[*proto.SidecarEvent]()}
+	u.queue.End() // there is no stream yet
+	return u
 }
 
 // open begins the queue of a new stream with hello.
 func (u *uplink) open(hello *proto.SidecarHello) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.isOpen, u.queue = true, nil
+	u.queue = outbox.New[*proto.SidecarEvent]()
 	u.push(&proto.SidecarEvent{Event: &proto.SidecarEvent_Hello{Hello: hello}})
-}
-
-// shut drops the queue, because its stream has ended.
-func (u *uplink) shut() {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.isOpen, u.queue = false, nil
 }
 
 // send queues an event if there is a stream. The caller does not change it any more.
 func (u *uplink) send(e *proto.SidecarEvent) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.isOpen {
-		u.push(e)
-	}
+	u.push(e)
 }
 
-// offer queues an event that a later one replaces, unless others wait. So the queue of a stuck stream stays short.
+// offer queues an event that a later one replaces, unless others wait.
 func (u *uplink) offer(e *proto.SidecarEvent) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.isOpen && len(u.queue) == 0 {
+	if u.queue.IsIdle() {
 		u.push(e)
 	}
 }
@@ -69,32 +61,15 @@ func (u *uplink) offer(e *proto.SidecarEvent) {
 // push queues an event. The caller holds the lock.
 func (u *uplink) push(e *proto.SidecarEvent) {
 	e.Fence = u.fence()
-	u.queue = append(u.queue, e)
-	select {
-	case u.queued <- struct{}{}:
-	default:
-	}
+	u.queue.Push(e)
 }
 
-// carry sends the queued events until the stream or ctx ends. It returns no error: the stream's reader sees the same
-// error, with its reason, and ends.
+// carry sends the events of the newest stream until it or ctx ends.
 func (u *uplink) carry(ctx context.Context, stream proto.Orchestrator_ServeClient) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-u.queued:
-		}
-		u.mu.Lock()
-		events := u.queue
-		u.queue = nil
-		u.mu.Unlock()
-		for _, e := range events {
-			if stream.Send(e) != nil {
-				return
-			}
-		}
-	}
+	u.mu.Lock()
+	queue := u.queue
+	u.mu.Unlock()
+	queue.Carry(ctx, stream.Send, nil)
 }
 
 func (u *uplink) fence() *proto.Fence {

@@ -31,7 +31,7 @@ func (l *Loader) reportCache(ctx context.Context) error {
 		case <-l.cfg.Clock.After(figuresEvery):
 		}
 		out, now := l.newest(), l.cfg.Cache.Figures()
-		if out == nil || !out.isIdle() || out == told && now == last {
+		if out == nil || !out.queue.IsIdle() || out == told && now == last {
 			continue
 		}
 		m := &proto.CacheFigures{Store: store, Hits: now.Hits, Misses: now.Misses, Held: now.Held, Limit: now.Limit,
@@ -57,7 +57,7 @@ func (l *Loader) reportFigures(ctx context.Context) error {
 		case <-l.cfg.Clock.After(activityEvery):
 		}
 		out := l.newest()
-		if out == nil || !out.isIdle() {
+		if out == nil || !out.queue.IsIdle() {
 			continue
 		}
 		if out != reached {

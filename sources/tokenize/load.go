@@ -247,18 +247,28 @@ func (s *Spec) lacks(d *definition, v *vocab.Vocabulary) error {
 // checkSpecials refuses ids of tokens that are not special, and ids that two tokens share. owner returns the token
 // that keeps a text from being the special token of an id; it is empty if there is none.
 func checkSpecials(specials map[string]uint32, cure string, owner func(text string, id uint32) []byte) error {
+	return checkIDs(specials, func(text string, id uint32) error {
+		if of := owner(text, id); len(of) > 0 {
+			return wrongSpecial("write the publisher's ids; "+cure,
+				"the id of %q is %d, which is that of %q", text, id, of)
+		}
+		return nil
+	})
+}
+
+// checkIDs refuses ids that two special tokens share, ids above all vocabularies, and those that check refuses.
+func checkIDs(specials map[string]uint32, check func(text string, id uint32) error) error {
 	byID := map[uint32]string{}
 	for _, text := range slices.Sorted(maps.Keys(specials)) {
 		id := specials[text]
-		first, taken := byID[id]
-		switch {
-		case taken:
+		if first, taken := byID[id]; taken {
 			return wrongSpecial("give each token its own id", "id %d belongs to %q and to %q", id, first, text)
-		case id >= vocab.MaxTokens:
+		}
+		if id >= vocab.MaxTokens {
 			return wrongSpecial(fmt.Sprintf("write one below %d", vocab.MaxTokens), "the id of %q is %d", text, id)
-		case len(owner(text, id)) > 0:
-			return wrongSpecial("write the publisher's ids; "+cure,
-				"the id of %q is %d, which is that of %q", text, id, owner(text, id))
+		}
+		if err := check(text, id); err != nil {
+			return err
 		}
 		byID[id] = text
 	}

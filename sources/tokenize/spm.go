@@ -5,9 +5,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"maps"
 	"os"
-	"slices"
 
 	"millrace/sources/tokenize/internal/sentencepiece"
 	"millrace/sources/tokenize/internal/unigram"
@@ -119,22 +117,13 @@ func (d *definition) dropAbsent(specials map[string]uint32) {
 
 // checkControls refuses ids of other pieces, and ids that two tokens share.
 func checkControls(specials map[string]uint32, m *sentencepiece.Model) error {
-	byID := map[uint32]string{}
-	for _, text := range slices.Sorted(maps.Keys(specials)) {
-		id := specials[text]
-		first, taken := byID[id]
-		switch {
-		case taken:
-			return wrongSpecial("give each token its own id", "id %d belongs to %q and to %q", id, first, text)
-		case id >= vocab.MaxTokens:
-			return wrongSpecial(fmt.Sprintf("write one below %d", vocab.MaxTokens), "the id of %q is %d", text, id)
-		case id < uint32(m.Len()) && m.Piece(id) != text:
+	return checkIDs(specials, func(text string, id uint32) error {
+		if id < uint32(m.Len()) && m.Piece(id) != text {
 			return wrongSpecial("write the id of this piece, or one behind the pieces",
 				"the id of %q is %d, which is the piece %q of the model", text, id, m.Piece(id))
 		}
-		byID[id] = text
-	}
-	return nil
+		return nil
+	})
 }
 
 // spm is a SentencePiece model.

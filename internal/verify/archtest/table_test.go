@@ -94,6 +94,7 @@ var rooms = []room{
 	{"internal/bucket", list("."), none},
 	{"internal/seal", list("."), list("golang.org/x/crypto/blake2b", "golang.org/x/sys/cpu")},
 	{"internal/activity", none, none},
+	{"internal/outbox", none, none},
 	{"internal/wire", list(".", "proto", "internal/activity", "internal/tokenid"), all},
 	{"internal/secure", list(".", "proto", "internal/seam", "internal/wire"), all},
 	{"internal/secure/issue", list(".", "internal/secure"), none},
@@ -168,6 +169,7 @@ var rooms = []room{
 var shell = []string{
 	"internal/wire", "internal/event", "internal/failpoint", "internal/heartbeat", "internal/arena", "internal/memfd",
 	"internal/seam", "internal/activity", "internal/secure", "internal/tokenid",
+	"internal/outbox",
 }
 
 // owners lists libraries that only some rooms may import.

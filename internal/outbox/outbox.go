@@ -1,0 +1,85 @@
+// Package outbox queues the messages of one stream, so that nobody who sends one waits for the stream.
+package outbox
+
+import (
+	"context"
+	"runtime"
+	"sync"
+)
+
+// Outbox is the queue of one stream. Whoever queues a message goes on at once, also while the stream waits for a
+// connection. Once the stream has ended, messages are dropped: the sender repeats those that count to the next stream.
+// Safe for concurrent use.
+type Outbox[M any] struct {
+	mu      sync.Mutex
+	isOver  bool // the stream has ended
+	waiting []M
+	queued  chan struct{} // has a token if messages were queued since Carry last took them
+}
+
+// New returns an empty queue.
+func New[M any]() *Outbox[M] { return &Outbox[M]{queued: make(chan struct{}, 1)} }
+
+// Push queues a message behind all others. The caller does not change it any more.
+func (o *Outbox[M]) Push(m M) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.isOver {
+		return
+	}
+	o.waiting = append(o.waiting, m)
+	select {
+	case o.queued <- struct{}{}:
+	default:
+	}
+}
+
+// IsIdle reports whether the stream is open and no message waits for it. Messages that later ones replace are queued
+// only then, so that the queue of a stuck stream stays short.
+func (o *Outbox[M]) IsIdle() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return !o.isOver && len(o.waiting) == 0
+}
+
+// End drops all messages, those that wait and later ones.
+func (o *Outbox[M]) End() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.isOver, o.waiting = true, nil
+}
+
+// Carry sends the messages in their order until ctx ends or send fails. Then the queue ends. It returns no error: the
+// stream's reader gets the same one, with its reason. merge may turn the messages that wait together into fewer ones;
+// nil sends them as they are.
+func (o *Outbox[M]) Carry(ctx context.Context, send func(M) error, merge func([]M) []M) {
+	defer o.End()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-o.queued:
+		}
+		if merge != nil {
+			runtime.Gosched() // others that were woken for the same reason queue their messages, too
+		}
+		all := o.take()
+		if merge != nil {
+			all = merge(all)
+		}
+		for _, m := range all {
+			if send(m) != nil {
+				return
+			}
+		}
+	}
+}
+
+// take empties the queue.
+func (o *Outbox[M]) take() []M {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	all := o.waiting
+	o.waiting = nil
+	return all
+}

@@ -2,7 +2,8 @@
 
     bench/cluster.sh [--sections takeover,election,tls,fanout,memory,rivals,ray] [--quick] [--long]
 
-Each section prints its tables. Times of events are on one clock. The machine's load average is in the title.
+Each section prints its tables, and a row when it is measured. Times of events are on one clock. The machine's load
+average is in the title, or in the row. Trials of takeover and election are on standard error, one in a line.
 
     takeover  a loader on another host is lost: the time to the first rows of its standby
     election  the leader is lost: the time to the next leader's first record and first plan
@@ -85,8 +86,14 @@ def main() -> None:
     p.add_argument("--quick", action="store_true", help="few trials")
     p.add_argument("--long", action="store_true", help="4,096 clients, too")
     p.add_argument("--trials", type=int, help="faults of each kind (30; --quick: 5)")
+    p.add_argument("--faults", default="", help="those of takeover (" + ",".join(takeover.FAULTS) + ") and of election ("
+                   + ",".join(election.FAULTS) + ") that are measured; all by default")
     p.add_argument("--seconds", type=float, help="limit for one measurement (90; --quick: 30)")
     a = p.parse_args()
+    unknown = set(filter(None, a.faults.split(","))) - {*takeover.FAULTS, *election.FAULTS}
+    if unknown:
+        p.error(f"--faults: there is no fault {', '.join(sorted(unknown))}: choose of "
+                + ", ".join(sorted({*takeover.FAULTS, *election.FAULTS})))
     a.trials = a.trials or (5 if a.quick else 30)
     a.seconds = a.seconds or (30.0 if a.quick else 90.0)
     commit = subprocess.run(

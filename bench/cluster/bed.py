@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple
 
 import net
 from conftest import Stage
@@ -162,6 +162,16 @@ def attempts(count: int, seconds: float, one: Callable[[], Any]) -> List[Any]:
         if got is not None:
             out.append(got)
     return out
+
+
+def asked(a: Any, faults: Iterable[str]) -> List[str]:
+    """The faults of a section that are measured: all, or those of --faults."""
+    return [name for name in faults if not a.faults or name in a.faults.split(",")]
+
+
+def load() -> str:
+    """The load average of the last minute."""
+    return f"{os.getloadavg()[0]:.0f}"
 
 
 def first_rank(role: str) -> int:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 import signal
+import sys
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, Iterator, List, Tuple
 
 import net
-from bed import Bed, Records, attempts, clock, figures, laid, mixture, table, until
+from bed import Bed, Records, asked, attempts, clock, figures, laid, load, mixture, table, until
 
 PAUSE = 0.1  # seconds of training for each batch
 RUNWAY = 80  # steps that are planned ahead before the leader is lost: longer than an election
@@ -83,6 +84,8 @@ def lose(bed: Bed, terms: Terms, rng: random.Random, fault: Callable[[Bed, str],
         stall = max(bed.wait(n, began, clock()) for n in net.TRAINING if n != host)
     finally:
         mend()
+    print(f"{fault.__name__}: {host}, lost at {began:.3f}: first record after {1e3 * out[0]:.0f} ms, wait {stall:.0f} ms",
+          file=sys.stderr, flush=True)
     return [1e3 * out[0], stall, *(1e3 * x for x in out[1:])]
 
 
@@ -101,27 +104,46 @@ def up_stopped(bed: Bed, host: str) -> Callable[[], None]:
     return lambda: None
 
 
-def stopped(a: Any, work: Path, trials: int) -> List[List[float]]:
+def stopped(a: Any, work: Path) -> List[List[float]]:
     out = []
-    for k in range(trials):
+    for k in range(1 if a.quick else 3):
         with laid(a, work, f"election-stop-{k}", mixture(work), PAUSE) as bed:
             out.append(lose(bed, Terms(bed), random.Random(k), up_stopped))
     return out
 
 
+FAULTS: Dict[str, Tuple[str, Callable[[Bed, str], Callable[[], None]]]] = {
+    "kill": ("the orchestrator is killed", orchestrator_killed),
+    "host": ("all processes of its host are killed", host_killed),
+    "unplug": ("its host is unplugged", host_unplugged),
+    "leave": ("`up` is stopped", up_stopped),
+}
+
+
+def losses(a: Any, work: Path) -> Iterator[List[Any]]:
+    """Rows of the faults of one run, and of the one that needs a run for each trial."""
+
+    def row(name: str, seen: List[List[float]]) -> List[Any]:
+        return [FAULTS[name][0], load(), len(seen), *(f for k in range(3)
+                                                      for f in figures([r[k] for r in seen if len(r) > k]))]
+
+    chosen = asked(a, FAULTS)
+    if set(chosen) - {"leave"}:
+        with laid(a, work, "election", mixture(work), PAUSE) as bed:
+            terms, rng = Terms(bed), random.Random(1)
+            for name in chosen:
+                if name != "leave":
+                    fault = FAULTS[name][1]
+                    yield row(name, attempts(max(3, a.trials // 3), 3 * a.seconds,
+                                             lambda fault=fault: again(bed, terms, rng, fault)))
+    if "leave" in chosen:
+        yield row("leave", stopped(a, work))
+
+
 def election(a: Any, work: Path) -> None:
-    seen = {}
-    with laid(a, work, "election", mixture(work), PAUSE) as bed:
-        terms, rng = Terms(bed), random.Random(1)
-        for fault in (orchestrator_killed, host_killed, host_unplugged):
-            seen[fault.__name__.replace("_", " ")] = attempts(
-                max(3, a.trials // 3), 3 * a.seconds, lambda: again(bed, terms, rng, fault)
-            )
-    seen["`up` stopped"] = stopped(a, work, 1 if a.quick else 3)
     table(
         "From the loss of the leader, in milliseconds; the default runway",
-        ["fault", "trials", *(f"{k} {p}" for k in ("**first record**", "longest wait of others", "first plan")
-                              for p in ("p50", "p99", "worst"))],
-        [[name, len(rows), *(f for k in range(3) for f in figures([r[k] for r in rows if len(r) > k]))]
-         for name, rows in seen.items()],
+        ["fault", "load", "trials", *(f"{k} {p}" for k in ("**first record**", "longest wait of others", "first plan")
+                                      for p in ("p50", "p99", "worst"))],
+        losses(a, work),
     )

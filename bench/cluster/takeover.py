@@ -6,12 +6,13 @@ import dataclasses
 import os
 import random
 import signal
+import sys
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional, Set, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple
 
 import net
-from bed import Bed, Records, attempts, clock, figures, first_rank, laid, mixture, table, until
+from bed import Bed, Records, asked, attempts, clock, figures, first_rank, laid, load, mixture, table, until
 from election import has_runway
 
 PAUSE = 0.03  # seconds of training for each batch
@@ -55,6 +56,9 @@ class Takeover:
     rows: float  # the sidecar has the standby's first rows
     stall: float  # longest wait of a trainer of another host
 
+    def __str__(self) -> str:
+        return f"noticed after {self.noticed:.0f} ms, first rows after {self.rows:.0f} ms, wait {self.stall:.0f} ms"
+
 
 def protected(routes: Dict[str, Route]) -> bool:
     """Whether every stripe has a standby on another host."""
@@ -63,7 +67,7 @@ def protected(routes: Dict[str, Route]) -> bool:
 
 
 def strike(bed: Bed, routes: Dict[str, Route], rng: random.Random, fault: str) -> Optional[Takeover]:
-    if fault != "no shadow":
+    if fault != "alone":
         until(lambda: protected(routes), "protection", pause=0.01)
     leader = bed.net.leader() if fault in ("unplug", "flap") else ""
     time.sleep(rng.uniform(0.3, 0.5))
@@ -88,7 +92,9 @@ def strike(bed: Bed, routes: Dict[str, Route], rng: random.Random, fault: str) -
         mend()
     rows = max(m[1] for m in measured)
     stall = max(bed.wait(name, began, rows + AFTER) for name in others)
-    return Takeover(1e3 * (max(m[0] for m in measured) - began), 1e3 * (rows - began), stall)
+    seen = Takeover(1e3 * (max(m[0] for m in measured) - began), 1e3 * (rows - began), stall)
+    print(f"{fault}: {victim}, lost at {began:.3f}: {seen}", file=sys.stderr, flush=True)
+    return seen
 
 
 def trains(bed: Bed) -> None:
@@ -138,7 +144,7 @@ def inject(bed: Bed, fault: str, host: str, pid: int) -> Callable[[], None]:
             bed.start(host)
 
         return again
-    if fault == "SIGSTOP":
+    if fault == "stop":
         os.kill(pid, signal.SIGSTOP)
         return lambda: bed.net.strike([pid], signal.SIGKILL)
     os.kill(pid, signal.SIGKILL)
@@ -166,11 +172,11 @@ def quiet(bed: Bed, seconds: float) -> List[float]:
     return out
 
 
-def flapping(a: Any, work: Path) -> List[List[Any]]:
+def flapping(a: Any, work: Path) -> Iterator[List[Any]]:
     """Rows of a link that flaps, and of a host that is lost after that. No host is lost before the first flap."""
     rng, waits = random.Random(1), []
-    with laid(a, work, "takeover-flapping-link", mixture(work), PAUSE) as bed:
-        routes = {name: Route(Records(bed.events(name), "sidecar")) for name in net.TRAINING}
+    with laid(a, work, "takeover-link", mixture(work), PAUSE) as bed:
+        routes = watched(bed)
 
         def one() -> Optional[Takeover]:
             ready(bed)
@@ -179,42 +185,52 @@ def flapping(a: Any, work: Path) -> List[List[Any]]:
             return strike(bed, routes, rng, "unplug")
 
         seen = attempts(a.trials, 4 * a.seconds, one)
-    return [
-        [f"link down for {1e3 * DOWN:.0f} ms every {EVERY:.0f} s", len(waits), *["-"] * 6, *figures(waits)],
-        row(f"host unplugged after {FLAPS} such flaps", seen),
-    ]
+    yield row(f"link down for {1e3 * DOWN:.0f} ms every {EVERY:.0f} s", [], waits)
+    yield row(FAULTS["link"], seen)
 
 
-def row(name: str, seen: List[Takeover]) -> List[Any]:
-    return [name, len(seen)] + [f for key in ("noticed", "rows", "stall")
-                                for f in figures([getattr(t, key) for t in seen])]
+def watched(bed: Bed) -> Dict[str, Route]:
+    return {name: Route(Records(bed.events(name), "sidecar")) for name in net.TRAINING}
+
+
+def losses(a: Any, work: Path, fault: str) -> Iterator[List[Any]]:
+    """Rows of a fault, and of the same run before it."""
+    rng, has_host = random.Random(1), fault in ("unplug", "flap")
+    shadows = 0 if fault == "alone" else 1
+    with laid(a, work, f"takeover-{fault}", mixture(work, reliability={"shadows": shadows}), PAUSE) as bed:
+        routes = watched(bed)
+        yield row(f"nothing, before: {FAULTS[fault]}", [], quiet(bed, a.seconds / 9))
+
+        def one() -> Optional[Takeover]:
+            if has_host:
+                ready(bed)
+            return strike(bed, routes, rng, fault)
+
+        count = max(5, a.trials // 3) if fault == "alone" else a.trials
+        yield row(FAULTS[fault], attempts(count, (3 if has_host else 1) * a.seconds, one))
+
+
+FAULTS = {
+    "kill": "SIGKILL of the process",
+    "stop": "SIGSTOP of the process",
+    "unplug": "host unplugged",
+    "flap": "host unplugged again and again",
+    "link": f"host unplugged after {FLAPS} flaps of its link",
+    "alone": "SIGKILL of the process, no shadow",
+}
+
+
+def row(name: str, seen: List[Takeover], waits: Optional[List[float]] = None) -> List[Any]:
+    """Figures of trials, or of waits alone."""
+    columns = [[getattr(t, key) for t in seen] for key in ("noticed", "rows")]
+    columns.append([t.stall for t in seen] if waits is None else waits)
+    return [name, load(), len(columns[-1]), *(f for column in columns for f in figures(column))]
 
 
 def takeover(a: Any, work: Path) -> None:
-    rows = []
-    for fault, shadows, count in (("SIGKILL", 1, a.trials), ("SIGSTOP", 1, a.trials), ("unplug", 1, a.trials),
-                                  ("flap", 1, a.trials), ("no shadow", 0, max(5, a.trials // 3))):
-        rng = random.Random(1)
-        mix = mixture(work, reliability={"shadows": shadows})
-        with laid(a, work, f"takeover-{fault.replace(' ', '-')}", mix, PAUSE) as bed:
-            routes = {name: Route(Records(bed.events(name), "sidecar")) for name in net.TRAINING}
-            without = quiet(bed, a.seconds / 6)
-
-            def one(bed: Bed = bed, routes: Dict[str, Route] = routes, fault: str = fault) -> Optional[Takeover]:
-                if fault in ("unplug", "flap"):
-                    ready(bed)
-                return strike(bed, routes, rng, fault)
-
-            seen = attempts(count, (3 if fault in ("unplug", "flap") else 1) * a.seconds, one)
-        name = {
-            "unplug": "host unplugged", "flap": "host unplugged again and again", "no shadow": "SIGKILL, no shadow",
-        }.get(fault, f"{fault} of the process")
-        rows.append(row(name, seen))
-        rows.append([f"nothing, before {name}", len(without), *["-"] * 6, *figures(without)])
-    rows += flapping(a, work)
     table(
         f"From the loss of a loader that serves ranks of other hosts, in milliseconds; steps of {1e3 * PAUSE:.0f} ms",
-        ["fault", "trials", *(f"{k} {p}" for k in ("noticed", "**first rows**", "longest wait")
-                              for p in ("p50", "p99", "worst"))],
-        rows,
+        ["fault", "load", "trials", *(f"{k} {p}" for k in ("noticed", "**first rows**", "longest wait")
+                                      for p in ("p50", "p99", "worst"))],
+        (r for fault in asked(a, FAULTS) for r in (flapping(a, work) if fault == "link" else losses(a, work, fault))),
     )

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "clients" / "python" / "src"))
@@ -186,7 +186,7 @@ def milliseconds(values: Sequence[float]) -> List[str]:
     )
 
 
-def table(title: str, head: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+def table(title: str, head: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     print(
         f"\n{title}; load average {os.getloadavg()[0]:.1f}\n\n| {' | '.join(head)} |\n|{'---|' * len(head)}", flush=True
     )

@@ -14,6 +14,7 @@ import pytest
 
 from conftest import variant
 from harness import DEADLINE, Delivered, Run, Trainers
+from kubelet import GRACE
 from test_cluster import running, status
 from test_hosts import free_port
 from trainer import Orders
@@ -108,3 +109,36 @@ def test_loaders_come_and_go(stage: Any, tmp_path: Path, golden: Delivered) -> N
         for run in (planner, first, sidecar):
             assert run.wait(DEADLINE) == 0, run.stderr()
     assert delivered.bytes() == golden.bytes()
+
+
+def test_asked_to_leave(stage: Any, tmp_path: Path, golden: Delivered) -> None:
+    """SIGTERM, as a kubelet sends it, needs no preStop hook. A loader hands over first: a stripe always has a reader. A
+    sidecar leaves when its trainers have left. Both end within the grace of their pods."""
+    hold, events = tmp_path / "hold", tmp_path / "events"
+    hold.touch()
+    with roles(stage, tmp_path) as of:
+        of.start("orchestrator", "orchestrator")
+        of.loader(0)
+        leaving = of.loader(1)
+        sidecar = of.start("sidecar", "sidecar-0", "--events", str(events))
+        orders = Orders(pause=0.1, hold=str(hold), leave_after=(20, 0), patience=DEADLINE)
+        trainers = Trainers(sidecar.sockets(), [orders] * RANKS)
+        of.until("two loaders read", balanced([0, 1]))
+        trainers.collect(until=3)
+        began = time.monotonic()
+        assert leaving.stop() == 0, leaving.stderr()
+        took = [time.monotonic() - began]
+        of.until("one loader reads", balanced([0]))
+        trainers.collect(until=8)
+        hold.unlink()
+        delivered = trainers.collect()
+        assert delivered.ends == ["left"] * RANKS, delivered.ends
+        began = time.monotonic()
+        assert sidecar.stop() == 0, sidecar.stderr()
+        took.append(time.monotonic() - began)
+    assert max(took) < GRACE, took
+    lines = [json.loads(line) for path in events.glob("sidecar-*.jsonl") for line in path.read_text().splitlines()]
+    heard = next(k for k, line in enumerate(lines) if line["event"] == "heard")
+    routes = [line["key"].split() for line in lines[heard:] if line["event"] == "directed"]  # source, stripe, reader, …
+    assert routes and all(route[2] != "-" for route in routes), routes
+    assert delivered.bytes().items() <= golden.bytes().items()

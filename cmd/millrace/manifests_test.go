@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"io"
 	"os"
@@ -9,11 +10,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/goccy/go-yaml"
 
 	"millrace/internal/app/cluster"
 	"millrace/internal/app/config"
+	"millrace/internal/app/supervisor"
 )
 
 // container is a container of a manifest.
@@ -29,6 +32,7 @@ type workload struct {
 	Spec     struct {
 		Template struct {
 			Spec struct {
+				Grace          int         `yaml:"terminationGracePeriodSeconds"`
 				InitContainers []container `yaml:"initContainers"`
 				Containers     []container
 			}
@@ -86,13 +90,51 @@ func TestManifestsHaveRightArguments(t *testing.T) {
 	}
 }
 
-func containers(t *testing.T, file string) []container {
+// TestManifestsGiveTimeToLeave: a pod has longer to end after SIGTERM than its command takes at most, so that it needs
+// no preStop hook. A loader hands over its stripes in that time.
+func TestManifestsGiveTimeToLeave(t *testing.T) {
+	const margin = 5 * time.Second // for the command itself, after its process was killed
+	files, err := filepath.Glob(filepath.Join("..", "..", "deploy", "kubernetes", "*.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pods := 0
+	for _, file := range files {
+		for _, w := range workloads(t, file) {
+			spec := w.Spec.Template.Spec
+			for _, c := range append(spec.InitContainers, spec.Containers...) {
+				if c.Image != "millrace" {
+					continue
+				}
+				pods++
+				u := up{role: c.Args[0]}
+				most := cmp.Or(u.stopGrace(), supervisor.DefaultGrace) + margin
+				if got := time.Duration(spec.Grace) * time.Second; got < most {
+					t.Errorf("%s: a pod of %s has %v to end, and needs up to %v", file, c.Args[0], got, most)
+				}
+			}
+		}
+	}
+	if pods != 4 {
+		t.Errorf("%d pods run millrace, want 4", pods)
+	}
+}
+
+func containers(t *testing.T, file string) (out []container) {
+	t.Helper()
+	for _, w := range workloads(t, file) {
+		out = append(append(out, w.Spec.Template.Spec.InitContainers...), w.Spec.Template.Spec.Containers...)
+	}
+	return out
+}
+
+func workloads(t *testing.T, file string) []workload {
 	t.Helper()
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var out []container
+	var out []workload
 	for d := yaml.NewDecoder(bytes.NewReader(text)); ; {
 		var w workload
 		if err := d.Decode(&w); errors.Is(err, io.EOF) {
@@ -101,7 +143,7 @@ func containers(t *testing.T, file string) []container {
 			t.Fatalf("%s: %v", file, err)
 		}
 		if w.Kind == "StatefulSet" || w.Kind == "Job" {
-			out = append(append(out, w.Spec.Template.Spec.InitContainers...), w.Spec.Template.Spec.Containers...)
+			out = append(out, w)
 		}
 	}
 }

@@ -30,11 +30,12 @@ type Config struct {
 	Fail     *failpoint.Set            // failpoints of the process; nil for none
 	Stderr   io.Writer                 // children's output and notices, whole lines; os.Stderr by default
 	Clock    seam.Clock                // seam.System by default
-	// StopGrace is the time from asking the children to leave until they are killed; 5 s by default.
+	// StopGrace is the time from asking the children to leave until they are killed; DefaultGrace by default.
 	StopGrace time.Duration
 }
 
-const defaultGrace = 5 * time.Second
+// DefaultGrace is the StopGrace of a Config without one.
+const DefaultGrace = 5 * time.Second
 
 func (c Config) withDefaults() Config {
 	if len(c.Program) == 0 {
@@ -59,7 +60,7 @@ func (c Config) withDefaults() Config {
 		c.Clock = seam.System{}
 	}
 	if c.StopGrace == 0 {
-		c.StopGrace = defaultGrace
+		c.StopGrace = DefaultGrace
 	}
 	return c
 }

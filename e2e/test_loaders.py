@@ -139,6 +139,6 @@ def test_asked_to_leave(stage: Any, tmp_path: Path, golden: Delivered) -> None:
     assert max(took) < GRACE, took
     lines = [json.loads(line) for path in events.glob("sidecar-*.jsonl") for line in path.read_text().splitlines()]
     heard = next(k for k, line in enumerate(lines) if line["event"] == "heard")
-    routes = [line["key"].split() for line in lines[heard:] if line["event"] == "directed"]  # source, stripe, reader, …
+    routes = [line["key"].split() for line in lines[heard:] if line["event"] == "directed"]
     assert routes and all(route[2] != "-" for route in routes), routes
     assert delivered.bytes().items() <= golden.bytes().items()

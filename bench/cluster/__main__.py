@@ -86,8 +86,8 @@ def main() -> None:
     p.add_argument("--quick", action="store_true", help="few trials")
     p.add_argument("--long", action="store_true", help="4,096 clients, too")
     p.add_argument("--trials", type=int, help="faults of each kind (30; --quick: 5)")
-    p.add_argument("--faults", default="", help="those of takeover (" + ",".join(takeover.FAULTS) + ") and of election ("
-                   + ",".join(election.FAULTS) + ") that are measured; all by default")
+    p.add_argument("--faults", default="", help=f"those of takeover ({','.join(takeover.FAULTS)}) and of election "
+                   f"({','.join(election.FAULTS)}) that are measured; all by default")
     p.add_argument("--seconds", type=float, help="limit for one measurement (90; --quick: 30)")
     a = p.parse_args()
     unknown = set(filter(None, a.faults.split(","))) - {*takeover.FAULTS, *election.FAULTS}

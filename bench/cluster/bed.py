@@ -3,6 +3,7 @@ of all processes on one clock."""
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import os
@@ -21,6 +22,7 @@ from rig import Tail, percentile, table, until, write_documents
 __all__ = ["table", "until"]
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 60.0  # seconds for which a trainer waits for its host to come back
+LAG = 10  # steps by which trainers differ that go on evenly
 
 
 def mixture(work: Path, sources: int = 3, **settings: Any) -> Dict[str, Any]:
@@ -63,15 +65,14 @@ class Bed:
         self.net.start(name, self.mixture, ["--events", str(self.events(name))])
         self.net.runs[name].__enter__()
 
-    def train(self, pause: float, start: str = "") -> None:
-        """Starts a trainer for each rank. Trainers do not wait for each other, unlike those of a real run."""
+    def train(self, pause: float) -> None:
+        """Starts a trainer for each rank. Trainers do not wait for each other, unlike those of a real run: a wait is
+        that of one rank. One that was away catches up."""
         self.pause = pause
-        more = ["--start", start] if start else []
         for name in net.TRAINING:
             command = [
                 sys.executable, str(ROOT / "bench" / "failover" / "trainer.py"), self.net.runs[name].sockets()[0],
-                "--pause", str(pause), "--log", str(self.log(name)), "--patience", str(PATIENCE),
-                *more,
+                "--pause", str(pause), "--log", str(self.log(name)), "--patience", str(PATIENCE), "--even",
             ]
             path = str(ROOT / "clients" / "python" / "src")
             with open(self.work / f"trainer-{name}.stderr", "w") as said:
@@ -81,11 +82,16 @@ class Bed:
         for name in net.TRAINING:
             until(lambda name=name: len(self.times(name)) > 20, f"20 steps of {name}", pause=0.05)
 
-    def again(self) -> None:
-        """Starts all trainers again at the step of the slowest, as a job does after it lost a host."""
-        self.close()
-        self.trainers.clear()
-        self.train(self.pause, "latest")
+    def forget(self, name: str) -> None:
+        """Removes the registration of a host whose processes are dead. It would stay for 10 s, and its next `up` would
+        wait for that."""
+        key = f"millrace/run-1/hosts/{net.TRAINING.index(name):06}"
+        self.net.call("/v3/kv/deleterange", {"key": base64.b64encode(key.encode()).decode()})
+
+    def together(self) -> None:
+        """Waits until every trainer has as many batches as the others, after one of them was away."""
+        until(lambda: max(seen := [len(self.times(name)) for name in net.TRAINING]) - min(seen) <= LAG,
+              "trainers at the same step", pause=0.1)
 
     def log(self, name: str) -> Path:
         return self.work / f"trainer-{name}.log"

@@ -49,7 +49,12 @@ def orchestrator_killed(bed: Bed, host: str) -> Callable[[], None]:
 
 def host_killed(bed: Bed, host: str) -> Callable[[], None]:
     bed.net.runs[host].kill()
-    return lambda: bed.start(host)
+
+    def start() -> None:
+        bed.forget(host)
+        bed.start(host)
+
+    return start
 
 
 def host_unplugged(bed: Bed, host: str) -> Callable[[], None]:
@@ -84,17 +89,16 @@ def lose(bed: Bed, terms: Terms, rng: random.Random, fault: Callable[[Bed, str],
         stall = max(bed.wait(n, began, clock()) for n in net.TRAINING if n != host)
     finally:
         mend()
-    print(f"{fault.__name__}: {host}, lost at {began:.3f}: first record after {1e3 * out[0]:.0f} ms, wait {stall:.0f} ms",
-          file=sys.stderr, flush=True)
+    said = f"first record after {1e3 * out[0]:.0f} ms, wait {stall:.0f} ms"
+    print(f"{fault.__name__}: {host}, lost at {began:.3f}: {said}", file=sys.stderr, flush=True)
     return [1e3 * out[0], stall, *(1e3 * x for x in out[1:])]
 
 
 def again(bed: Bed, terms: Terms, rng: random.Random, fault: Callable[[Bed, str], Callable[[], None]]) -> List[float]:
-    """Loses the leader and starts all trainers again: else those elsewhere would stay ahead, at the runway's end."""
-    out, held = lose(bed, terms, rng, fault), clock()
-    bed.again()
-    for name in net.TRAINING:
-        until(lambda name=name: bed.times(name)[-1][1] > held + 1, f"steps of {name}", pause=0.1)
+    """Loses the leader, and waits until its trainer has caught up: else those elsewhere would reach the runway's
+    end."""
+    out = lose(bed, terms, rng, fault)
+    bed.together()
     return out
 
 

@@ -18,7 +18,8 @@ from election import has_runway
 PAUSE = 0.03  # seconds of training for each batch
 AFTER = 1.0  # seconds after the first rows in which waits of trainers belong to the fault
 FLAPS, DOWN, EVERY = 3, 0.3, 2.0  # flaps of a link, their seconds, and the seconds from one to the next
-SETTLE = 6.0  # seconds after a host has come back: loaders remember for 5 s how late they were
+SETTLE = 6.0  # seconds after the start of a host: loaders remember for 5 s how late they were
+LIMITS = {"runway_seconds": 20}  # longer than a host is away: fewer steps are planned before the first trial
 Key = Tuple[str, str]  # source, stripe
 
 
@@ -97,21 +98,14 @@ def strike(bed: Bed, routes: Dict[str, Route], rng: random.Random, fault: str) -
     return seen
 
 
-def trains(bed: Bed) -> None:
-    """Waits until all trainers go on, after a host was lost whose rank they missed."""
-    begin = clock()
-    for name in net.TRAINING:
-        until(lambda name=name: bed.times(name)[-1][0] > begin + AFTER, f"steps of {name}", pause=0.1)
-
-
 def ready(bed: Bed) -> None:
-    """Waits until a run is as before, after a host was lost. All trainers start again: else those elsewhere would stay
-    ahead, at the end of the runway. Then their sidecars ask for nothing, and notice nothing. The processes that start
-    load the processors of all hosts here."""
-    bed.again()
-    trains(bed)
+    """Waits until a run is as before, after a host was lost. Its trainer catches up: else those elsewhere would reach
+    the end of the runway, and their sidecars would ask for nothing and notice nothing. The processes that start load
+    the processors of all hosts here."""
+    came = clock()
+    bed.together()
     until(lambda: has_runway(bed), "the runway", pause=0.2)
-    time.sleep(SETTLE)
+    time.sleep(max(0, came + SETTLE - clock()))
 
 
 def flaps(bed: Bed, rng: random.Random) -> List[float]:
@@ -141,6 +135,7 @@ def inject(bed: Bed, fault: str, host: str, pid: int) -> Callable[[], None]:
         def again() -> None:
             bed.net.runs[host].kill()
             bed.net.lab.plug(host)
+            bed.forget(host)
             bed.start(host)
 
         return again
@@ -175,7 +170,7 @@ def quiet(bed: Bed, seconds: float) -> List[float]:
 def flapping(a: Any, work: Path) -> Iterator[List[Any]]:
     """Rows of a link that flaps, and of a host that is lost after that. No host is lost before the first flap."""
     rng, waits = random.Random(1), []
-    with laid(a, work, "takeover-link", mixture(work), PAUSE) as bed:
+    with laid(a, work, "takeover-link", mixture(work, limits=LIMITS), PAUSE) as bed:
         routes = watched(bed)
 
         def one() -> Optional[Takeover]:
@@ -197,7 +192,8 @@ def losses(a: Any, work: Path, fault: str) -> Iterator[List[Any]]:
     """Rows of a fault, and of the same run before it."""
     rng, has_host = random.Random(1), fault in ("unplug", "flap")
     shadows = 0 if fault == "alone" else 1
-    with laid(a, work, f"takeover-{fault}", mixture(work, reliability={"shadows": shadows}), PAUSE) as bed:
+    mix = mixture(work, reliability={"shadows": shadows}, limits=LIMITS)
+    with laid(a, work, f"takeover-{fault}", mix, PAUSE) as bed:
         routes = watched(bed)
         yield row(f"nothing, before: {FAULTS[fault]}", [], quiet(bed, a.seconds / 9))
 

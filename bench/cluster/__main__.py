@@ -54,7 +54,7 @@ def ray(a: argparse.Namespace, work: Path) -> None:
         return
     own = ["unshare", "--pid", "--fork", "--kill-child", "--mount", "--net", "--mount-proc"]
     own += [] if os.getuid() == 0 else ["--user", "--map-root-user"]
-    command = [a.ray, str(HERE / "raystall.py"), "--kills", "3" if a.quick else "9"]
+    command = [a.ray, str(HERE / "raystall.py"), "--kills", str(max(3, a.trials // 3))]
     print(f"\nTrainers on a Ray of three nodes; load average {os.getloadavg()[0]:.1f}\n", flush=True)
     path = f"{Path(a.etcd).parent}:{os.environ['PATH']}"
     subprocess.run([*own, "sh", "-c", 'ip link set lo up && exec "$@"', "ray", *command], check=True,

@@ -117,21 +117,57 @@ func TestARunOfAnotherUpHasHistory(t *testing.T) {
 }
 
 // TestAnAttemptWithoutAStepIsNoHistory: `up` may be killed between the first attempt and its first step. The trainers
-// wait for the next `up`, and declare no start again.
+// wait for the next `up`, and declare no start again. Its orchestrator may be killed, too, after it has sealed steps
+// and before a trainer joins. A third `up` cannot know whether a trainer had a batch under the second one.
 func TestAnAttemptWithoutAStepIsNoHistory(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		lives []string // the further orchestrators, each by the `up` that starts it
+		want  string
+	}{
+		{"the next up", []string{"second"}, "begin rank 0 attempt"},
+		{"its second orchestrator", []string{"second", "second"}, "begin rank 0 attempt"},
+		{"its third orchestrator", []string{"second", "second", "second"}, "begin rank 0 attempt"},
+		{"a third up", []string{"second", "third"}, "refuse rank 0: this run has history"},
+	} {
+		w := newWorld(t, 1)
+		w.connect()
+		w.join(0, "", nil)
+		opened := slices.IndexFunc(w.journal, func(f facts.Fact) bool { return f.GetOpened() != nil })
+		w.journal = w.journal[:opened+1]
+		for _, up := range c.lives {
+			w.cfg.Up = up
+			w.restart()
+			w.connect()
+		}
+		if w.m.s.Next == 0 {
+			t.Fatalf("%s: no step is sealed before the rank joins", c.name)
+		}
+		w.sidecar.take()
+		w.join(0, "", nil)
+		if got := w.sidecar.take(); !has(got, c.want) {
+			t.Errorf("%s: got %v, want %s", c.name, got, c.want)
+		}
+	}
+}
+
+// TestANewAttemptDoesNotEndHistory: the steps of the first `up` are history under the next one, also in an attempt that
+// the next one opened.
+func TestANewAttemptDoesNotEndHistory(t *testing.T) {
 	w := newWorld(t, 1)
 	w.connect()
 	w.join(0, "", nil)
-	opened := slices.IndexFunc(w.journal, func(f facts.Fact) bool { return f.GetOpened() != nil })
-	w.journal = w.journal[:opened+1]
 	w.cfg.Up = "another"
 	w.restart()
 	w.connect()
+	w.join(0, "fresh", nil)
+	w.restart()
+	w.connect()
+	w.sidecar.take()
 	w.join(0, "", nil)
-	if got := w.sidecar.take(); !has(got, "begin rank 0 attempt") || has(got, "refuse") {
-		t.Fatalf("got %v", got)
+	if got := w.sidecar.take(); !has(got, "refuse rank 0: this run has history") {
+		t.Errorf("got %v", got)
 	}
-	w.consume(3)
 }
 
 // TestStartingBelowTheWatermarkIsANewAttemptWithEqualBytes starts from a state, fresh, and after a restart of the

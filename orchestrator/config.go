@@ -101,11 +101,14 @@ func sourceNamed(sources []Source, name string) int {
 	return slices.IndexFunc(sources, func(s Source) bool { return s.Name == name })
 }
 
+// incarnation names the `up` of the run: on several hosts, all of them from the first start to the last end.
+func (c Config) incarnation() string { return cmp.Or(c.Incarnation, c.Up) }
+
 // asLeft returns the configuration of a run whose newest attempt has another topology than the configuration of this
 // program. The ranks of this `up`, or of this incarnation of a run, have opened it.
 func (c Config) asLeft(s *facts.State) (Config, error) {
 	placing := s.Attempt.GetPlacing()
-	if c.Reshape == nil || placing == nil || s.Attempt.Up != cmp.Or(c.Incarnation, c.Up) {
+	if c.Reshape == nil || placing == nil || s.Attempt.Up != c.incarnation() {
 		return c, nil
 	}
 	return c.with(attempts.Topology(placing))

@@ -1,7 +1,6 @@
 package orchestrator
 
 import (
-	"cmp"
 	"millrace"
 	"millrace/internal/activity"
 	"millrace/internal/wire"
@@ -65,7 +64,7 @@ func NewMachine(cfg Config, s *facts.State) (*Machine, error) {
 			q.Recall(func(o millrace.Ordinal) (millrace.Segment, bool, error) { return cfg.sealed(i, o) })
 		}
 	}
-	ranks := attempts.Config{Ranks: cfg.Ranks, Up: cmp.Or(cfg.Incarnation, cfg.Up), Placing: cfg.Placing,
+	ranks := attempts.Config{Ranks: cfg.Ranks, Up: cfg.incarnation(), Placing: cfg.Placing,
 		Rules: cfg.Rules, Reshape: func(t millrace.Topology) (int, *proto.Placing, error) { return reshape(m, t) },
 		Run: func() *facts.Run { return commonRun(&m.cfg, s) }}
 	if cfg.Reshape == nil {

@@ -144,6 +144,7 @@ func newConfig(t *testing.T, ranks int) Config {
 	}
 	cfg := Config{
 		Loaders:  1,
+		Up:       "first",
 		Stream:   millrace.Train,
 		Spec:     spec,
 		Place:    place,

@@ -226,5 +226,8 @@ func (p *planning) seal(next *drawn) ([]facts.Fact, error) {
 		Delta:   msg.Delta,
 		Chain:   chain,
 	}
+	if p.s.FirstUp == "" {
+		sealed.Up = p.cfg.incarnation()
+	}
 	return []facts.Fact{{Record: &pb.Record{Fact: &pb.Record_Sealed{Sealed: sealed}}, Plan: msg, At: after}}, nil
 }

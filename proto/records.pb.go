@@ -1698,7 +1698,7 @@ func (x *Created) GetBy() string {
 
 // Sealed: the Plan of (attempt, step) is in the ledger, written in the same commit. delta is the planner's.
 // chain = blake2b-128(chain of the step before, content, placement, delta); the first chain starts from the attempt's
-// number.
+// number. up is set for the first step that the run seals: the `millrace up` under which it was sealed.
 type Sealed struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Attempt       uint32                 `protobuf:"varint,1,opt,name=attempt,proto3" json:"attempt,omitempty"`
@@ -1706,6 +1706,7 @@ type Sealed struct {
 	Content       []byte                 `protobuf:"bytes,3,opt,name=content,proto3" json:"content,omitempty"`
 	Delta         []byte                 `protobuf:"bytes,4,opt,name=delta,proto3" json:"delta,omitempty"`
 	Chain         []byte                 `protobuf:"bytes,5,opt,name=chain,proto3" json:"chain,omitempty"`
+	Up            string                 `protobuf:"bytes,6,opt,name=up,proto3" json:"up,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1773,6 +1774,13 @@ func (x *Sealed) GetChain() []byte {
 		return x.Chain
 	}
 	return nil
+}
+
+func (x *Sealed) GetUp() string {
+	if x != nil {
+		return x.Up
+	}
+	return ""
 }
 
 // OrdinalRange: the step's segments of a source have ordinals from … to, included.
@@ -2511,6 +2519,7 @@ type Snapshot struct {
 	Changes          uint64                 `protobuf:"varint,21,opt,name=changes,proto3" json:"changes,omitempty"`                                                                                                                     // of the mixture that were journaled, all together
 	Settled          uint64                 `protobuf:"varint,22,opt,name=settled,proto3" json:"settled,omitempty"`                                                                                                                     // the first step above all changes that only the ledger has
 	Cuts             []*Cut                 `protobuf:"bytes,23,rep,name=cuts,proto3" json:"cuts,omitempty"`                                                                                                                            // of the changes that only the ledger has
+	FirstUp          string                 `protobuf:"bytes,24,opt,name=first_up,json=firstUp,proto3" json:"first_up,omitempty"`                                                                                                       // the `millrace up` under which the run's first step was sealed
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -2704,6 +2713,13 @@ func (x *Snapshot) GetCuts() []*Cut {
 		return x.Cuts
 	}
 	return nil
+}
+
+func (x *Snapshot) GetFirstUp() string {
+	if x != nil {
+		return x.FirstUp
+	}
+	return ""
 }
 
 // Settled is the body of the ledger's entry for the changes of the mixture at one step, in the order of the journal.
@@ -2960,13 +2976,14 @@ const file_records_proto_rawDesc = "" +
 	"\aCreated\x12\x1a\n" +
 	"\bidentity\x18\x01 \x01(\fR\bidentity\x12'\n" +
 	"\x0fplanner_version\x18\x02 \x01(\rR\x0eplannerVersion\x12\x0e\n" +
-	"\x02by\x18\x03 \x01(\tR\x02by\"|\n" +
+	"\x02by\x18\x03 \x01(\tR\x02by\"\x8c\x01\n" +
 	"\x06Sealed\x12\x18\n" +
 	"\aattempt\x18\x01 \x01(\rR\aattempt\x12\x12\n" +
 	"\x04step\x18\x02 \x01(\x04R\x04step\x12\x18\n" +
 	"\acontent\x18\x03 \x01(\fR\acontent\x12\x14\n" +
 	"\x05delta\x18\x04 \x01(\fR\x05delta\x12\x14\n" +
-	"\x05chain\x18\x05 \x01(\fR\x05chain\"J\n" +
+	"\x05chain\x18\x05 \x01(\fR\x05chain\x12\x0e\n" +
+	"\x02up\x18\x06 \x01(\tR\x02up\"J\n" +
 	"\fOrdinalRange\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\rR\x06source\x12\x12\n" +
 	"\x04from\x18\x02 \x01(\x04R\x04from\x12\x0e\n" +
@@ -3015,7 +3032,7 @@ const file_records_proto_rawDesc = "" +
 	"\astandby\x18\x05 \x01(\bR\astandby\x12\x12\n" +
 	"\x04step\x18\x06 \x01(\x04R\x04step\x12\x16\n" +
 	"\x06reason\x18\a \x01(\tR\x06reason\x12\x0e\n" +
-	"\x02up\x18\b \x01(\tR\x02up\"\xfa\b\n" +
+	"\x02up\x18\b \x01(\tR\x02up\"\x95\t\n" +
 	"\bSnapshot\x12\x1a\n" +
 	"\bidentity\x18\x01 \x01(\fR\bidentity\x12'\n" +
 	"\x0fplanner_version\x18\x02 \x01(\rR\x0eplannerVersion\x12\x12\n" +
@@ -3041,7 +3058,8 @@ const file_records_proto_rawDesc = "" +
 	"\x05mixed\x18\x14 \x03(\v2\x12.millrace.v1.MixedR\x05mixed\x12\x18\n" +
 	"\achanges\x18\x15 \x01(\x04R\achanges\x12\x18\n" +
 	"\asettled\x18\x16 \x01(\x04R\asettled\x12$\n" +
-	"\x04cuts\x18\x17 \x03(\v2\x10.millrace.v1.CutR\x04cuts\x1a>\n" +
+	"\x04cuts\x18\x17 \x03(\v2\x10.millrace.v1.CutR\x04cuts\x12\x19\n" +
+	"\bfirst_up\x18\x18 \x01(\tR\afirstUp\x1a>\n" +
 	"\x10QuarantinedEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\x1a;\n" +

@@ -37,7 +37,6 @@ type Ranks struct {
 	midway *join      // the attempt starts inside a step: ranks begin when its placement was compared
 	others []stranger // ranks of another topology, in the order of their joins
 	served served     // by the hosts that are connected
-	unused uint32     // the attempt if it is the first, and had no step when this life began; otherwise 0
 }
 
 // rank is a trainer rank as this life of the orchestrator knows it.
@@ -63,9 +62,6 @@ type join struct {
 // New returns the ranks of a restored state, none of them connected. Their answers go to out.
 func New(cfg Config, s *facts.State, out *roster.Sidecars) *Ranks {
 	r := &Ranks{cfg: cfg, s: s, out: out, ranks: make([]rank, cfg.Ranks), call: newRollCall(), served: served{}}
-	if s.CurrentAttempt() == 1 && s.Next == 0 {
-		r.unused = 1
-	}
 	for i := range r.ranks {
 		r.ranks[i].below = s.Watermark
 		if wasThrough(r, i) && s.Ended != nil {

@@ -91,35 +91,26 @@ func (r *Ranks) Fresh() *facts.RunState {
 	return facts.NewRunState(run, 0, progress.NewOf(r.s.PlannerVersion, len(run.Spec.Sources)), facts.Overrides{})
 }
 
-// hasHistory reports whether an attempt was opened under another `up`, or a rank has consumed a step. An attempt that
-// was only opened under this `up` does not count. The orchestrator that opened it may have been lost before any rank
-// heard of it, and the ranks declare the same starts again.
+// hasHistory reports whether a rank may have had a batch of this run before it declared no start: another `up` has
+// sealed a step, or a rank has consumed one. An attempt without a step is no history, whoever opened it: `up` may have
+// been killed in between. Nor are steps that this `up` has sealed. An orchestrator may have been lost before any rank
+// heard of them, and the ranks declare the same starts again.
 func (r *Ranks) hasHistory() bool {
-	if r.s.Attempt == nil {
-		return false
-	}
-	if !isOwn(r) {
-		return true
-	}
 	for i := range r.ranks {
 		if r.ranks[i].below > 0 {
 			return true
 		}
 	}
-	return r.s.Watermark > 0
+	return !isOwn(r) || r.s.Watermark > 0
 }
 
-// isOwn reports whether no rank can have had a batch of the attempt under another `up`. It was opened under this one,
-// or it had no step before: an `up` may be killed in between, and its trainers wait for the next one.
-func isOwn(r *Ranks) bool {
-	return r.s.Attempt.Up == r.cfg.Up || r.s.Attempt.Attempt == r.unused
-}
+// isOwn reports whether no other `up` than this one has sealed a step of the run.
+func isOwn(r *Ranks) bool { return r.s.FirstUp == "" || r.s.FirstUp == r.cfg.Up }
 
-// isUnheard reports whether a rank that declares no start has yet to begin the attempt that was opened from nothing
-// under this `up`. Other ranks have gone ahead in it; the steps that they consumed are no history to this rank.
-func (r *Ranks) isUnheard(k *rank) bool {
-	return r.s.Attempt != nil && isOwn(r) && r.hasMissed(k, &start{state: r.Fresh()})
-}
+// isUnheard reports whether a rank that declares no start has yet to begin the attempt that was opened from nothing.
+// All steps were sealed under this `up`. Other ranks have gone ahead; the steps that they consumed are no history to
+// this rank.
+func (r *Ranks) isUnheard(k *rank) bool { return isOwn(r) && r.hasMissed(k, &start{state: r.Fresh()}) }
 
 // isAtItsPlace reports whether a rank declares the place at which it stands in the open attempt.
 func (r *Ranks) isAtItsPlace(k *rank) bool {

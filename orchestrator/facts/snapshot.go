@@ -30,6 +30,7 @@ func (s *State) Snapshot() *proto.Snapshot {
 		Changes:          s.Changes,
 		Settled:          s.Settled,
 		Cuts:             s.Cuts,
+		FirstUp:          s.FirstUp,
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Manifests)) {
 		m := s.Manifests[name]
@@ -70,7 +71,7 @@ func Restore(m *proto.Snapshot, spec *planner.Spec) (*State, error) {
 	s := NewState()
 	s.Identity, s.PlannerVersion, s.Term, s.AssignTerm = m.Identity, m.PlannerVersion, m.Term, m.AssignTerm
 	s.Watermark, s.Next, s.Ended, s.Recent = m.Acknowledged, m.Acknowledged, m.Ended, m.Recent
-	s.Saved, s.HasSaved = m.Saved, m.HasSaved
+	s.Saved, s.HasSaved, s.FirstUp = m.Saved, m.HasSaved, m.FirstUp
 	s.Attempt, s.Masks, s.Mixed = m.Attempt, m.Masks, m.Mixed
 	s.Changes, s.Settled, s.Cuts = max(m.Changes, uint64(len(m.Mixed))), m.Settled, m.Cuts
 	for _, h := range m.Holders {

@@ -1,6 +1,7 @@
 package facts
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -31,6 +32,7 @@ type State struct {
 	Watermark      uint64                // first step that not every rank has consumed
 	Sealed         map[uint64]SealedStep // steps at or after the watermark, of the newest attempt
 	Next           uint64                // first step that is not sealed
+	FirstUp        string                // the `up` under which the run's first step was sealed; empty before
 	Ended          *proto.Ended
 	Through        map[uint32]bool // ranks that have consumed the whole stream
 	Recent         []*proto.Quarantine
@@ -99,6 +101,9 @@ func (s *State) Apply(f Fact) {
 		clear(s.Through)
 	case *proto.Record_Sealed:
 		s.Sealed[r.Sealed.Step], s.Next, s.Chain = SealedStep{f.Plan, f.At}, r.Sealed.Step+1, r.Sealed.Chain
+		if s.FirstUp == "" {
+			s.FirstUp = cmp.Or(r.Sealed.Up, s.Attempt.GetUp()) // an earlier program wrote only the latter
+		}
 	case *proto.Record_Acknowledged:
 		s.acknowledge(r.Acknowledged.Below)
 		for _, rank := range r.Acknowledged.Through {

@@ -197,10 +197,13 @@ func TestARankThatGoesBackNamesTheOthers(t *testing.T) {
 	w.m.ranks.Leave(w.sidecar, 2)
 	w.m.ranks.Leave(w.sidecar, 3)
 	w.join(1, "state", state(t, w, 2))
-	if got := waiting(); got != "waiting for rank 2, 3 to connect and say where it starts" {
+	if got := waiting(); got != "waiting for ranks 2, 3 to connect and say where they start" {
 		t.Errorf("with ranks 2 and 3 away they are told %q", got)
 	}
 	w.join(2, "state", state(t, w, 2))
+	if got := waiting(); got != "waiting for rank 3 to connect and say where it starts" {
+		t.Errorf("with rank 3 away they are told %q", got)
+	}
 	w.join(3, "state", state(t, w, 2))
 	if w.m.s.CurrentAttempt() != 2 || w.m.Waiting().Text != "" {
 		t.Errorf("attempt %d, waiting for %q", w.m.s.CurrentAttempt(), w.m.Waiting().Text)

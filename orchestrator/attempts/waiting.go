@@ -39,7 +39,8 @@ func (r *Ranks) Waiting() string {
 	}
 	switch {
 	case len(absent) > 0:
-		return "waiting for rank " + strings.Join(absent, ", ") + " to connect and say where it starts"
+		return "waiting for " + listed(absent, " to connect and say where it starts",
+			" to connect and say where they start")
 	case len(going) == 0:
 		return ""
 	}

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"runtime/pprof"
 
 	"millrace/internal/event"
@@ -59,32 +58,6 @@ func profile(dir, name string) (func(), error) {
 		pprof.StopCPUProfile()
 		f.Close()
 	}, nil
-}
-
-// The garbage collector's targets while memory is far from its limit, as growth of the heap in percent. Only loaders
-// make much garbage. The memory that the other roles do not take is for others.
-const (
-	busyGrowth  = 50
-	quietGrowth = 40
-)
-
-// CollectQuietly sets the collector's target of a process that makes little garbage, and gives back the memory that the
-// process used to begin.
-func CollectQuietly() {
-	debug.SetGCPercent(quietGrowth)
-	debug.FreeOSMemory()
-}
-
-// LimitMemory bounds the heap of this process. Near the limit the collector runs as often as necessary.
-func LimitMemory(bytes int64) { debug.SetMemoryLimit(bytes) }
-
-// collectAsRole sets the collector's target of a loader or a shadow.
-func collectAsRole(standby bool) {
-	if standby {
-		debug.SetGCPercent(quietGrowth)
-	} else {
-		debug.SetGCPercent(busyGrowth)
-	}
 }
 
 // NewLogger returns a logger to standard error that names its role. MILLRACE_LOG sets the level, by default warn.

@@ -40,7 +40,7 @@ func (p Process) Load(ctx context.Context, standby bool) error {
 }
 
 func (r *role) load(ctx context.Context, standby bool) error {
-	collectAsRole(standby)
+	r.collector.asRole(standby)
 	p := &readers{role: r, standby: standby, ready: r.readyAfter(), encodings: map[string]*tokenize.Encoding{}}
 	procs := 0
 	for _, s := range r.streams {
@@ -133,7 +133,7 @@ func (p *readers) open(s *stream, leave <-chan struct{}) (run func(context.Conte
 		Arenas: arena.Host{}, Net: p.net(), Credentials: p.credentials, Clock: seam.System{},
 		Fail: p.fail, Events: s.events, Log: p.log,
 		Meter: meter,
-		Ready: p.ready, Term: p.terms(s), Role: roleOf(s),
+		Ready: p.ready, Term: p.terms(s), Role: p.roleOf(s),
 	})
 	return func(ctx context.Context) error {
 		err := l.Run(ctx)
@@ -174,12 +174,12 @@ func (p *readers) facts() func(bytes int64) {
 }
 
 // roleOf returns a function that shows the role of this process in the stream `train`, or none for other streams.
-func roleOf(s *stream) func(standby bool) {
+func (p *readers) roleOf(s *stream) func(standby bool) {
 	if s.isFurther() {
 		return nil
 	}
 	return func(standby bool) {
-		collectAsRole(standby)
+		p.collector.asRole(standby)
 		if standby {
 			title(ShadowRole)
 		} else {

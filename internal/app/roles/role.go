@@ -38,6 +38,8 @@ type role struct {
 	events  *event.Log
 	log     *slog.Logger
 	leads   bool // this orchestrator plans the run
+
+	collector collector
 }
 
 // start attaches to the supervisor and reads the run's configuration. The caller calls stop.
@@ -60,10 +62,11 @@ func (p Process) start(ctx context.Context) (_ *role, _ context.Context, stop fu
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	CollectQuietly() // a loader sets another target
+	r.collector.quietly() // a loader sets another target
 	started := event.Weigh("start")
 	r.events.Write(started)
 	ctx, leave := life.Context(ctx)
+	go r.collector.run(ctx) // ends with ctx
 	stop = func() {
 		profiled()
 		r.surroundings.close()

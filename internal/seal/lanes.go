@@ -40,7 +40,7 @@ func (s *lanes) digest(lane int) (d millrace.Digest) {
 // each hashes one message for each digest. message appends message number i to b; it is called in order, once for each.
 func each(digests []millrace.Digest, message func(b []byte, i int) []byte) {
 	if len(digests) < width || !hasLanes() {
-		h, b := newHasher(), make([]byte, 0, flushAt)
+		h, b := newHasher(), []byte(nil)
 		for i := range digests {
 			b = message(b[:0], i)
 			digests[i] = h.digest(b)

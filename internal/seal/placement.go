@@ -58,7 +58,8 @@ func VerifyPart(p *millrace.Plan, rank millrace.Rank, microbatch uint32) error {
 	}
 	want := p.Leaves[at*int(p.Microbatches)+int(microbatch)]
 	part := p.Part(rank, microbatch)
-	got := newHasher().digest(appendLeaf(make([]byte, 0, flushAt), p.Step, rank, microbatch, part))
+	leaf := make([]byte, 0, leafHead+leafSegment*len(part))
+	got := newHasher().digest(appendLeaf(leaf, p.Step, rank, microbatch, part))
 	if got != want {
 		return wrongLeaf(p, rank, microbatch, got, want)
 	}
@@ -152,6 +153,12 @@ func rootOf(p *millrace.Plan, shape millrace.Shape, top millrace.Digest) millrac
 	buf = append(buf, 0)
 	return newHasher().digest(append(buf, top[:]...))
 }
+
+// leafHead and leafSegment are the bytes of a leaf and of each of its segments, at most.
+const (
+	leafHead    = 21
+	leafSegment = 61
+)
 
 func appendLeaf(b []byte, step millrace.Step, rank millrace.Rank, microbatch uint32,
 	part []millrace.Assignment) []byte {

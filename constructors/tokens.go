@@ -19,6 +19,14 @@ func Wide(ids []uint32) Tokens { return Tokens{wide: ids} }
 // Narrow returns tokens over 16-bit ids.
 func Narrow(ids []uint16) Tokens { return Tokens{narrow: ids} }
 
+// Of returns tokens over the ids in b, which have 32 bits each or 16. Nobody may write to b afterwards.
+func Of(b []byte, isWide bool) Tokens {
+	if isWide {
+		return Wide(tokenid.IDs[uint32](b))
+	}
+	return Narrow(tokenid.IDs[uint16](b))
+}
+
 // Room is memory for a segment: as many 32-bit ids, or as many 16-bit ids in its first half.
 type Room []uint32
 

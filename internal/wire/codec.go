@@ -39,13 +39,17 @@ func (c Payload) Marshal(v any) (mem.BufferSlice, error) {
 	return mem.BufferSlice{mem.SliceBuffer(head), mem.SliceBuffer(reply.Tokens)}, nil
 }
 
-// Unmarshal decodes a FetchReply. Its tokens are a slice of the received message.
+// Unmarshal decodes a FetchReply. Its tokens are a slice of the received message. Marshal puts them at the end, so
+// messages end at a multiple of four bytes in memory: then ids need no copy to be aligned.
 func (c Payload) Unmarshal(data mem.BufferSlice, v any) error {
 	reply, ok := v.(*proto.FetchReply)
 	if !ok {
 		return c.CodecV2.Unmarshal(data, v)
 	}
-	b := data.Materialize()
+	size := data.Len()
+	b := make([]byte, (size+3)&^3)
+	b = b[len(b)-size:]
+	data.CopyTo(b)
 	var tokens, others []byte
 	for len(b) > 0 {
 		number, kind, n := protowire.ConsumeField(b)

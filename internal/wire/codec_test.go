@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 	"testing"
+	"unsafe"
 
 	"google.golang.org/grpc/mem"
 	pb "google.golang.org/protobuf/proto"
@@ -48,11 +49,22 @@ func TestPayloadIsTheSameOnTheWire(t *testing.T) {
 			t.Fatalf("%d bytes: %v", size, err)
 		}
 	}
+	out, err := c.Marshal(&proto.FetchReply{Row: []uint32{1}, Count: []uint32{2}, Tokens: make([]byte, 70_000)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var aligned proto.FetchReply
+	if err := c.Unmarshal(out, &aligned); err != nil {
+		t.Fatal(err)
+	}
+	if at := uintptr(unsafe.Pointer(&aligned.Tokens[0])); at%4 != 0 {
+		t.Errorf("tokens are at %x", at)
+	}
 	if err := c.Unmarshal(mem.BufferSlice{mem.SliceBuffer{0x22, 0xff}}, &proto.FetchReply{}); err == nil {
 		t.Error("a cut message was accepted")
 	}
 	status := &proto.StatusReply{Step: 41200}
-	out, err := c.Marshal(status)
+	out, err = c.Marshal(status)
 	if err != nil {
 		t.Fatal(err)
 	}

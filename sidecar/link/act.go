@@ -177,13 +177,14 @@ func (o *orders) start() {
 	}
 }
 
-// furnish gives a call memory for its rows: an arena that a loader of this host writes to, or else memory of this
-// process.
+// furnish gives a call to a loader of this host memory for its rows: an arena that the loader writes to, or else memory
+// of this process, for rows that this process reads in place. Rows of another host stay in their messages.
 func (g *gathering) furnish(c *call) {
 	g.payload.calls = append(g.payload.calls, c)
-	if !c.to.isRemote {
-		c.lease = g.pool.Take(c.to.address, arena.Room(c.size, len(c.index)))
+	if c.to.isRemote {
+		return
 	}
+	c.lease = g.pool.Take(c.to.address, arena.Room(c.size, len(c.index)))
 	if c.lease == nil {
 		c.tokens = make([]uint32, c.size)
 		return

@@ -55,14 +55,16 @@ type call struct {
 	came    []bool       // by row
 	lease   *arena.Lease // of the memory of tokens; nil: they come in the replies
 	marks   arena.Marks  // of the rows in the arena
-	tokens  []uint32     // room for all rows
+	tokens  []uint32     // room for all rows, in the arena or in place; nil: the replies have all
 	size    int          // tokens that the rows need
+	kept    int64        // bytes of the tokens of replies
 
-	cut     int  // the row that the next reply continues; -1: none
-	cutWide bool // the ids of cut have 32 bits each
-	filled  int  // tokens of cut that have come
-	awaited int  // rows that have not come from this loader
-	open    int  // parts that are not over
+	cut     int               // the row that the next reply continues; -1: none
+	cutWide bool              // the ids of cut have 32 bits each
+	pieces  constructors.Room // the ids of cut
+	filled  int               // tokens of cut that have come
+	awaited int               // rows that have not come from this loader
+	open    int               // parts that are not over
 
 	cancel     context.CancelFunc
 	watched    *watch.Watched
@@ -134,13 +136,14 @@ type row struct {
 	fields string // passed-through fields of its record, a JSON object; empty: none
 }
 
-// take gives each complete row of a reply to keep, which may retain the tokens. It refuses a row that was not requested
-// and a row of another length. Such an error is final.
+// take gives each complete row of a reply to keep, which may retain the tokens: rows keep the memory of the reply. It
+// refuses a row that was not requested and a row of another length. Such an error is final.
 func (c *call) take(
 	plan *millrace.Plan,
 	r *proto.FetchReply,
 	keep func(x *part, i int, row row) error,
 ) error {
+	c.kept += int64(len(r.Tokens))
 	for next, err := range wire.Rows(r, c.lease != nil) {
 		if err != nil {
 			return err
@@ -162,15 +165,15 @@ func (c *call) take(
 		if c.came[number] {
 			return millrace.Errorf(millrace.ErrMismatch, "row %d came twice", number)
 		}
-		room := c.room(number, want)
-		if next.IDs != nil { // otherwise the loader has written them to the arena
-			room.Write(c.filled, next.IDs, next.IsWide)
+		if (isCut || c.cut >= 0) && next.IDs == nil {
+			return millrace.Errorf(millrace.ErrMismatch, "row %d is cut and has no ids", number)
 		}
+		tokens := c.join(&next, want)
 		if c.cut, c.filled = -1, 0; isCut {
 			c.cut, c.cutWide, c.filled = int(number), next.IsWide, got
 			continue
 		}
-		whole := row{tokens: room.Tokens(next.IsWide || next.IDs == nil), fields: next.Fields}
+		whole := row{tokens: tokens, fields: next.Fields}
 		if err := c.complete(number, whole, keep); err != nil {
 			return err
 		}
@@ -187,6 +190,20 @@ func (c *call) take(
 		}
 	}
 	return nil
+}
+
+// join returns the tokens of a row. The pieces of a row that is cut come together in a room for so many tokens.
+func (c *call) join(next *wire.Row, tokens int) constructors.Tokens {
+	switch {
+	case next.IDs == nil: // the loader has written them to the arena
+		return c.room(next.Number, tokens).Tokens(true)
+	case c.cut < 0 && !next.IsCut:
+		return constructors.Of(next.IDs, next.IsWide)
+	case c.cut < 0:
+		c.pieces = make(constructors.Room, tokens)
+	}
+	c.pieces.Write(c.filled, next.IDs, next.IsWide)
+	return c.pieces.Tokens(next.IsWide)
 }
 
 // complete gives a row that has come as a whole to keep.

@@ -148,7 +148,7 @@ func (p *payload) Bytes() (bytes int64) {
 		bytes += int64(len(fields))
 	}
 	for _, c := range p.calls {
-		bytes += 4 * int64(len(c.tokens))
+		bytes += 4*int64(len(c.tokens)) + c.kept
 	}
 	return bytes
 }

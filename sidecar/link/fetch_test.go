@@ -361,7 +361,8 @@ func TestWrongRowsAreRefused(t *testing.T) {
 		"1 tokens of row 1 in 2": {{
 			Row: []uint32{1}, Count: []uint32{1}, Tokens: whole.Tokens[:2], Wide: []bool{true},
 		}},
-		"ids of another width": {head, rowOf(2, 1<<16)},
+		"is cut and has no ids": {{Row: []uint32{2}, Count: []uint32{0}, Cut: true}},
+		"ids of another width":  {head, rowOf(2, 1<<16)},
 	} {
 		if _, err := try(t, replies...); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("got %v, want %q", err, says)

@@ -102,8 +102,12 @@ func (p *places) read(ctx context.Context, plan *millrace.Plan, c *call, r *prot
 	return missed, nil
 }
 
-// checkPlaced refuses rows that were not requested, and rows of another length.
+// checkPlaced refuses rows that were not requested, and rows of another length. A loader of another host knows no place
+// on this one.
 func (c *call) checkPlaced(plan *millrace.Plan, rows *proto.PlacedRows) error {
+	if c.tokens == nil {
+		return millrace.Errorf(millrace.ErrMismatch, "%d rows in %s, a file of another host", len(rows.Row), rows.Path)
+	}
 	if len(rows.Row) == 0 || len(rows.Row) != len(rows.Count) || len(rows.Row) != len(rows.Offset) || rows.Width != 2 {
 		return millrace.Errorf(millrace.ErrMismatch, "%d rows in %s, %d counts, %d offsets and ids of %d bytes",
 			len(rows.Row), rows.Path, len(rows.Count), len(rows.Offset), rows.Width)

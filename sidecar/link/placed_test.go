@@ -172,3 +172,16 @@ func TestWrongPlacesEndTheFetch(t *testing.T) {
 		}
 	}
 }
+
+// TestALoaderOfAnotherHostNamesNoPlaces: its call has no memory for rows that are read in place.
+func TestALoaderOfAnotherHostNamesNoPlaces(t *testing.T) {
+	c, plan, _ := three()
+	places := placedOf(rowOf(0, 1, 2, 3)).Placed[0]
+	if err := c.checkPlaced(plan, places); err != nil {
+		t.Fatal(err)
+	}
+	c.tokens = nil
+	if err := c.checkPlaced(plan, places); !errors.Is(err, millrace.ErrMismatch) {
+		t.Errorf("got %v", err)
+	}
+}

@@ -17,31 +17,31 @@ type received struct {
 	tokens []constructors.Tokens
 	masked []bool            // nil: none is
 	fields []string          // nil: none has any
-	memory constructors.Room // of all rows
-	at     []int             // by row: where its tokens begin in memory
-	filled int               // tokens of row next that have come: the next reply continues it
+	bytes  int64             // of the tokens of replies: rows keep their memory
+	cut    constructors.Room // of row next, whose first tokens have come; the next reply continues it
+	filled int               // tokens of that row that have come
 	isWide bool              // the ids of that row have 32 bits each
 	next   int               // the lowest number that the next row may have
 }
 
 func newReceived(plan *millrace.Plan, ranks []millrace.Rank) *received {
-	p, size := &received{plan: plan, starts: map[millrace.Rank]int{}}, 0
+	p := &received{plan: plan, starts: map[millrace.Rank]int{}}
 	for _, r := range ranks {
 		p.starts[r] = len(p.rows)
 		for m := range plan.Microbatches {
 			part := plan.Part(r, m)
 			for i := range part {
-				p.rows, p.at = append(p.rows, &part[i]), append(p.at, size)
-				size += planned(&part[i])
+				p.rows = append(p.rows, &part[i])
 			}
 		}
 	}
-	p.tokens, p.memory = make([]constructors.Tokens, len(p.rows)), make(constructors.Room, size)
+	p.tokens = make([]constructors.Tokens, len(p.rows))
 	return p
 }
 
 // take files the rows of a reply. It refuses a row that the plan does not have, and a row of another length.
 func (p *received) take(r *proto.FetchReply) error {
+	p.bytes += int64(len(r.Tokens))
 	for row, err := range wire.Rows(r, false) {
 		if err != nil {
 			return err
@@ -57,18 +57,28 @@ func (p *received) take(r *proto.FetchReply) error {
 				"%d tokens came for source %d, ordinal %d, offset %d; the plan has %d", got, a.Source, a.Ordinal,
 				a.Offset, want)
 		}
-		room := p.memory[p.at[i] : p.at[i]+want : p.at[i]+want]
-		room.Write(p.filled, row.IDs, row.IsWide)
-		p.filled, p.next, p.isWide = got, i, row.IsWide
-		if row.IsCut {
+		tokens := p.join(&row, want)
+		if p.filled, p.next, p.isWide = got, i, row.IsWide; row.IsCut {
 			continue
 		}
-		p.tokens[i], p.filled, p.next = room.Tokens(row.IsWide), 0, i+1
+		p.tokens[i], p.filled, p.next = tokens, 0, i+1
 		if row.Fields != "" {
 			p.setFields(i, row.Fields)
 		}
 	}
 	return nil
+}
+
+// join returns the tokens of a row. The pieces of a row that is cut come together in a room for so many tokens.
+func (p *received) join(row *wire.Row, tokens int) constructors.Tokens {
+	if p.filled == 0 && !row.IsCut {
+		return constructors.Of(row.IDs, row.IsWide)
+	}
+	if p.filled == 0 {
+		p.cut = make(constructors.Room, tokens)
+	}
+	p.cut.Write(p.filled, row.IDs, row.IsWide)
+	return p.cut.Tokens(row.IsWide)
 }
 
 func (p *received) setFields(i int, fields string) {
@@ -144,7 +154,7 @@ func (p *received) Fields(rank millrace.Rank, microbatch uint32) []string {
 
 // Bytes implements sidecar.Payload.
 func (p *received) Bytes() int64 {
-	n := 4 * int64(len(p.memory))
+	n := p.bytes
 	for _, fields := range p.fields {
 		n += int64(len(fields))
 	}
@@ -152,4 +162,4 @@ func (p *received) Bytes() int64 {
 }
 
 // Release implements sidecar.Payload.
-func (p *received) Release() { p.tokens, p.fields, p.memory = nil, nil, nil }
+func (p *received) Release() { p.tokens, p.fields = nil, nil }

@@ -57,6 +57,7 @@ func TestEachRankIsFetchedOnce(t *testing.T) {
 						needed)
 				}
 			}
+			synctest.Wait() // a constructor counts a step after its peer has it
 			in, out, loaded := int64(0), int64(0), int64(0)
 			for _, h := range w.hosts {
 				s := h.tier.Supply()

@@ -121,7 +121,7 @@ func (r *blockReader) scanOn(shard uint32) action {
 	if !r.isFree(shard, r.next.Record, true) {
 		return nil
 	}
-	charge := min(r.src.Blocks().Limit, 8*r.src.Manifest().Shards[shard].Size+decode.SlabBytes)
+	charge := r.memory.store.Memory(min(r.src.Blocks().Limit, 8*r.src.Manifest().Shards[shard].Size+decode.SlabBytes))
 	if !r.memory.quota.Take(charge) {
 		if r.cursor.frontier >= r.cursor.required() {
 			return nil
@@ -177,7 +177,7 @@ func (r *blockReader) readText(p *span, must, far bool) action {
 	if b.reading || !r.isFree(b.shard, b.seekPoint.Record, far) {
 		return nil
 	}
-	charge := int64(b.size.Raw)
+	charge := r.memory.store.Memory(int64(b.size.Raw))
 	if far {
 		r.memory.roomForText(charge, p)
 	} else if !r.memory.room(charge, p, must) {
@@ -191,7 +191,7 @@ func (r *blockReader) readEarly(b *block, spare int64) action {
 	if b.text != nil || b.reading || !r.isFree(b.shard, b.seekPoint.Record, false) {
 		return nil
 	}
-	charge := int64(b.size.Raw)
+	charge := r.memory.store.Memory(int64(b.size.Raw))
 	if !r.memory.quota.Take(charge + spare) {
 		return nil
 	}
@@ -229,7 +229,7 @@ type textRead struct {
 
 func (a *textRead) work(ctx context.Context, _ *decode.Decoder) (err error) {
 	a.replaced.close()
-	a.text, err = a.scan.Read(ctx, a.reader.src, a.reader.memory.slabs, a.reader.memory.large)
+	a.text, err = a.scan.Read(ctx, a.reader.src, a.reader.memory.store, a.reader.memory.large)
 	return err
 }
 
@@ -288,6 +288,7 @@ func (a *readText) settle() (action, error) {
 	r, b := a.reader, a.block
 	b.reading = false
 	if a.text == nil || a.text.Records() != b.size.Records {
+		r.memory.discard(a.text)
 		return nil, blockChanged(r.src, b)
 	}
 	r.memory.holdText(b, a.text, a.charge)

@@ -42,7 +42,7 @@ func newChooser(src *sources.Source, stripe order.Stripe, p *pool.Pool) *chooser
 		window: firstWindow,
 		lazy:   true,
 	}
-	c.memory = memory{queue: &c.queue, slabs: p.Slabs(), large: p.Large()}
+	c.memory = memory{queue: &c.queue, store: p.Store(), large: p.Large()}
 	c.maker = maker{src: src, stripe: stripe, parallel: p.Size(), memory: &c.memory, sizes: &c.sizes, due: &c.due}
 	if src.Global() != nil {
 		c.cursor.end = src.Global().End()
@@ -79,7 +79,8 @@ func (c *chooser) clear() (scans []*scan) {
 	if c.blocks != nil {
 		scans = c.blocks.takeScans(c.maker.ready)
 	}
-	c.queue, c.maker.ready, c.memory.quota = queue{}, nil, nil
+	c.memory.clear()
+	c.queue, c.maker.ready = queue{}, nil
 	return scans
 }
 

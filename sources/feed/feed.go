@@ -74,7 +74,7 @@ func New(s *sources.Source, from Position, stripe order.Stripe, cfg Config) *Fee
 	}
 	ownPool := cfg.Pool == nil
 	if ownPool {
-		cfg.Pool = pool.New(cfg.Parallel, func(large *budget.Large) *decode.Decoder {
+		cfg.Pool = pool.New(cfg.Parallel, nil, func(large *budget.Large) *decode.Decoder {
 			return decode.New(cfg.Progress, cfg.Fail, large)
 		})
 	}

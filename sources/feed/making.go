@@ -236,7 +236,7 @@ type makePart struct {
 func (a *makePart) work(ctx context.Context, d *decode.Decoder) (err error) {
 	d.Begin(a.src, a.span.part(a.part))
 	if a.text != nil {
-		err = d.MakeText(ctx, a.text)
+		err = d.MakeText(ctx, a.text, a.memory.store)
 	} else {
 		err = d.ReadEntries(ctx, a.entries)
 	}

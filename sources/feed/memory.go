@@ -19,7 +19,7 @@ type memory struct {
 	queue *queue
 	quota *budget.Quota // nil before the feed runs, and after
 	texts []*block      // blocks whose text is held
-	slabs decode.Slabs  // of the process, for reuse
+	store decode.Store  // of the process
 	large *budget.Large // of the process
 }
 
@@ -127,10 +127,11 @@ func (m *memory) dropIdleText(b *block) {
 	}
 }
 
-// dropOneText drops one text that no unknown length needs. It keeps the texts of p and of the first span.
+// dropOneText drops one text that no unknown length needs. It keeps the texts of p and of the first span, and those in
+// the file, which take little memory.
 func (m *memory) dropOneText(p *span) bool {
 	for _, b := range m.texts {
-		if b != p.block && b != m.queue.spans[0].block && b.isIdle(true) {
+		if !b.text.IsInFile() && b != p.block && b != m.queue.spans[0].block && b.isIdle(true) {
 			m.dropText(b)
 			return true
 		}
@@ -138,8 +139,23 @@ func (m *memory) dropOneText(p *span) bool {
 	return false
 }
 
+// discard gives back the room of a text that is not held; nil has none.
+func (m *memory) discard(text *decode.Text) {
+	if text != nil {
+		m.store.Recycle(text)
+	}
+}
+
+// clear gives back the room of all texts. Nothing is charged any more.
+func (m *memory) clear() {
+	for _, b := range m.texts {
+		m.store.Recycle(b.text)
+	}
+	m.texts, m.quota = nil, nil
+}
+
 func (m *memory) dropText(b *block) {
-	m.slabs.Recycle(b.text)
+	m.store.Recycle(b.text)
 	m.quota.Force(-b.charge)
 	b.text, b.charge = nil, 0
 	m.texts = slices.DeleteFunc(m.texts, func(other *block) bool { return other == b })

@@ -98,5 +98,5 @@ func TestClearReturnsEveryScan(t *testing.T) {
 }
 
 func newPool(size int) *pool.Pool {
-	return pool.New(size, func(large *budget.Large) *decode.Decoder { return decode.New(func() {}, nil, large) })
+	return pool.New(size, nil, func(large *budget.Large) *decode.Decoder { return decode.New(func() {}, nil, large) })
 }

@@ -274,7 +274,7 @@ func (r *randomRead) scanOn(ctx context.Context, scan *decode.Scan) (*decode.Tex
 		return nil, err
 	}
 	defer r.cfg.Pool.EndRead()
-	text, err := scan.Read(ctx, r.src, nil, r.cfg.Pool.Large())
+	text, err := scan.Read(ctx, r.src, decode.Store{}, r.cfg.Pool.Large())
 	scan.Pass(text)
 	return text, err
 }
@@ -305,7 +305,7 @@ func (r *randomRead) readBlock(ctx context.Context, b *block, documents []wanted
 	}
 	d := r.decoder(documents, slots, lengths)
 	defer r.finish(d)
-	return d.MakeText(ctx, text)
+	return d.MakeText(ctx, text, decode.Store{})
 }
 
 // blockText returns a block's text. It reads a text that find has not just read, and that is not the last one.
@@ -322,7 +322,7 @@ func (r *randomRead) blockText(ctx context.Context, b *block) (*decode.Text, err
 	}
 	scan := decode.NewScan(b.shard, b.seekPoint.Record)
 	defer scan.Close()
-	text, err := scan.Read(ctx, r.src, nil, r.cfg.Pool.Large())
+	text, err := scan.Read(ctx, r.src, decode.Store{}, r.cfg.Pool.Large())
 	if err != nil {
 		return nil, err
 	}

@@ -48,6 +48,7 @@ type Config struct {
 	Memory   int64        // bytes of payload held
 	Parallel int          // decoders; default GOMAXPROCS
 	Cache    *cache.Store // of tokens; nil: every text is tokenised
+	Texts    *decode.File // for texts of blocks; nil: they stay in memory
 	// data files open at once; 0: the default follows from the process's limit of descriptors
 	OpenFiles int
 	Facts     func(bytes int64) // see sources.HostOptions
@@ -119,7 +120,7 @@ func New(cfg Config) *Loader {
 		identity: rand.Text(),
 		shadow:   cfg.Standby,
 		recent:   recent.New(memory),
-		pool: pool.New(cfg.Parallel, func(large *budget.Large) *decode.Decoder {
+		pool: pool.New(cfg.Parallel, cfg.Texts, func(large *budget.Large) *decode.Decoder {
 			return decode.New(cfg.Beat.Progress, cfg.Fail, large)
 		}),
 		cfg:    cfg,

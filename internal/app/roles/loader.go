@@ -25,6 +25,7 @@ import (
 	"millrace/internal/heartbeat"
 	"millrace/internal/seam"
 	"millrace/sources"
+	"millrace/sources/feed/decode"
 	"millrace/sources/loader"
 	"millrace/sources/tokenize"
 )
@@ -110,6 +111,10 @@ func (p *readers) open(s *stream, leave <-chan struct{}) (run func(context.Conte
 	if err != nil { // up found the directory good; without it, the files have every document
 		p.log.Warn("the token cache is not used", "err", err)
 	}
+	texts, err := decode.NewFile(runtimeDir)
+	if err != nil {
+		p.log.Warn("texts of blocks stay in memory", "err", err)
+	}
 	l := loader.New(loader.Config{
 		Name: p.Name, Address: address, Orchestrator: p.orchestrator(s), Standby: p.standby,
 		Beat: beat, Leave: leave,
@@ -128,7 +133,7 @@ func (p *readers) open(s *stream, leave <-chan struct{}) (run func(context.Conte
 			return setup.Files(src, kept)
 		},
 		Facts:     p.facts(),
-		OpenFiles: int(s.cfg.Limits.OpenFiles), Cache: tokens, Memory: division.Payload, Parallel: division.Decoders,
+		OpenFiles: int(s.cfg.Limits.OpenFiles), Cache: tokens, Texts: texts, Memory: division.Payload, Parallel: division.Decoders,
 		Remote: p.remote(), Host: p.site.Name, Up: p.site.Up,
 		Arenas: arena.Host{}, Net: p.net(), Credentials: p.credentials, Clock: seam.System{},
 		Fail: p.fail, Events: s.events, Log: p.log,
@@ -137,7 +142,7 @@ func (p *readers) open(s *stream, leave <-chan struct{}) (run func(context.Conte
 	})
 	return func(ctx context.Context) error {
 		err := l.Run(ctx)
-		err = errors.Join(err, stores.Close())
+		err = errors.Join(err, stores.Close(), texts.Close())
 		// Both file names hold this process's pid: no successor's files are removed.
 		if e := os.Remove(address); !errors.Is(e, os.ErrNotExist) {
 			err = errors.Join(err, e)

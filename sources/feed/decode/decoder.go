@@ -74,6 +74,7 @@ type Decoder struct {
 	record sources.Record
 	doing  *activity.Activity
 	tokens []uint32 // of a text's record
+	text   []byte   // likewise, if it was read from a file
 	slots  []uint32
 	act    func() error
 	what   func() string
@@ -164,15 +165,21 @@ func (d *Decoder) endActivity() {
 	d.doing = nil
 }
 
-// MakeText makes every slot of the part from its block's text.
-func (d *Decoder) MakeText(ctx context.Context, text *Text) error {
+// MakeText makes every slot of the part from its block's text, which lies in a store.
+func (d *Decoder) MakeText(ctx context.Context, text *Text, store Store) (err error) {
 	if len(d.part.Slots) > 0 {
 		d.doing = d.src.BeginDecode(d.part.Slots[0].Shard)
 		defer d.endActivity()
 	}
 	for i := range d.part.Slots {
 		s := &d.part.Slots[i]
-		d.record = text.record(s.Record, d.tokens[:0])
+		if err := d.takeRoom(ctx, text.size(s.Record)); err != nil {
+			return err
+		}
+		if d.record, err = text.record(s.Record, store, &d.text, d.tokens[:0]); err != nil {
+			d.giveRoom()
+			return err
+		}
 		if d.record.Tokens != nil {
 			d.tokens = d.record.Tokens
 		}

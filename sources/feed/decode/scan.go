@@ -35,10 +35,10 @@ func (s *Scan) IsAt(shard uint32, record uint64) bool {
 
 // Read returns the next block, or nil at the shard's end. All calls get contexts of one run. The caller then calls
 // Pass.
-func (s *Scan) Read(ctx context.Context, src *sources.Source, spare Slabs, large *budget.Large) (*Text, error) {
+func (s *Scan) Read(ctx context.Context, src *sources.Source, store Store, large *budget.Large) (*Text, error) {
 	if s.next == nil {
 		room := &scanRoom{large: large, limit: sources.SampleBytes(src)}
-		s.next, s.stop = iter.Pull(s.blocks(room.asked(ctx), src, spare, room.leave))
+		s.next, s.stop = iter.Pull(s.blocks(room.asked(ctx), src, store, room.leave))
 	}
 	a := src.BeginDecode(s.shard)
 	s.next()
@@ -67,7 +67,7 @@ var errEnough = errors.New("the scan was closed")
 
 // blocks sets text to one block after another and yields after each but the last. So a shard that was read to its end
 // is free at once. Nothing follows an error.
-func (s *Scan) blocks(ctx context.Context, src *sources.Source, spare Slabs, leave func()) iter.Seq[struct{}] {
+func (s *Scan) blocks(ctx context.Context, src *sources.Source, store Store, leave func()) iter.Seq[struct{}] {
 	return func(yield func(struct{}) bool) {
 		defer leave()
 		o, err := src.Acquire(ctx, s.shard)
@@ -90,12 +90,13 @@ func (s *Scan) blocks(ctx context.Context, src *sources.Source, spare Slabs, lea
 			}
 			if cut.Cuts(r.Raw) {
 				leave() // nobody may come back for long
+				text.end(store)
 				s.text, text = text, &Text{first: number, tokens: tokens}
 				if !yield(struct{}{}) {
 					return errEnough
 				}
 			}
-			text.add(&r, spare)
+			text.add(&r, store)
 			leave()
 			number++
 			return ctx.Err()
@@ -104,9 +105,12 @@ func (s *Scan) blocks(ctx context.Context, src *sources.Source, spare Slabs, lea
 		err = sources.Fence(millrace.ErrDamaged, what, func() error { return o.Scan(ctx, from, take) })
 		switch {
 		case err == errEnough:
+			store.Recycle(text)
 		case err != nil:
+			store.Recycle(text)
 			s.err = o.Explain(err)
 		case text.Records() > 0:
+			text.end(store)
 			text.last, s.text = true, text
 		}
 	}

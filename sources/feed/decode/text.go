@@ -15,6 +15,9 @@ const SlabBytes = 128 << 10
 // longRecord is the size from which on a record gets a slab of its own. So at most a quarter of a slab stays empty.
 const longRecord = SlabBytes / 4
 
+// heldText is the text that stays in memory. Longer ones go to a file, slab by slab.
+const heldText = 2 * SlabBytes
+
 // Slabs keeps slabs for reuse; its capacity bounds them, and no budget counts them. A nil Slabs keeps none. It is safe
 // for concurrent use.
 type Slabs chan []byte
@@ -28,18 +31,41 @@ func (s Slabs) take() []byte {
 	}
 }
 
+// recycle takes a slab that is not used any more.
+func (s Slabs) recycle(slab []byte) {
+	if cap(slab) != SlabBytes {
+		return
+	}
+	select {
+	case s <- slab[:0]:
+	default:
+	}
+}
+
+// Store is where texts lie: in slabs, and in a file. All feeds of a process share both.
+type Store struct {
+	Slabs Slabs
+	File  *File // nil: texts stay in memory
+}
+
+// Memory returns the most memory that a text of so many bytes takes while it is read.
+func (s Store) Memory(raw int64) int64 {
+	if !s.File.hasRoom() {
+		return raw
+	}
+	return min(raw, heldText+SlabBytes)
+}
+
 // Recycle takes the slabs of a text that is not used any more.
-func (s Slabs) Recycle(t *Text) {
-	for _, slab := range t.slabs {
-		if cap(slab) != SlabBytes {
-			continue
-		}
-		select {
-		case s <- slab[:0]:
-		default:
-			return
+func (s Store) Recycle(t *Text) {
+	for _, b := range t.slabs {
+		if b.bytes == nil {
+			s.File.give(b.at, b.n)
+		} else {
+			s.Slabs.recycle(b.bytes)
 		}
 	}
+	t.slabs = nil
 }
 
 // Text holds the records of one block in file order: their text, or their tokens as little-endian bytes.
@@ -51,10 +77,18 @@ type Text struct {
 	tooLong map[uint32]bool  // by position: Record.TooLong, of documents that were made before
 	others  [][]any          // of each record, if the source asks for any
 	values  int64            // estimated bytes of others
-	slabs   [][]byte
+	slabs   []slab
+	held    int  // capacity of the slabs in memory
 	filling int  // index of the slab that short records fill
 	tokens  bool // the format is one of tokens
 	last    bool // the shard ends with it
+}
+
+// slab is a part of a text. Its bytes are in memory, or else n of them are in the store's file.
+type slab struct {
+	bytes []byte
+	at    int64
+	n     int
 }
 
 // rawRecord is the place of a record's bytes in the slabs.
@@ -76,15 +110,15 @@ func (t *Text) IsLast() bool { return t.last }
 func (t *Text) Raw() uint64 { return t.raw }
 
 // Size returns the bytes that the text takes in memory.
-func (t *Text) Size() (n int64) {
-	for _, s := range t.slabs {
-		n += int64(cap(s))
-	}
-	return n + 24*int64(cap(t.records)) + t.values
+func (t *Text) Size() int64 { return int64(t.held) + 24*int64(cap(t.records)) + t.values }
+
+// IsInFile reports whether a part of the text is in the store's file.
+func (t *Text) IsInFile() bool {
+	return slices.ContainsFunc(t.slabs, func(b slab) bool { return b.bytes == nil })
 }
 
 // add copies one record.
-func (t *Text) add(r *sources.Record, spare Slabs) {
+func (t *Text) add(r *sources.Record, store Store) {
 	t.raw += uint64(r.Raw)
 	t.keepOthers(r.Others)
 	if r.Err != nil {
@@ -93,9 +127,9 @@ func (t *Text) add(r *sources.Record, spare Slabs) {
 		return
 	}
 	n := len(r.Text) + 4*len(r.Tokens)
-	slab := t.slabFor(n, spare)
-	at := t.slabs[slab]
-	ref := rawRecord{offset: r.Offset, slab: uint32(slab), off: uint32(len(at)), n: uint32(n)}
+	i := t.slabFor(n, store)
+	at := t.slabs[i].bytes
+	ref := rawRecord{offset: r.Offset, slab: uint32(i), off: uint32(len(at)), n: uint32(n)}
 	if r.Made {
 		ref.madeOf = uint32(r.MadeOf) + 1
 	}
@@ -107,21 +141,60 @@ func (t *Text) add(r *sources.Record, spare Slabs) {
 	for _, token := range r.Tokens {
 		at = binary.LittleEndian.AppendUint32(at, token)
 	}
-	t.slabs[slab] = at
+	t.slabs[i].bytes = at
+	if t.held > heldText {
+		t.putFull(store)
+	}
 }
 
-// slabFor returns the index of a slab with room for n bytes.
-func (t *Text) slabFor(n int, spare Slabs) int {
-	if t.filling < len(t.slabs) && len(t.slabs[t.filling])+n <= cap(t.slabs[t.filling]) {
+// slabFor returns the index of a slab in memory with room for n bytes.
+func (t *Text) slabFor(n int, store Store) int {
+	if t.filling < len(t.slabs) && len(t.slabs[t.filling].bytes)+n <= cap(t.slabs[t.filling].bytes) {
 		return t.filling
 	}
 	if n > longRecord { // shorter records go on filling the slab before
-		t.slabs = append(t.slabs, make([]byte, 0, n))
-		return len(t.slabs) - 1
+		return t.push(make([]byte, 0, n))
 	}
-	t.filling = len(t.slabs)
-	t.slabs = append(t.slabs, spare.take())
+	t.filling = t.push(store.Slabs.take())
 	return t.filling
+}
+
+// push adds an empty slab and returns its index.
+func (t *Text) push(bytes []byte) int {
+	t.held += cap(bytes)
+	t.slabs = append(t.slabs, slab{bytes: bytes})
+	return len(t.slabs) - 1
+}
+
+// putFull moves all slabs to the file but the one that short records fill.
+func (t *Text) putFull(store Store) {
+	for i := range t.slabs {
+		if i != t.filling || cap(t.slabs[i].bytes) > SlabBytes {
+			t.put(i, store)
+		}
+	}
+}
+
+// put moves a slab to the file, unless it is there or empty, or the file has no room.
+func (t *Text) put(i int, store Store) {
+	b := &t.slabs[i]
+	if len(b.bytes) == 0 {
+		return
+	}
+	at, ok := store.File.put(b.bytes)
+	if !ok {
+		return
+	}
+	t.held -= cap(b.bytes)
+	store.Slabs.recycle(b.bytes)
+	*b = slab{at: at, n: len(b.bytes)}
+}
+
+// end ends the filling of a text.
+func (t *Text) end(store Store) {
+	if t.filling < len(t.slabs) && t.IsInFile() {
+		t.put(t.filling, store)
+	}
 }
 
 // keepOthers copies a record's other values. Only a bad record without a field has any.
@@ -139,8 +212,12 @@ func (t *Text) keepOthers(values []any) {
 	}
 }
 
-// record returns one record. Its text lies in a slab; its tokens are appended to scratch.
-func (t *Text) record(number uint64, scratch []uint32) sources.Record {
+// size returns the bytes of a record's text or tokens.
+func (t *Text) size(number uint64) int64 { return int64(t.records[number-t.first].n) }
+
+// record returns one record. Its text lies in a slab or in buf; its tokens are appended to scratch. The next call may
+// change both. store is that of the text.
+func (t *Text) record(number uint64, store Store, buf *[]byte, scratch []uint32) (sources.Record, error) {
 	at := uint32(number - t.first)
 	ref := t.records[at]
 	r := sources.Record{Number: number, Offset: ref.offset, Err: t.errs[at]}
@@ -148,15 +225,15 @@ func (t *Text) record(number uint64, scratch []uint32) sources.Record {
 		r.Others = t.others[at]
 	}
 	if r.Err != nil {
-		return r
+		return r, nil
 	}
-	var bytes []byte
-	if len(t.slabs) > 0 {
-		bytes = t.slabs[ref.slab][ref.off : ref.off+ref.n]
+	bytes, err := t.bytes(ref, store.File, buf)
+	if err != nil {
+		return r, err
 	}
 	if !t.tokens && ref.madeOf == 0 {
 		r.Text = bytes
-		return r
+		return r, nil
 	}
 	if ref.madeOf > 0 {
 		r.Made, r.MadeOf, r.TooLong = true, int64(ref.madeOf)-1, t.tooLong[at]
@@ -165,5 +242,19 @@ func (t *Text) record(number uint64, scratch []uint32) sources.Record {
 		scratch = append(scratch, binary.LittleEndian.Uint32(bytes))
 	}
 	r.Tokens = scratch
-	return r
+	return r, nil
+}
+
+// bytes returns the bytes of a record. Those in the file are read into buf, which grows; a large record has memory of
+// its own.
+func (t *Text) bytes(ref rawRecord, file *File, buf *[]byte) ([]byte, error) {
+	b := &t.slabs[ref.slab]
+	if b.bytes != nil {
+		return b.bytes[ref.off : ref.off+ref.n], nil
+	}
+	if ref.n > SlabBytes {
+		buf = new([]byte)
+	}
+	*buf = slices.Grow((*buf)[:0], max(int(ref.n), 1))[:ref.n]
+	return *buf, file.read(*buf, b.at+int64(ref.off))
 }

@@ -24,14 +24,18 @@ func TestTextReturnsItsRecords(t *testing.T) {
 	text := &Text{first: 7}
 	var raw uint64
 	for i := range in {
-		text.add(&in[i], nil)
+		text.add(&in[i], Store{})
 		raw += uint64(in[i].Raw)
 	}
 	if text.Records() != uint64(len(in)) || text.Raw() != raw || text.Size() < int64(len(long)) {
 		t.Fatalf("%d records, %d raw bytes, %d bytes", text.Records(), text.Raw(), text.Size())
 	}
 	for i, want := range in {
-		got := text.record(7+uint64(i), nil)
+		var buf []byte
+		got, err := text.record(7+uint64(i), Store{}, &buf, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
 		if got.Number != 7+uint64(i) || got.Offset != want.Offset || got.Err != want.Err ||
 			!bytes.Equal(got.Text, want.Text) {
 			t.Fatalf("record %d is %.40v, want %.40v", i, got, want)
@@ -47,11 +51,12 @@ func TestTextReturnsItsTokens(t *testing.T) {
 	text := &Text{tokens: true}
 	in := [][]uint32{{1, 2, 1 << 31}, nil, {7}}
 	for i, tokens := range in {
-		text.add(&sources.Record{Number: uint64(i), Tokens: tokens}, nil)
+		text.add(&sources.Record{Number: uint64(i), Tokens: tokens}, Store{})
 	}
 	scratch := make([]uint32, 0, 8)
 	for i, want := range in {
-		if got := text.record(uint64(i), scratch); !slices.Equal(got.Tokens, want) {
+		var buf []byte
+		if got, err := text.record(uint64(i), Store{}, &buf, scratch); err != nil || !slices.Equal(got.Tokens, want) {
 			t.Fatalf("record %d has tokens %v, want %v", i, got.Tokens, want)
 		}
 	}
@@ -60,15 +65,16 @@ func TestTextReturnsItsTokens(t *testing.T) {
 // TestSlabsAreReused: a text's slabs of the usual size serve the next text, up to the capacity.
 func TestSlabsAreReused(t *testing.T) {
 	slabs := make(Slabs, 2)
+	store := Store{Slabs: slabs}
 	text := &Text{}
 	for range 4 * SlabBytes / longRecord {
-		text.add(&sources.Record{Text: make([]byte, longRecord)}, slabs)
-		text.add(&sources.Record{Text: make([]byte, longRecord+1)}, slabs)
+		text.add(&sources.Record{Text: make([]byte, longRecord)}, store)
+		text.add(&sources.Record{Text: make([]byte, longRecord+1)}, store)
 	}
 	if usual := text.Size() / SlabBytes; usual < 8 || usual > 10 {
 		t.Errorf("records of 8 slabs take the memory of %d", usual)
 	}
-	slabs.Recycle(text)
+	store.Recycle(text)
 	if len(slabs) != 2 {
 		t.Fatalf("%d slabs are kept, want 2", len(slabs))
 	}
@@ -76,7 +82,6 @@ func TestSlabsAreReused(t *testing.T) {
 		t.Fatalf("a slab has %d of %d bytes, want 0 of %d", len(slab), cap(slab), SlabBytes)
 	}
 	var none Slabs
-	none.Recycle(text)
 	if slab := none.take(); len(slab) != 0 || cap(slab) != SlabBytes {
 		t.Fatal("want a new slab without a store")
 	}

@@ -25,7 +25,7 @@ type Feed interface {
 type Pool struct {
 	size  int
 	fresh func() *decode.Decoder
-	slabs decode.Slabs
+	store decode.Store
 	large *budget.Large
 
 	mu      sync.Mutex
@@ -52,9 +52,11 @@ type Pool struct {
 // for long. After this time another one goes on for the other feeds.
 const grace = 100 * time.Millisecond
 
-// New returns a pool of size decoders. fresh makes them, for the room that they share. Run starts the pool.
-func New(size int, fresh func(*budget.Large) *decode.Decoder) *Pool {
-	p := &Pool{size: max(size, 1), slabs: make(decode.Slabs, spareSlabs), large: budget.NewLarge()}
+// New returns a pool of size decoders. fresh makes them, for the room that they share. Run starts the pool. texts, which
+// may be nil, is the file for texts of blocks.
+func New(size int, texts *decode.File, fresh func(*budget.Large) *decode.Decoder) *Pool {
+	store := decode.Store{Slabs: make(decode.Slabs, spareSlabs), File: texts}
+	p := &Pool{size: max(size, 1), store: store, large: budget.NewLarge()}
 	p.fresh = func() *decode.Decoder { return fresh(p.large) }
 	p.changed = sync.NewCond(&p.mu)
 	return p
@@ -63,8 +65,8 @@ func New(size int, fresh func(*budget.Large) *decode.Decoder) *Pool {
 // spareSlabs bounds the slabs kept for reuse.
 const spareSlabs = 8 << 20 / decode.SlabBytes
 
-// Slabs returns the slabs of block texts that all feeds keep for reuse.
-func (p *Pool) Slabs() decode.Slabs { return p.slabs }
+// Store returns where the texts of all feeds lie.
+func (p *Pool) Store() decode.Store { return p.store }
 
 // Large returns the room for large records, which all readers of the process share.
 func (p *Pool) Large() *budget.Large { return p.large }

@@ -24,7 +24,7 @@ type step func()
 func (s step) Step(*decode.Decoder) { s() }
 
 func newPool(size int) *Pool {
-	return New(size, func(large *budget.Large) *decode.Decoder { return decode.New(func() {}, nil, large) })
+	return New(size, nil, func(large *budget.Large) *decode.Decoder { return decode.New(func() {}, nil, large) })
 }
 
 // start runs a pool until the test ends.

@@ -133,7 +133,8 @@ func (p *readers) open(s *stream, leave <-chan struct{}) (run func(context.Conte
 			return setup.Files(src, kept)
 		},
 		Facts:     p.facts(),
-		OpenFiles: int(s.cfg.Limits.OpenFiles), Cache: tokens, Texts: texts, Memory: division.Payload, Parallel: division.Decoders,
+		OpenFiles: int(s.cfg.Limits.OpenFiles), Cache: tokens, Texts: texts,
+		Memory: division.Payload, Parallel: division.Decoders,
 		Remote: p.remote(), Host: p.site.Name, Up: p.site.Up,
 		Arenas: arena.Host{}, Net: p.net(), Credentials: p.credentials, Clock: seam.System{},
 		Fail: p.fail, Events: s.events, Log: p.log,

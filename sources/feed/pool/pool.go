@@ -52,8 +52,8 @@ type Pool struct {
 // for long. After this time another one goes on for the other feeds.
 const grace = 100 * time.Millisecond
 
-// New returns a pool of size decoders. fresh makes them, for the room that they share. Run starts the pool. texts, which
-// may be nil, is the file for texts of blocks.
+// New returns a pool of size decoders. fresh makes them, for the room that they share. Run starts the pool. texts is
+// the file for texts of blocks; nil: they stay in memory.
 func New(size int, texts *decode.File, fresh func(*budget.Large) *decode.Decoder) *Pool {
 	store := decode.Store{Slabs: make(decode.Slabs, spareSlabs), File: texts}
 	p := &Pool{size: max(size, 1), store: store, large: budget.NewLarge()}

@@ -142,20 +142,20 @@ func (m *memory) dropOneText(p *span) bool {
 // discard gives back the room of a text that is not held; nil has none.
 func (m *memory) discard(text *decode.Text) {
 	if text != nil {
-		m.store.Recycle(text)
+		text.Recycle(m.store)
 	}
 }
 
 // clear gives back the room of all texts. Nothing is charged any more.
 func (m *memory) clear() {
 	for _, b := range m.texts {
-		m.store.Recycle(b.text)
+		b.text.Recycle(m.store)
 	}
 	m.texts, m.quota = nil, nil
 }
 
 func (m *memory) dropText(b *block) {
-	m.store.Recycle(b.text)
+	b.text.Recycle(m.store)
 	m.quota.Force(-b.charge)
 	b.text, b.charge = nil, 0
 	m.texts = slices.DeleteFunc(m.texts, func(other *block) bool { return other == b })

@@ -43,7 +43,7 @@ func TestSlowRecordsOfManyFeeds(t *testing.T) {
 			dir := c.write(t)
 			synctest.Test(t, func(t *testing.T) {
 				ctx, stop := context.WithCancel(t.Context())
-				shared := pool.New(decoders, func(large *budget.Large) *decode.Decoder {
+				shared := pool.New(decoders, nil, func(large *budget.Large) *decode.Decoder {
 					return decode.New(func() {}, (*failpoint.Set)(nil), large)
 				})
 				var running, fetching sync.WaitGroup

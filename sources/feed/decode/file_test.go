@@ -55,7 +55,7 @@ func TestTextsInAFile(t *testing.T) {
 			t.Fatalf("a text of %d bytes takes %d in memory", h.Raw(), h.Size())
 		}
 		if len(texts) == 5 {
-			store.Recycle(texts[at].text)
+			texts[at].text.Recycle(store)
 			texts = append(texts[:at], texts[at+1:]...)
 		}
 		ends = append(ends, store.File.end)

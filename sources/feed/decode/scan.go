@@ -105,9 +105,9 @@ func (s *Scan) blocks(ctx context.Context, src *sources.Source, store Store, lea
 		err = sources.Fence(millrace.ErrDamaged, what, func() error { return o.Scan(ctx, from, take) })
 		switch {
 		case err == errEnough:
-			store.Recycle(text)
+			text.Recycle(store)
 		case err != nil:
-			store.Recycle(text)
+			text.Recycle(store)
 			s.err = o.Explain(err)
 		case text.Records() > 0:
 			text.end(store)

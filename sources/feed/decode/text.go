@@ -8,65 +8,8 @@ import (
 	"millrace/sources/fields"
 )
 
-// SlabBytes is the size of a slab of block text. It is small, because the text of a small block takes a whole slab, and
-// a process with many sources holds many small blocks.
-const SlabBytes = 128 << 10
-
 // longRecord is the size from which on a record gets a slab of its own. So at most a quarter of a slab stays empty.
 const longRecord = SlabBytes / 4
-
-// heldText is the text that stays in memory. Longer ones go to a file, slab by slab.
-const heldText = 2 * SlabBytes
-
-// Slabs keeps slabs for reuse; its capacity bounds them, and no budget counts them. A nil Slabs keeps none. It is safe
-// for concurrent use.
-type Slabs chan []byte
-
-func (s Slabs) take() []byte {
-	select {
-	case slab := <-s:
-		return slab
-	default:
-		return make([]byte, 0, SlabBytes)
-	}
-}
-
-// recycle takes a slab that is not used any more.
-func (s Slabs) recycle(slab []byte) {
-	if cap(slab) != SlabBytes {
-		return
-	}
-	select {
-	case s <- slab[:0]:
-	default:
-	}
-}
-
-// Store is where texts lie: in slabs, and in a file. All feeds of a process share both.
-type Store struct {
-	Slabs Slabs
-	File  *File // nil: texts stay in memory
-}
-
-// Memory returns the most memory that a text of so many bytes takes while it is read.
-func (s Store) Memory(raw int64) int64 {
-	if !s.File.hasRoom() {
-		return raw
-	}
-	return min(raw, heldText+SlabBytes)
-}
-
-// Recycle takes the slabs of a text that is not used any more.
-func (s Store) Recycle(t *Text) {
-	for _, b := range t.slabs {
-		if b.bytes == nil {
-			s.File.give(b.at, b.n)
-		} else {
-			s.Slabs.recycle(b.bytes)
-		}
-	}
-	t.slabs = nil
-}
 
 // Text holds the records of one block in file order: their text, or their tokens as little-endian bytes.
 type Text struct {
@@ -82,13 +25,6 @@ type Text struct {
 	filling int  // index of the slab that short records fill
 	tokens  bool // the format is one of tokens
 	last    bool // the shard ends with it
-}
-
-// slab is a part of a text. Its bytes are in memory, or else n of them are in the store's file.
-type slab struct {
-	bytes []byte
-	at    int64
-	n     int
 }
 
 // rawRecord is the place of a record's bytes in the slabs.
@@ -108,6 +44,14 @@ func (t *Text) IsLast() bool { return t.last }
 
 // Raw returns the uncompressed bytes of the block in its file.
 func (t *Text) Raw() uint64 { return t.raw }
+
+// Recycle gives back the room in a store of a text that is not used any more.
+func (t *Text) Recycle(store Store) {
+	for _, b := range t.slabs {
+		store.recycle(b)
+	}
+	t.slabs = nil
+}
 
 // Size returns the bytes that the text takes in memory.
 func (t *Text) Size() int64 { return int64(t.held) + 24*int64(cap(t.records)) + t.values }
@@ -170,30 +114,15 @@ func (t *Text) push(bytes []byte) int {
 func (t *Text) putFull(store Store) {
 	for i := range t.slabs {
 		if i != t.filling || cap(t.slabs[i].bytes) > SlabBytes {
-			t.put(i, store)
+			t.held -= store.put(&t.slabs[i])
 		}
 	}
-}
-
-// put moves a slab to the file, unless it is there or empty, or the file has no room.
-func (t *Text) put(i int, store Store) {
-	b := &t.slabs[i]
-	if len(b.bytes) == 0 {
-		return
-	}
-	at, ok := store.File.put(b.bytes)
-	if !ok {
-		return
-	}
-	t.held -= cap(b.bytes)
-	store.Slabs.recycle(b.bytes)
-	*b = slab{at: at, n: len(b.bytes)}
 }
 
 // end ends the filling of a text.
 func (t *Text) end(store Store) {
 	if t.filling < len(t.slabs) && t.IsInFile() {
-		t.put(t.filling, store)
+		t.held -= store.put(&t.slabs[t.filling])
 	}
 }
 

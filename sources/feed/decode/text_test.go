@@ -74,7 +74,7 @@ func TestSlabsAreReused(t *testing.T) {
 	if usual := text.Size() / SlabBytes; usual < 8 || usual > 10 {
 		t.Errorf("records of 8 slabs take the memory of %d", usual)
 	}
-	store.Recycle(text)
+	text.Recycle(store)
 	if len(slabs) != 2 {
 		t.Fatalf("%d slabs are kept, want 2", len(slabs))
 	}

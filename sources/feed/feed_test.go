@@ -18,6 +18,7 @@ import (
 	"millrace/mixing"
 	"millrace/sources"
 	"millrace/sources/budget"
+	"millrace/sources/feed/recent"
 	"millrace/sources/index"
 	"millrace/sources/kept"
 	"millrace/sources/order"
@@ -616,12 +617,13 @@ func TestFeedTogether(t *testing.T) {
 	c := randomCorpus(9, 4, 100)
 	dir := c.write(t)
 	b := budget.New(8000)
+	documents := recent.New(b)
 	done := make(chan bool)
 	for i, shuffle := range []millrace.Shuffle{millrace.Global, millrace.Blocks} {
 		x := fixture{shuffle: shuffle, epochs: 2, limit: 900}
 		s := x.open(t, dir)
 		docs, _ := referenceStream(c, x, s, 2)
-		f := New(s, Position{}, order.Stripe{}, Config{Budget: b, Parallel: 2})
+		f := New(s, Position{}, order.Stripe{}, Config{Budget: b, Recent: documents, Parallel: 2})
 		stop := running(t, f)
 		go func() {
 			drain(t, f, 0, 20+i, docs)

@@ -40,7 +40,7 @@ func (p Process) Load(ctx context.Context, standby bool) error {
 	return r.load(ctx, standby)
 }
 
-func (r *role) load(ctx context.Context, standby bool) error {
+func (r *role) load(ctx context.Context, standby bool) (err error) {
 	r.collector.asRole(standby)
 	p := &readers{role: r, standby: standby, ready: r.readyAfter(), encodings: map[string]*tokenize.Encoding{}}
 	procs := 0
@@ -52,6 +52,12 @@ func (r *role) load(ctx context.Context, standby bool) error {
 	LimitMemory(p.heap.Load())
 	runtime.GOMAXPROCS(procs)
 	ctx, leave := handingOver(ctx)
+	p.texts = p.newTexts()
+	defer func() {
+		if e := p.texts.Close(); err == nil {
+			err = e
+		}
+	}()
 	group, ctx := errgroup.WithContext(ctx)
 	for _, s := range r.streams {
 		run, err := p.open(s, leave)
@@ -83,6 +89,7 @@ type readers struct {
 	ready     func()
 	heap      atomic.Int64 // limit of the process's heap in bytes, with the facts about files
 	encodings map[string]*tokenize.Encoding
+	texts     *decode.File // of all streams
 }
 
 // open makes the loader of a stream. The caller calls run, which removes the loader's files at its end.
@@ -111,10 +118,6 @@ func (p *readers) open(s *stream, leave <-chan struct{}) (run func(context.Conte
 	if err != nil { // up found the directory good; without it, the files have every document
 		p.log.Warn("the token cache is not used", "err", err)
 	}
-	texts, err := decode.NewFile(runtimeDir)
-	if err != nil {
-		p.log.Warn("texts of blocks stay in memory", "err", err)
-	}
 	l := loader.New(loader.Config{
 		Name: p.Name, Address: address, Orchestrator: p.orchestrator(s), Standby: p.standby,
 		Beat: beat, Leave: leave,
@@ -133,7 +136,7 @@ func (p *readers) open(s *stream, leave <-chan struct{}) (run func(context.Conte
 			return setup.Files(src, kept)
 		},
 		Facts:     p.facts(),
-		OpenFiles: int(s.cfg.Limits.OpenFiles), Cache: tokens, Texts: texts,
+		OpenFiles: int(s.cfg.Limits.OpenFiles), Cache: tokens, Texts: p.texts,
 		Memory: division.Payload, Parallel: division.Decoders,
 		Remote: p.remote(), Host: p.site.Name, Up: p.site.Up,
 		Arenas: arena.Host{}, Net: p.net(), Credentials: p.credentials, Clock: seam.System{},
@@ -143,7 +146,7 @@ func (p *readers) open(s *stream, leave <-chan struct{}) (run func(context.Conte
 	})
 	return func(ctx context.Context) error {
 		err := l.Run(ctx)
-		err = errors.Join(err, stores.Close(), texts.Close())
+		err = errors.Join(err, stores.Close())
 		// Both file names hold this process's pid: no successor's files are removed.
 		if e := os.Remove(address); !errors.Is(e, os.ErrNotExist) {
 			err = errors.Join(err, e)

@@ -3,52 +3,39 @@ package decode
 import (
 	"fmt"
 	"io"
-	"math/bits"
+	"log/slog"
 	"os"
 	"sync"
-
-	"golang.org/x/sys/unix"
+	"time"
 )
 
-// File holds slabs of block texts outside of the process's memory. It has no name, so its space is free once the
-// process ends. Its pages belong to the page cache. Slabs lie in places whose sizes are powers of two, and a place is
-// used again. A nil File has no room. It is safe for concurrent use.
+// File holds slabs of block texts outside of the process's memory. Every slab lies in a place of SlabBytes, and a place
+// is used again. So the file has the most slabs that were held at the same time. A nil File has no room. It is safe for
+// concurrent use.
 type File struct {
-	file *os.File
+	file     *os.File
+	most     int64       // bytes of the file
+	hasSpace func() bool // of the file system
+	log      *slog.Logger
 
-	mu   sync.Mutex
-	end  int64           // behind the last place
-	free map[int][]int64 // by the exponent of the size: places without a slab
+	mu       sync.Mutex
+	end      int64     // behind the last place
+	free     []int64   // places without a slab
+	examined time.Time // hasSpace was called last
+	spacious bool      // its answer
+	failed   bool      // a write failed: there is no room any more
 }
 
-// leastFree is the part of a file system that texts leave free: one of so many.
-const leastFree = 20
+// examineEvery is the time for which an answer of the file system counts.
+const examineEvery = time.Second
 
-// NewFile makes a file in a directory. A directory in memory is an error, because a file in it saves nothing.
-func NewFile(dir string) (*File, error) {
-	var fs unix.Statfs_t
-	if err := unix.Statfs(dir, &fs); err != nil {
-		return nil, fmt.Errorf("examine the file system of %s: %w", dir, err)
-	}
-	if fs.Type == unix.TMPFS_MAGIC || fs.Type == unix.RAMFS_MAGIC {
-		return nil, fmt.Errorf("keep texts in a file in %s: it is in memory; use a run directory on a disk", dir)
-	}
-	return newFile(dir)
+// NewFile returns an empty file of at most `most` bytes, which takes an open file over. hasSpace reports whether the
+// file system has space that texts may use. log gets the first write that fails.
+func NewFile(f *os.File, most int64, hasSpace func() bool, log *slog.Logger) *File {
+	return &File{file: f, most: most, hasSpace: hasSpace, log: log}
 }
 
-func newFile(dir string) (*File, error) {
-	f, err := os.CreateTemp(dir, "texts-")
-	if err != nil {
-		return nil, fmt.Errorf("keep texts in a file: %w", err)
-	}
-	if err := os.Remove(f.Name()); err != nil {
-		_ = f.Close() // the error of Remove says more
-		return nil, fmt.Errorf("keep texts in a file: %w", err)
-	}
-	return &File{file: f, free: map[int][]int64{}}, nil
-}
-
-// Close gives back the space. No text of the file is used any more.
+// Close closes the file. No text of it is used any more.
 func (f *File) Close() error {
 	if f == nil {
 		return nil
@@ -59,46 +46,75 @@ func (f *File) Close() error {
 // put writes a slab and returns its place. It reports whether there was room: a slab for which there is none stays in
 // memory.
 func (f *File) put(slab []byte) (at int64, ok bool) {
-	if !f.hasRoom() {
+	if f == nil {
 		return 0, false
 	}
-	at = f.take(len(slab))
+	if at, ok = f.take(); !ok {
+		return 0, false
+	}
 	if _, err := f.file.WriteAt(slab, at); err != nil {
-		f.give(at, len(slab))
+		f.fail(err)
 		return 0, false
 	}
 	return at, true
 }
 
-// hasRoom reports whether the file system has space that texts may use.
-func (f *File) hasRoom() bool {
+// take returns a free place: the one that was given back last, because its pages are mostly in memory still.
+func (f *File) take() (at int64, ok bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch last := len(f.free) - 1; {
+	case f.room() == 0:
+		return 0, false
+	case last >= 0:
+		at, f.free = f.free[last], f.free[:last]
+	default:
+		at = f.end
+		f.end += SlabBytes
+	}
+	return at, true
+}
+
+// room returns the bytes that the file has left; mu is held.
+func (f *File) room() int64 {
+	if f.failed {
+		return 0
+	}
+	if now := time.Now(); now.Sub(f.examined) >= examineEvery {
+		f.examined, f.spacious = now, f.hasSpace()
+	}
+	room := SlabBytes * int64(len(f.free))
+	if f.spacious {
+		room += (f.most - f.end) / SlabBytes * SlabBytes
+	}
+	return room
+}
+
+// hasRoom reports whether the file has room for so many bytes.
+func (f *File) hasRoom(bytes int64) bool {
 	if f == nil {
 		return false
 	}
-	var fs unix.Statfs_t
-	return unix.Fstatfs(int(f.file.Fd()), &fs) == nil && fs.Bavail > fs.Blocks/leastFree
-}
-
-// take returns a place for n bytes.
-func (f *File) take(n int) (at int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	size := bits.Len(uint(n - 1))
-	if places := f.free[size]; len(places) > 0 {
-		f.free[size] = places[:len(places)-1]
-		return places[len(places)-1]
+	return f.room() >= bytes
+}
+
+// fail ends the use of the file for further slabs.
+func (f *File) fail(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.failed {
+		f.log.Warn("texts of blocks stay in memory from now on", "err", err)
 	}
-	at = f.end
-	f.end += 1 << size
-	return at
+	f.failed = true
 }
 
-// give takes back the place of n bytes.
-func (f *File) give(at int64, n int) {
+// give takes back a place.
+func (f *File) give(at int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	size := bits.Len(uint(n - 1))
-	f.free[size] = append(f.free[size], at)
+	f.free = append(f.free, at)
 }
 
 // read fills a buffer from a place.
@@ -107,7 +123,8 @@ func (f *File) read(buf []byte, at int64) error {
 		if err == io.EOF {
 			err = io.ErrUnexpectedEOF
 		}
-		return fmt.Errorf("read the text of a block back from the run directory: %w", err)
+		return fmt.Errorf("read the text of a block back from the run directory: %w: check its disk, or use another"+
+			" run directory", err)
 	}
 	return nil
 }

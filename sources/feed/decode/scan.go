@@ -90,7 +90,7 @@ func (s *Scan) blocks(ctx context.Context, src *sources.Source, store Store, lea
 			}
 			if cut.Cuts(r.Raw) {
 				leave() // nobody may come back for long
-				text.end(store)
+				text.finish(store)
 				s.text, text = text, &Text{first: number, tokens: tokens}
 				if !yield(struct{}{}) {
 					return errEnough
@@ -110,7 +110,7 @@ func (s *Scan) blocks(ctx context.Context, src *sources.Source, store Store, lea
 			text.Recycle(store)
 			s.err = o.Explain(err)
 		case text.Records() > 0:
-			text.end(store)
+			text.finish(store)
 			text.last, s.text = true, text
 		}
 	}

@@ -4,8 +4,8 @@ package decode
 // a process with many sources holds many small blocks.
 const SlabBytes = 128 << 10
 
-// heldText is the text that stays in memory. Longer ones go to a file, slab by slab.
-const heldText = 2 * SlabBytes
+// heldSlabs is the text that stays in memory, in slabs. Longer ones go to a file, slab by slab.
+const heldSlabs = 2
 
 // Slabs keeps slabs for reuse; its capacity bounds them, and no budget counts them. A nil Slabs keeps none. It is safe
 // for concurrent use.
@@ -22,9 +22,6 @@ func (s Slabs) take() []byte {
 
 // recycle takes a slab that is not used any more.
 func (s Slabs) recycle(slab []byte) {
-	if cap(slab) != SlabBytes {
-		return
-	}
 	select {
 	case s <- slab[:0]:
 	default:
@@ -37,42 +34,11 @@ type Store struct {
 	File  *File // nil: texts stay in memory
 }
 
-// Memory returns the most memory that a text of so many bytes takes while it is read.
+// Memory returns the most memory that a text of so many bytes takes while it is read, if nobody else takes the file's
+// room. Then a text takes more, which its Size counts.
 func (s Store) Memory(raw int64) int64 {
-	if !s.File.hasRoom() {
-		return raw
+	if most := int64(heldSlabs * SlabBytes); raw > most && s.File.hasRoom(raw) {
+		return most
 	}
-	return min(raw, heldText+SlabBytes)
-}
-
-// recycle takes a slab that is not used any more.
-func (s Store) recycle(b slab) {
-	if b.bytes == nil {
-		s.File.give(b.at, b.n)
-	} else {
-		s.Slabs.recycle(b.bytes)
-	}
-}
-
-// put moves a slab to the file, unless it is there or empty, or the file has no room. It returns the memory that is
-// free then.
-func (s Store) put(b *slab) (freed int) {
-	if len(b.bytes) == 0 {
-		return 0
-	}
-	at, ok := s.File.put(b.bytes)
-	if !ok {
-		return 0
-	}
-	freed = cap(b.bytes)
-	s.Slabs.recycle(b.bytes)
-	*b = slab{at: at, n: len(b.bytes)}
-	return freed
-}
-
-// slab is a part of a text. Its bytes are in memory, or else n of them are in the store's file.
-type slab struct {
-	bytes []byte
-	at    int64
-	n     int
+	return raw
 }

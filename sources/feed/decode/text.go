@@ -8,10 +8,9 @@ import (
 	"millrace/sources/fields"
 )
 
-// longRecord is the size from which on a record gets a slab of its own. So at most a quarter of a slab stays empty.
-const longRecord = SlabBytes / 4
-
-// Text holds the records of one block in file order: their text, or their tokens as little-endian bytes.
+// Text holds the records of one block in file order: their text, or their tokens as little-endian bytes. Their bytes
+// follow each other through slabs of SlabBytes, of which all but the last are full. A record may begin in one slab and
+// end in another.
 type Text struct {
 	first   uint64 // record
 	raw     uint64 // uncompressed bytes of the file
@@ -20,19 +19,19 @@ type Text struct {
 	tooLong map[uint32]bool  // by position: Record.TooLong, of documents that were made before
 	others  [][]any          // of each record, if the source asks for any
 	values  int64            // estimated bytes of others
-	slabs   []slab
-	held    int  // capacity of the slabs in memory
-	filling int  // index of the slab that short records fill
-	tokens  bool // the format is one of tokens
-	last    bool // the shard ends with it
+	places  []int64          // of the first slabs, which are in the store's file
+	slabs   [][]byte         // those behind them, in memory
+	stays   bool             // the file had no room: the slabs in memory stay there
+	tokens  bool             // the format is one of tokens
+	last    bool             // the shard ends with it
 }
 
 // rawRecord is the place of a record's bytes in the slabs.
 type rawRecord struct {
 	offset int64 // in the file
-	off    uint32
-	n      uint32
 	slab   uint32
+	off    uint32 // in the slab
+	n      uint32
 	madeOf uint32 // 1 + the bytes of the text of a record that was made before; 0: of the file
 }
 
@@ -47,19 +46,22 @@ func (t *Text) Raw() uint64 { return t.raw }
 
 // Recycle gives back the room in a store of a text that is not used any more.
 func (t *Text) Recycle(store Store) {
-	for _, b := range t.slabs {
-		store.recycle(b)
+	for _, at := range t.places {
+		store.File.give(at)
 	}
-	t.slabs = nil
+	for _, b := range t.slabs {
+		store.Slabs.recycle(b)
+	}
+	t.places, t.slabs = nil, nil
 }
 
 // Size returns the bytes that the text takes in memory.
-func (t *Text) Size() int64 { return int64(t.held) + 24*int64(cap(t.records)) + t.values }
+func (t *Text) Size() int64 {
+	return SlabBytes*int64(len(t.slabs)) + 8*int64(cap(t.places)) + 24*int64(cap(t.records)) + t.values
+}
 
 // IsInFile reports whether a part of the text is in the store's file.
-func (t *Text) IsInFile() bool {
-	return slices.ContainsFunc(t.slabs, func(b slab) bool { return b.bytes == nil })
-}
+func (t *Text) IsInFile() bool { return len(t.places) > 0 }
 
 // add copies one record.
 func (t *Text) add(r *sources.Record, store Store) {
@@ -70,10 +72,8 @@ func (t *Text) add(r *sources.Record, store Store) {
 		t.records = append(t.records, rawRecord{offset: r.Offset})
 		return
 	}
-	n := len(r.Text) + 4*len(r.Tokens)
-	i := t.slabFor(n, store)
-	at := t.slabs[i].bytes
-	ref := rawRecord{offset: r.Offset, slab: uint32(i), off: uint32(len(at)), n: uint32(n)}
+	ref := rawRecord{offset: r.Offset, n: uint32(len(r.Text) + 4*len(r.Tokens))}
+	ref.slab, ref.off = t.end()
 	if r.Made {
 		ref.madeOf = uint32(r.MadeOf) + 1
 	}
@@ -81,48 +81,59 @@ func (t *Text) add(r *sources.Record, store Store) {
 		t.tooLong = with(t.tooLong, uint32(len(t.records)), true)
 	}
 	t.records = append(t.records, ref)
-	at = append(at, r.Text...)
-	for _, token := range r.Tokens {
-		at = binary.LittleEndian.AppendUint32(at, token)
-	}
-	t.slabs[i].bytes = at
-	if t.held > heldText {
-		t.putFull(store)
-	}
-}
-
-// slabFor returns the index of a slab in memory with room for n bytes.
-func (t *Text) slabFor(n int, store Store) int {
-	if t.filling < len(t.slabs) && len(t.slabs[t.filling].bytes)+n <= cap(t.slabs[t.filling].bytes) {
-		return t.filling
-	}
-	if n > longRecord { // shorter records go on filling the slab before
-		return t.push(make([]byte, 0, n))
-	}
-	t.filling = t.push(store.Slabs.take())
-	return t.filling
-}
-
-// push adds an empty slab and returns its index.
-func (t *Text) push(bytes []byte) int {
-	t.held += cap(bytes)
-	t.slabs = append(t.slabs, slab{bytes: bytes})
-	return len(t.slabs) - 1
-}
-
-// putFull moves all slabs to the file but the one that short records fill.
-func (t *Text) putFull(store Store) {
-	for i := range t.slabs {
-		if i != t.filling || cap(t.slabs[i].bytes) > SlabBytes {
-			t.held -= store.put(&t.slabs[i])
+	t.write(r.Text, store)
+	for tokens := range slices.Chunk(r.Tokens, 256) {
+		var buf [4 * 256]byte
+		for i, token := range tokens {
+			binary.LittleEndian.PutUint32(buf[4*i:], token)
 		}
+		t.write(buf[:4*len(tokens)], store)
 	}
 }
 
-// end ends the filling of a text.
-func (t *Text) end(store Store) {
-	if t.filling < len(t.slabs) && t.IsInFile() {
-		t.held -= store.put(&t.slabs[t.filling])
+// end returns the place behind the last byte.
+func (t *Text) end() (slab, off uint32) {
+	slab = uint32(len(t.places) + len(t.slabs))
+	if n := len(t.slabs); n > 0 && len(t.slabs[n-1]) < SlabBytes {
+		return slab - 1, uint32(len(t.slabs[n-1]))
+	}
+	return slab, 0
+}
+
+// write appends bytes.
+func (t *Text) write(bytes []byte, store Store) {
+	for len(bytes) > 0 {
+		if _, off := t.end(); off == 0 {
+			if len(t.slabs) >= heldSlabs {
+				t.put(store)
+			}
+			t.slabs = append(t.slabs, store.Slabs.take())
+		}
+		last := &t.slabs[len(t.slabs)-1]
+		n := min(len(bytes), SlabBytes-len(*last))
+		*last = append(*last, bytes[:n]...)
+		bytes = bytes[n:]
+	}
+}
+
+// put moves the slabs in memory to the file, as long as it has room.
+func (t *Text) put(store Store) {
+	for len(t.slabs) > 0 && !t.stays {
+		at, ok := store.File.put(t.slabs[0])
+		if !ok {
+			t.stays = true
+			return
+		}
+		t.places = append(t.places, at)
+		store.Slabs.recycle(t.slabs[0])
+		t.slabs = slices.Delete(t.slabs, 0, 1)
+	}
+}
+
+// finish ends the filling of a text.
+func (t *Text) finish(store Store) {
+	if t.IsInFile() {
+		t.put(store)
 	}
 }
 
@@ -174,16 +185,25 @@ func (t *Text) record(number uint64, store Store, buf *[]byte, scratch []uint32)
 	return r, nil
 }
 
-// bytes returns the bytes of a record. Those in the file are read into buf, which grows; a large record has memory of
-// its own.
+// bytes returns the bytes of a record. Those that are not together in memory are copied into buf, which grows; a large
+// record has memory of its own.
 func (t *Text) bytes(ref rawRecord, file *File, buf *[]byte) ([]byte, error) {
-	b := &t.slabs[ref.slab]
-	if b.bytes != nil {
-		return b.bytes[ref.off : ref.off+ref.n], nil
+	slab, off := int(ref.slab), ref.off
+	if slab >= len(t.places) && ref.n > 0 && off+ref.n <= SlabBytes {
+		return t.slabs[slab-len(t.places)][off : off+ref.n], nil
 	}
 	if ref.n > SlabBytes {
 		buf = new([]byte)
 	}
 	*buf = slices.Grow((*buf)[:0], max(int(ref.n), 1))[:ref.n]
-	return *buf, file.read(*buf, b.at+int64(ref.off))
+	for rest := *buf; len(rest) > 0; slab, off = slab+1, 0 {
+		n := min(len(rest), int(SlabBytes-off))
+		if slab >= len(t.places) {
+			copy(rest[:n], t.slabs[slab-len(t.places)][off:])
+		} else if err := file.read(rest[:n], t.places[slab]+int64(off)); err != nil {
+			return nil, err
+		}
+		rest = rest[n:]
+	}
+	return *buf, nil
 }

@@ -49,7 +49,11 @@ func TestTextReturnsItsRecords(t *testing.T) {
 // TestTextReturnsItsTokens: the tokens of a record come back behind the scratch of the caller.
 func TestTextReturnsItsTokens(t *testing.T) {
 	text := &Text{tokens: true}
-	in := [][]uint32{{1, 2, 1 << 31}, nil, {7}}
+	many := make([]uint32, SlabBytes/2)
+	for i := range many {
+		many[i] = uint32(i)
+	}
+	in := [][]uint32{{1, 2, 1 << 31}, nil, {7}, many, {8}}
 	for i, tokens := range in {
 		text.add(&sources.Record{Number: uint64(i), Tokens: tokens}, Store{})
 	}
@@ -62,17 +66,17 @@ func TestTextReturnsItsTokens(t *testing.T) {
 	}
 }
 
-// TestSlabsAreReused: a text's slabs of the usual size serve the next text, up to the capacity.
+// TestSlabsAreReused: a text fills its slabs. They serve the next text, up to the capacity.
 func TestSlabsAreReused(t *testing.T) {
 	slabs := make(Slabs, 2)
 	store := Store{Slabs: slabs}
 	text := &Text{}
-	for range 4 * SlabBytes / longRecord {
-		text.add(&sources.Record{Text: make([]byte, longRecord)}, store)
-		text.add(&sources.Record{Text: make([]byte, longRecord+1)}, store)
+	for range 8 {
+		text.add(&sources.Record{Text: make([]byte, SlabBytes/2-1)}, store)
+		text.add(&sources.Record{Text: make([]byte, SlabBytes/2+1)}, store)
 	}
-	if usual := text.Size() / SlabBytes; usual < 8 || usual > 10 {
-		t.Errorf("records of 8 slabs take the memory of %d", usual)
+	if got := text.Size() / SlabBytes; got != 8 {
+		t.Errorf("records of 8 slabs take the memory of %d", got)
 	}
 	text.Recycle(store)
 	if len(slabs) != 2 {

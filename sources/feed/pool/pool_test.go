@@ -204,32 +204,6 @@ func TestReadsAreBounded(t *testing.T) {
 	}
 }
 
-// TestManyReadsWaitForTheirTurns: reads that end keep others waiting beyond the grace, so that many that begin at once
-// do not decode at once.
-func TestManyReadsWaitForTheirTurns(t *testing.T) {
-	const size, reads = 2, 24
-	p := newPool(size)
-	var now, most atomic.Int32
-	var group sync.WaitGroup
-	for range reads {
-		group.Go(func() {
-			if err := p.BeginRead(t.Context()); err != nil {
-				t.Error(err)
-			}
-			if n := now.Add(1); n > most.Load() {
-				most.Store(n)
-			}
-			time.Sleep(grace / 5)
-			now.Add(-1)
-			p.EndRead()
-		})
-	}
-	group.Wait()
-	if n := most.Load(); n > size {
-		t.Errorf("%d reads decoded at once, want %d", n, size)
-	}
-}
-
 // TestStandingFeed: a feed whose reads stand still takes no decoder from the others for long.
 func TestStandingFeed(t *testing.T) {
 	const size = 2

@@ -1,0 +1,98 @@
+package feed
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"millrace"
+	"millrace/sources/budget"
+	"millrace/sources/feed/decode"
+	"millrace/sources/feed/pool"
+	"millrace/sources/order"
+)
+
+// textsFeed returns a feed of blocks of 1 MB, whose texts lie in the returned file, and its stream.
+func textsFeed(t *testing.T) (f *Feed, file *os.File, docs []referenceDoc, b *budget.Budget) {
+	t.Helper()
+	c := randomCorpus(12, 3, 60)
+	for i := range c.shards {
+		for n := range c.shards[i] {
+			c.shards[i][n] += strings.Repeat(string(rune('a'+n%26)), n%7*10_000)
+		}
+	}
+	x := fixture{shuffle: millrace.Blocks, epochs: 2, limit: 1 << 20}
+	s := x.open(t, c.write(t))
+	docs, _ = referenceStream(c, x, s, 2)
+	file, err := os.Create(filepath.Join(t.TempDir(), "texts"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	texts := decode.NewFile(file, 1<<30, func() bool { return true }, slog.New(slog.DiscardHandler))
+	p := pool.New(2, texts, func(large *budget.Large) *decode.Decoder { return decode.New(func() {}, nil, large) })
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- p.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+		if err := texts.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	b = budget.New(64 << 20)
+	return New(s, Position{}, order.Stripe{}, Config{Budget: b, Pool: p}), file, docs, b
+}
+
+// TestTextsOfAFeed: a feed whose texts lie in a file has the reference stream. It uses the places of the file again.
+func TestTextsOfAFeed(t *testing.T) {
+	f, file, docs, b := textsFeed(t)
+	stop := running(t, f)
+	drain(t, f, 0, 10, docs)
+	if err := stop(); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	var bytes int64
+	for _, d := range docs {
+		bytes += int64(len(d.tokens))
+	}
+	if info, err := file.Stat(); err != nil || info.Size() < decode.SlabBytes || info.Size() > bytes*2/3 {
+		t.Errorf("the file has %d bytes for texts of %d: %v", info.Size(), bytes, err)
+	}
+	if !b.Open(func() {}).Take(64 << 20) {
+		t.Error("bytes are still charged")
+	}
+}
+
+// TestLostTexts: a text that cannot be read back ends the feed with an error, and no document is left out.
+func TestLostTexts(t *testing.T) {
+	f, file, docs, _ := textsFeed(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- f.Run(ctx) }()
+	next := 0
+	var err error
+	for until := millrace.Ordinal(1); err == nil; until++ {
+		f.Want(until)
+		if err := file.Truncate(0); err != nil {
+			t.Fatal(err)
+		}
+		var b Batch
+		b, err = f.Next(context.Background())
+		for _, o := range b.Offers {
+			checkOffer(t, f, o, docs[next])
+			next++
+		}
+		if b.End {
+			t.Fatal("the stream ended without an error")
+		}
+	}
+	if ran := <-done; !strings.Contains(ran.Error(), "source web: read the text of a block back") {
+		t.Errorf("the feed ended with %v, and its caller got %v", ran, err)
+	}
+}

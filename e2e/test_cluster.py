@@ -114,8 +114,9 @@ def test_training_goes_on_while_etcd_is_away(stage: Any, tmp_path: Path) -> None
             until("frozen", lambda: bool(frozen(stage, run)), run)
             seen = max(b.step for b in trainers.delivered.ranks[0])
             trainers.collect(until=seen + 2)  # planned before
-            # The lease is lost by now: the orchestrator waits for the next one.
+            # The lease is lost by now: the next orchestrator waits for another one, and says so.
             until("a restart", lambda: "orchestrator cannot continue now" in run.stderr(), run)
+            until("the next one", lambda: run.stderr().count("warning: frozen: ") > 1, run)
             assert frozen(stage, run)
             member.start()
             hold.unlink()

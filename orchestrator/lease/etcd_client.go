@@ -13,6 +13,8 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -26,6 +28,13 @@ const (
 	pingWait  = 3 * time.Second
 )
 
+// reconnect bounds the pauses between attempts to connect to a member, and the time of one attempt. gRPC's own pauses
+// grow to two minutes while a member is away, and would keep a candidate waiting after its return.
+func reconnect() grpc.DialOption {
+	return grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: pingWait, Backoff: backoff.Config{
+		BaseDelay: 100 * time.Millisecond, Multiplier: 1.5, Jitter: 0.2, MaxDelay: time.Second}})
+}
+
 // dial returns a client of the cluster. It does not wait for the cluster, except for a password to be checked.
 func (e *Etcd) dial(ctx context.Context) (*clientv3.Client, error) {
 	security, err := e.cfg.tls()
@@ -36,7 +45,7 @@ func (e *Etcd) dial(ctx context.Context) (*clientv3.Client, error) {
 		client, err := clientv3.New(clientv3.Config{
 			Endpoints: e.cfg.Endpoints, TLS: security, Username: e.cfg.User, Password: e.cfg.Password,
 			DialTimeout: e.cfg.call(), DialKeepAliveTime: pingAfter, DialKeepAliveTimeout: pingWait,
-			Logger: zap.NewNop(),
+			Logger: zap.NewNop(), DialOptions: []grpc.DialOption{reconnect()},
 		})
 		if err == nil {
 			return client, nil

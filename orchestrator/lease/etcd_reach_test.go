@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"millrace"
 	"millrace/orchestrator/lease"
 	"millrace/orchestrator/lease/etcdtest"
 )
@@ -47,4 +48,39 @@ func TestExplain(t *testing.T) {
 			t.Errorf("%v: %q, want %q", c.Endpoints, got, want)
 		}
 	}
+}
+
+// TestAMemberThatIsAwayIsTriedOften: a client finds a member soon after it is back, however long it was away. gRPC's
+// own pauses grow to two minutes: eight attempts would take 40 s.
+func TestAMemberThatIsAwayIsTriedOften(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	client, err := lease.Dial(t.Context(), lease.EtcdConfig{Run: "run", Stream: millrace.Train, Host: "host",
+		Endpoints: []string{"http://" + l.Addr().String()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	asked := make(chan struct{})
+	go func() { // ends with the client
+		defer close(asked)
+		_, _ = client.Get(client.Ctx(), "a key")
+	}()
+	begin := time.Now()
+	if err := l.(*net.TCPListener).SetDeadline(begin.Add(30 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 8 {
+		conn, err := l.Accept()
+		if err != nil {
+			t.Fatalf("after %d attempts: %v", i, err)
+		}
+		conn.Close()
+	}
+	t.Logf("eight attempts within %v", time.Since(begin))
+	client.Close()
+	<-asked
 }

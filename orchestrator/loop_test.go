@@ -420,6 +420,79 @@ func TestAStreamThatIsNotReadDelaysNobody(t *testing.T) {
 	}
 }
 
+// TestASwitchIsPassedOnDuringATurn: a sidecar finds a loader dead while the loop waits for a disk. The others hear of
+// it at once, and once: all of them may report it.
+func TestASwitchIsPassedOnDuringATurn(t *testing.T) {
+	l := live(t, newConfig(t, 1), disktest.NewMemory())
+	const sidecars = 3
+	said := make([]proto.Orchestrator_ServeClient, sidecars)
+	heard := make([]chan *proto.SidecarOrder, sidecars)
+	for k := range sidecars {
+		stream, err := proto.NewOrchestratorClient(l.conn).Serve(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		hello := &proto.SidecarHello{Version: testVersion(), Name: fmt.Sprintf("sidecar-%d", k)}
+		if err := stream.Send(&proto.SidecarEvent{Event: &proto.SidecarEvent_Hello{Hello: hello}}); err != nil {
+			t.Fatal(err)
+		}
+		said[k], heard[k] = stream, make(chan *proto.SidecarOrder, 100)
+		go func() { // ends with the stream, which ends with its connection
+			defer close(heard[k])
+			for {
+				order, err := stream.Recv()
+				if err != nil {
+					return
+				}
+				if order.GetSwitched() != nil {
+					heard[k] <- order
+				}
+			}
+		}()
+	}
+	for there := false; !there; time.Sleep(time.Millisecond) {
+		l.ask(func(m *Machine) { there = isConnected(m, "sidecar-1") && isConnected(m, "sidecar-2") })
+	}
+	busy, free := make(chan struct{}), make(chan struct{})
+	go func() { // ends with the loop's wait
+		_ = l.o.post(context.Background(), func(*Machine) { close(busy); <-free })
+	}()
+	<-busy
+	report := func(k int, term uint64) {
+		s := &proto.Switched{Source: "web", Stripe: 1, Term: term, Reason: "it is silent"}
+		if err := said[k].Send(&proto.SidecarEvent{Event: &proto.SidecarEvent_Switched{Switched: s}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	hears := func(k int, term uint64) {
+		t.Helper()
+		select {
+		case order := <-heard[k]:
+			if s := order.GetSwitched(); s.Source != "web" || s.Stripe != 1 || s.Term != term ||
+				order.Fence.Term != uint64(l.o.Term()) {
+				t.Errorf("sidecar %d heard %v, want term %d", k, order, term)
+			}
+		case <-time.After(patience):
+			t.Fatalf("sidecar %d heard nothing", k)
+		}
+	}
+	report(0, 9)
+	hears(1, 9)
+	hears(2, 9)
+	report(1, 9)
+	report(2, 8)
+	report(2, 10)
+	hears(0, 10)
+	hears(1, 10)
+	close(free)
+	l.stop()
+	for k := range sidecars {
+		for order := range heard[k] {
+			t.Errorf("sidecar %d heard %v, too", k, order)
+		}
+	}
+}
+
 func TestAStoreThatFailsEndsTheRun(t *testing.T) {
 	l := live(t, newConfig(t, 1), disktest.NewMemory())
 	l.load(0)

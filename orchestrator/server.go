@@ -10,6 +10,7 @@ import (
 
 	"millrace"
 	"millrace/internal/wire"
+	"millrace/orchestrator/facts"
 	"millrace/orchestrator/roster"
 	"millrace/proto"
 )
@@ -17,11 +18,14 @@ import (
 // Server adapts the gRPC service to the loop. It turns messages into events.
 type Server struct {
 	proto.UnimplementedOrchestratorServer
-	o *Orchestrator
+	o        *Orchestrator
+	switches switches
 }
 
 // NewServer serves o.
-func NewServer(o *Orchestrator) *Server { return &Server{o: o} }
+func NewServer(o *Orchestrator) *Server {
+	return &Server{o: o, switches: switches{to: map[*outbox]bool{}, terms: map[facts.Stripe]uint64{}}}
+}
 
 // Load carries the messages of one loader until its stream ends.
 func (s *Server) Load(stream proto.Orchestrator_LoadServer) error {
@@ -67,6 +71,8 @@ func (s *Server) Serve(stream proto.Orchestrator_ServeServer) error {
 		return wire.ToStatus(millrace.Errorf(millrace.ErrInvalid, "the first message of a sidecar is its hello"))
 	}
 	box := newOutbox()
+	s.switches.join(box)
+	defer s.switches.leave(box)
 	defer s.o.post(context.Background(), func(m *Machine) { m.SidecarDown(box, hello.Name) })
 	if err := s.ask(stream.Context(), func(m *Machine) error { return m.SidecarUp(box, hello) }); err != nil {
 		return err
@@ -79,7 +85,10 @@ func (s *Server) Serve(stream proto.Orchestrator_ServeServer) error {
 			if err != nil {
 				return err
 			}
-			switch e.GetEvent().(type) {
+			switch ev := e.GetEvent().(type) {
+			case *proto.SidecarEvent_Switched:
+				fence := &proto.Fence{Stream: string(s.o.cfg.Stream), Term: uint64(s.o.held.Term())}
+				s.switches.pass(box, fence, ev.Switched)
 			case *proto.SidecarEvent_Join:
 				s.o.opt.Fail.Hit("orchestrator/join/before")
 			case *proto.SidecarEvent_Commit:
@@ -91,6 +100,51 @@ func (s *Server) Serve(stream proto.Orchestrator_ServeServer) error {
 			}
 			return s.o.post(ctx, func(m *Machine) { m.SidecarEvent(box, e) })
 		})
+}
+
+// switches tells all sidecars at once that one of them has switched a stripe to its standby. The loop may be writing to
+// journals meanwhile, which takes long on a busy disk, and its directory of loaders comes after that. No record is
+// needed: the standby's term was granted, and a sidecar may switch to it at any time.
+type switches struct {
+	mu    sync.Mutex
+	to    map[*outbox]bool
+	terms map[facts.Stripe]uint64 // the newest that was passed on: each sidecar reports a switch
+}
+
+// mostStripes bounds the remembered terms. Without one, a switch is passed on again, which changes nothing.
+const mostStripes = 1 << 16
+
+func (s *switches) join(box *outbox) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.to[box] = true
+}
+
+func (s *switches) leave(box *outbox) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.to, box)
+}
+
+// pass passes a switch on.
+func (s *switches) pass(from *outbox, fence *proto.Fence, of *proto.Switched) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := facts.Stripe{Source: of.GetSource(), Index: of.GetStripe()}
+	if of.GetTerm() <= s.terms[key] {
+		return
+	}
+	if len(s.terms) >= mostStripes {
+		clear(s.terms)
+	}
+	s.terms[key] = of.GetTerm()
+	order := &proto.SidecarOrder{Fence: fence,
+		Order: &proto.SidecarOrder_Switched{Switched: of}}
+	for box := range s.to {
+		if box != from {
+			box.Send(order)
+		}
+	}
 }
 
 // Follow carries the journal to one follower until its stream ends.

@@ -4862,6 +4862,7 @@ type SidecarOrder struct {
 	//	*SidecarOrder_Masked
 	//	*SidecarOrder_Alerts
 	//	*SidecarOrder_RollCall
+	//	*SidecarOrder_Switched
 	//	*SidecarOrder_Part
 	//	*SidecarOrder_Groups
 	Order         isSidecarOrder_Order `protobuf_oneof:"order"`
@@ -5030,6 +5031,15 @@ func (x *SidecarOrder) GetRollCall() *RollCall {
 	return nil
 }
 
+func (x *SidecarOrder) GetSwitched() *Switched {
+	if x != nil {
+		if x, ok := x.Order.(*SidecarOrder_Switched); ok {
+			return x.Switched
+		}
+	}
+	return nil
+}
+
 func (x *SidecarOrder) GetPart() []byte {
 	if x != nil {
 		if x, ok := x.Order.(*SidecarOrder_Part); ok {
@@ -5104,6 +5114,10 @@ type SidecarOrder_RollCall struct {
 	RollCall *RollCall `protobuf:"bytes,14,opt,name=roll_call,json=rollCall,proto3,oneof"`
 }
 
+type SidecarOrder_Switched struct {
+	Switched *Switched `protobuf:"bytes,15,opt,name=switched,proto3,oneof"` // of another host: it comes before the Loaders that follow from it
+}
+
 type SidecarOrder_Part struct {
 	Part []byte `protobuf:"bytes,60,opt,name=part,proto3,oneof"` // an encoded Plan: the part of it for the ranks of this host
 }
@@ -5137,6 +5151,8 @@ func (*SidecarOrder_Masked) isSidecarOrder_Order() {}
 func (*SidecarOrder_Alerts) isSidecarOrder_Order() {}
 
 func (*SidecarOrder_RollCall) isSidecarOrder_Order() {}
+
+func (*SidecarOrder_Switched) isSidecarOrder_Order() {}
 
 func (*SidecarOrder_Part) isSidecarOrder_Order() {}
 
@@ -7954,7 +7970,7 @@ const file_roles_proto_rawDesc = "" +
 	"\x06tokens\x18\x03 \x01(\x04R\x06tokens\"3\n" +
 	"\aPresent\x12\x12\n" +
 	"\x04call\x18\x01 \x01(\x04R\x04call\x12\x14\n" +
-	"\x05ranks\x18\x02 \x03(\rR\x05ranks\"\xef\x05\n" +
+	"\x05ranks\x18\x02 \x03(\rR\x05ranks\"\xa4\x06\n" +
 	"\fSidecarOrder\x12(\n" +
 	"\x05fence\x18\x01 \x01(\v2\x12.millrace.v1.FenceR\x05fence\x120\n" +
 	"\awelcome\x18\x02 \x01(\v2\x14.millrace.v1.WelcomeH\x00R\awelcome\x12*\n" +
@@ -7970,7 +7986,8 @@ const file_roles_proto_rawDesc = "" +
 	"\tcommitted\x18\v \x01(\v2\x16.millrace.v1.CommittedH\x00R\tcommitted\x12-\n" +
 	"\x06masked\x18\f \x01(\v2\x13.millrace.v1.MaskedH\x00R\x06masked\x12-\n" +
 	"\x06alerts\x18\r \x01(\v2\x13.millrace.v1.AlertsH\x00R\x06alerts\x124\n" +
-	"\troll_call\x18\x0e \x01(\v2\x15.millrace.v1.RollCallH\x00R\brollCall\x12\x14\n" +
+	"\troll_call\x18\x0e \x01(\v2\x15.millrace.v1.RollCallH\x00R\brollCall\x123\n" +
+	"\bswitched\x18\x0f \x01(\v2\x15.millrace.v1.SwitchedH\x00R\bswitched\x12\x14\n" +
 	"\x04part\x18< \x01(\fH\x00R\x04part\x12-\n" +
 	"\x06groups\x18n \x01(\v2\x13.millrace.v1.GroupsH\x00R\x06groupsB\a\n" +
 	"\x05order\"2\n" +
@@ -8387,68 +8404,69 @@ var file_roles_proto_depIdxs = []int32{
 	94,  // 77: millrace.v1.SidecarOrder.masked:type_name -> millrace.v1.Masked
 	60,  // 78: millrace.v1.SidecarOrder.alerts:type_name -> millrace.v1.Alerts
 	67,  // 79: millrace.v1.SidecarOrder.roll_call:type_name -> millrace.v1.RollCall
-	56,  // 80: millrace.v1.SidecarOrder.groups:type_name -> millrace.v1.Groups
-	57,  // 81: millrace.v1.Groups.group:type_name -> millrace.v1.Group
-	88,  // 82: millrace.v1.Welcome.manifests:type_name -> millrace.v1.Manifest
-	95,  // 83: millrace.v1.Welcome.masks:type_name -> millrace.v1.Mask
-	61,  // 84: millrace.v1.Alerts.alerts:type_name -> millrace.v1.Alert
-	65,  // 85: millrace.v1.Loaders.stripes:type_name -> millrace.v1.LoaderStripe
-	66,  // 86: millrace.v1.LoaderStripe.standby:type_name -> millrace.v1.Standby
-	20,  // 87: millrace.v1.Waiting.cause:type_name -> millrace.v1.Activity
-	70,  // 88: millrace.v1.MixRequest.set:type_name -> millrace.v1.SetWeights
-	72,  // 89: millrace.v1.MixRequest.schedule:type_name -> millrace.v1.SetSchedule
-	96,  // 90: millrace.v1.MixRequest.skip:type_name -> millrace.v1.Skipped
-	74,  // 91: millrace.v1.MixRequest.add:type_name -> millrace.v1.AddSource
-	97,  // 92: millrace.v1.MixRequest.costs:type_name -> millrace.v1.Costed
-	71,  // 93: millrace.v1.SetWeights.weights:type_name -> millrace.v1.SourceWeight
-	73,  // 94: millrace.v1.SetSchedule.milestones:type_name -> millrace.v1.WeightsAt
-	71,  // 95: millrace.v1.WeightsAt.weights:type_name -> millrace.v1.SourceWeight
-	76,  // 96: millrace.v1.MixReply.change:type_name -> millrace.v1.MixChange
-	71,  // 97: millrace.v1.MixtureStatus.weights:type_name -> millrace.v1.SourceWeight
-	76,  // 98: millrace.v1.MixtureStatus.changes:type_name -> millrace.v1.MixChange
-	97,  // 99: millrace.v1.MixtureStatus.costs:type_name -> millrace.v1.Costed
-	78,  // 100: millrace.v1.MixtureStatus.calibration:type_name -> millrace.v1.Calibration
-	97,  // 101: millrace.v1.Calibration.best:type_name -> millrace.v1.Costed
-	87,  // 102: millrace.v1.StatusReply.fence:type_name -> millrace.v1.Fence
-	86,  // 103: millrace.v1.StatusReply.sources:type_name -> millrace.v1.StatusReply.SourcesEntry
-	89,  // 104: millrace.v1.StatusReply.recent:type_name -> millrace.v1.Quarantine
-	83,  // 105: millrace.v1.StatusReply.roles:type_name -> millrace.v1.RoleStatus
-	61,  // 106: millrace.v1.StatusReply.alerts:type_name -> millrace.v1.Alert
-	65,  // 107: millrace.v1.StatusReply.stripes:type_name -> millrace.v1.LoaderStripe
-	77,  // 108: millrace.v1.StatusReply.mixture:type_name -> millrace.v1.MixtureStatus
-	44,  // 109: millrace.v1.StatusReply.gpus:type_name -> millrace.v1.Gpu
-	27,  // 110: millrace.v1.StatusReply.delivery:type_name -> millrace.v1.Delivery
-	81,  // 111: millrace.v1.StatusReply.scaling:type_name -> millrace.v1.Scaling
-	16,  // 112: millrace.v1.RoleStatus.cache:type_name -> millrace.v1.CacheFigures
-	98,  // 113: millrace.v1.LedgerReply.segments:type_name -> millrace.v1.Assignments
-	99,  // 114: millrace.v1.LedgerReply.ranges:type_name -> millrace.v1.OrdinalRange
-	76,  // 115: millrace.v1.LedgerReply.changes:type_name -> millrace.v1.MixChange
-	82,  // 116: millrace.v1.StatusReply.SourcesEntry.value:type_name -> millrace.v1.SourceStatus
-	7,   // 117: millrace.v1.Orchestrator.Load:input_type -> millrace.v1.LoaderEvent
-	42,  // 118: millrace.v1.Orchestrator.Serve:input_type -> millrace.v1.SidecarEvent
-	79,  // 119: millrace.v1.Orchestrator.Status:input_type -> millrace.v1.StatusRequest
-	84,  // 120: millrace.v1.Orchestrator.Ledger:input_type -> millrace.v1.LedgerRequest
-	69,  // 121: millrace.v1.Orchestrator.Mix:input_type -> millrace.v1.MixRequest
-	0,   // 122: millrace.v1.Orchestrator.Follow:input_type -> millrace.v1.FollowerEvent
-	36,  // 123: millrace.v1.Loader.Fetch:input_type -> millrace.v1.FetchRequest
-	17,  // 124: millrace.v1.Loader.Beat:input_type -> millrace.v1.BeatRequest
-	19,  // 125: millrace.v1.Loader.Current:input_type -> millrace.v1.CurrentRequest
-	39,  // 126: millrace.v1.Constructor.Fetch:input_type -> millrace.v1.GroupRequest
-	29,  // 127: millrace.v1.Orchestrator.Load:output_type -> millrace.v1.LoaderOrder
-	55,  // 128: millrace.v1.Orchestrator.Serve:output_type -> millrace.v1.SidecarOrder
-	80,  // 129: millrace.v1.Orchestrator.Status:output_type -> millrace.v1.StatusReply
-	85,  // 130: millrace.v1.Orchestrator.Ledger:output_type -> millrace.v1.LedgerReply
-	75,  // 131: millrace.v1.Orchestrator.Mix:output_type -> millrace.v1.MixReply
-	3,   // 132: millrace.v1.Orchestrator.Follow:output_type -> millrace.v1.JournalPart
-	38,  // 133: millrace.v1.Loader.Fetch:output_type -> millrace.v1.FetchReply
-	18,  // 134: millrace.v1.Loader.Beat:output_type -> millrace.v1.BeatReply
-	20,  // 135: millrace.v1.Loader.Current:output_type -> millrace.v1.Activity
-	38,  // 136: millrace.v1.Constructor.Fetch:output_type -> millrace.v1.FetchReply
-	127, // [127:137] is the sub-list for method output_type
-	117, // [117:127] is the sub-list for method input_type
-	117, // [117:117] is the sub-list for extension type_name
-	117, // [117:117] is the sub-list for extension extendee
-	0,   // [0:117] is the sub-list for field type_name
+	48,  // 80: millrace.v1.SidecarOrder.switched:type_name -> millrace.v1.Switched
+	56,  // 81: millrace.v1.SidecarOrder.groups:type_name -> millrace.v1.Groups
+	57,  // 82: millrace.v1.Groups.group:type_name -> millrace.v1.Group
+	88,  // 83: millrace.v1.Welcome.manifests:type_name -> millrace.v1.Manifest
+	95,  // 84: millrace.v1.Welcome.masks:type_name -> millrace.v1.Mask
+	61,  // 85: millrace.v1.Alerts.alerts:type_name -> millrace.v1.Alert
+	65,  // 86: millrace.v1.Loaders.stripes:type_name -> millrace.v1.LoaderStripe
+	66,  // 87: millrace.v1.LoaderStripe.standby:type_name -> millrace.v1.Standby
+	20,  // 88: millrace.v1.Waiting.cause:type_name -> millrace.v1.Activity
+	70,  // 89: millrace.v1.MixRequest.set:type_name -> millrace.v1.SetWeights
+	72,  // 90: millrace.v1.MixRequest.schedule:type_name -> millrace.v1.SetSchedule
+	96,  // 91: millrace.v1.MixRequest.skip:type_name -> millrace.v1.Skipped
+	74,  // 92: millrace.v1.MixRequest.add:type_name -> millrace.v1.AddSource
+	97,  // 93: millrace.v1.MixRequest.costs:type_name -> millrace.v1.Costed
+	71,  // 94: millrace.v1.SetWeights.weights:type_name -> millrace.v1.SourceWeight
+	73,  // 95: millrace.v1.SetSchedule.milestones:type_name -> millrace.v1.WeightsAt
+	71,  // 96: millrace.v1.WeightsAt.weights:type_name -> millrace.v1.SourceWeight
+	76,  // 97: millrace.v1.MixReply.change:type_name -> millrace.v1.MixChange
+	71,  // 98: millrace.v1.MixtureStatus.weights:type_name -> millrace.v1.SourceWeight
+	76,  // 99: millrace.v1.MixtureStatus.changes:type_name -> millrace.v1.MixChange
+	97,  // 100: millrace.v1.MixtureStatus.costs:type_name -> millrace.v1.Costed
+	78,  // 101: millrace.v1.MixtureStatus.calibration:type_name -> millrace.v1.Calibration
+	97,  // 102: millrace.v1.Calibration.best:type_name -> millrace.v1.Costed
+	87,  // 103: millrace.v1.StatusReply.fence:type_name -> millrace.v1.Fence
+	86,  // 104: millrace.v1.StatusReply.sources:type_name -> millrace.v1.StatusReply.SourcesEntry
+	89,  // 105: millrace.v1.StatusReply.recent:type_name -> millrace.v1.Quarantine
+	83,  // 106: millrace.v1.StatusReply.roles:type_name -> millrace.v1.RoleStatus
+	61,  // 107: millrace.v1.StatusReply.alerts:type_name -> millrace.v1.Alert
+	65,  // 108: millrace.v1.StatusReply.stripes:type_name -> millrace.v1.LoaderStripe
+	77,  // 109: millrace.v1.StatusReply.mixture:type_name -> millrace.v1.MixtureStatus
+	44,  // 110: millrace.v1.StatusReply.gpus:type_name -> millrace.v1.Gpu
+	27,  // 111: millrace.v1.StatusReply.delivery:type_name -> millrace.v1.Delivery
+	81,  // 112: millrace.v1.StatusReply.scaling:type_name -> millrace.v1.Scaling
+	16,  // 113: millrace.v1.RoleStatus.cache:type_name -> millrace.v1.CacheFigures
+	98,  // 114: millrace.v1.LedgerReply.segments:type_name -> millrace.v1.Assignments
+	99,  // 115: millrace.v1.LedgerReply.ranges:type_name -> millrace.v1.OrdinalRange
+	76,  // 116: millrace.v1.LedgerReply.changes:type_name -> millrace.v1.MixChange
+	82,  // 117: millrace.v1.StatusReply.SourcesEntry.value:type_name -> millrace.v1.SourceStatus
+	7,   // 118: millrace.v1.Orchestrator.Load:input_type -> millrace.v1.LoaderEvent
+	42,  // 119: millrace.v1.Orchestrator.Serve:input_type -> millrace.v1.SidecarEvent
+	79,  // 120: millrace.v1.Orchestrator.Status:input_type -> millrace.v1.StatusRequest
+	84,  // 121: millrace.v1.Orchestrator.Ledger:input_type -> millrace.v1.LedgerRequest
+	69,  // 122: millrace.v1.Orchestrator.Mix:input_type -> millrace.v1.MixRequest
+	0,   // 123: millrace.v1.Orchestrator.Follow:input_type -> millrace.v1.FollowerEvent
+	36,  // 124: millrace.v1.Loader.Fetch:input_type -> millrace.v1.FetchRequest
+	17,  // 125: millrace.v1.Loader.Beat:input_type -> millrace.v1.BeatRequest
+	19,  // 126: millrace.v1.Loader.Current:input_type -> millrace.v1.CurrentRequest
+	39,  // 127: millrace.v1.Constructor.Fetch:input_type -> millrace.v1.GroupRequest
+	29,  // 128: millrace.v1.Orchestrator.Load:output_type -> millrace.v1.LoaderOrder
+	55,  // 129: millrace.v1.Orchestrator.Serve:output_type -> millrace.v1.SidecarOrder
+	80,  // 130: millrace.v1.Orchestrator.Status:output_type -> millrace.v1.StatusReply
+	85,  // 131: millrace.v1.Orchestrator.Ledger:output_type -> millrace.v1.LedgerReply
+	75,  // 132: millrace.v1.Orchestrator.Mix:output_type -> millrace.v1.MixReply
+	3,   // 133: millrace.v1.Orchestrator.Follow:output_type -> millrace.v1.JournalPart
+	38,  // 134: millrace.v1.Loader.Fetch:output_type -> millrace.v1.FetchReply
+	18,  // 135: millrace.v1.Loader.Beat:output_type -> millrace.v1.BeatReply
+	20,  // 136: millrace.v1.Loader.Current:output_type -> millrace.v1.Activity
+	38,  // 137: millrace.v1.Constructor.Fetch:output_type -> millrace.v1.FetchReply
+	128, // [128:138] is the sub-list for method output_type
+	118, // [118:128] is the sub-list for method input_type
+	118, // [118:118] is the sub-list for extension type_name
+	118, // [118:118] is the sub-list for extension extendee
+	0,   // [0:118] is the sub-list for field type_name
 }
 
 func init() { file_roles_proto_init() }
@@ -8514,6 +8532,7 @@ func file_roles_proto_init() {
 		(*SidecarOrder_Masked)(nil),
 		(*SidecarOrder_Alerts)(nil),
 		(*SidecarOrder_RollCall)(nil),
+		(*SidecarOrder_Switched)(nil),
 		(*SidecarOrder_Part)(nil),
 		(*SidecarOrder_Groups)(nil),
 	}

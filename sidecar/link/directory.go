@@ -170,18 +170,35 @@ func (d *directory) failOver(key stripeKey, from *member, step millrace.Step, wh
 		return false
 	}
 	d.fail.Hit("sidecar/switch/before")
-	r.using, r.standby = to, nil
-	r.switched = &proto.Switched{
+	d.turn(r, &proto.Switched{
 		Source: key.source, Stripe: key.stripe, Term: to.term, Step: uint64(step),
 		Reason: fmt.Sprintf("%s: %s", from.name, why),
-	}
-	d.log.Warn("a loader was replaced by its standby", "source", key.source, "stripe", key.stripe, "step", uint64(step),
-		"loader", from.name, "standby", to.name, "reason", why)
-	d.record("switched", int64(step), key, to.name, to.term)
+	})
 	d.up.send(&proto.SidecarEvent{Event: &proto.SidecarEvent_Switched{Switched: r.switched}})
 	d.fail.Hit("sidecar/switch/after")
-	d.wake()
 	return true
+}
+
+// join follows a switch of another host, which found the loader dead or silent. The orchestrator has its report, so
+// this host reports the switch only to a next orchestrator.
+func (d *directory) join(s *proto.Switched) {
+	d.Lock()
+	defer d.Unlock()
+	if r := d.routes[stripeKey{s.Source, s.Stripe}]; r != nil {
+		if to := r.spare(); to != nil && to.term == s.Term {
+			d.turn(r, s)
+		}
+	}
+}
+
+// turn switches a stripe to its standby. The caller holds the lock.
+func (d *directory) turn(r *route, s *proto.Switched) {
+	from, to := r.using, r.spare()
+	r.using, r.standby, r.switched = to, nil, s
+	d.log.Warn("a loader was replaced by its standby", "source", s.Source, "stripe", s.Stripe, "step", s.Step,
+		"loader", from.name, "standby", to.name, "reason", s.Reason)
+	d.record("switched", int64(s.Step), stripeKey{s.Source, s.Stripe}, to.name, to.term)
+	d.wake()
 }
 
 // repeatSwitches reports to a new orchestrator all switches that no directory has shown yet.

@@ -222,6 +222,48 @@ func TestASilentPrimaryIsReplaced(t *testing.T) {
 	}
 }
 
+// TestASwitchOfAnotherHostIsFollowed: the loader does not answer, and nobody here has noticed. Another host has. Only
+// switches to the standby that is known here are followed, and only a new orchestrator hears of them.
+func TestASwitchOfAnotherHostIsFollowed(t *testing.T) {
+	w, x, first, second, p := duo(t)
+	stopped := make(chan struct{})
+	t.Cleanup(func() { close(stopped) })
+	first.set(func() { first.fault = func(n int) error { return hang(n == 3, stopped) } })
+	tell := func(source string, stripe uint32, term uint64) {
+		s := &proto.Switched{Source: source, Stripe: stripe, Term: term, Step: 7, Reason: "l1: it is silent"}
+		x.order(1, &proto.SidecarOrder{Order: &proto.SidecarOrder_Switched{Switched: s}})
+	}
+	got := w.fetching(p)
+	eventually(t, func() bool { return len(first.requests()) == 1 })
+	tell("web", 0, 4)
+	tell("web", 0, 6)
+	tell("web", 1, 5)
+	tell("none", 0, 5)
+	tell("web", 0, 5)
+	tell("web", 0, 5)
+	if f := <-got; f.err != nil {
+		t.Fatal(f.err)
+	}
+	if rest := second.requests(); len(rest) != 1 || len(rest[0]) != 37 || second.reqs[0].Term != 5 {
+		t.Errorf("the standby was asked for %v", rest)
+	}
+	w.fetches(webPlan(t, 1))
+	if n := len(first.requests()); n != 1 {
+		t.Errorf("the silent one was asked %d times", n)
+	}
+	select {
+	case e := <-x.events:
+		if e.GetSwitched() != nil {
+			t.Errorf("the orchestrator was told of its own news: %v", e)
+		}
+	default:
+	}
+	w.orchestrate()
+	if s := w.orch.next(t).event().GetSwitched(); s.GetTerm() != 5 || !strings.Contains(s.Reason, "silent") {
+		t.Errorf("a new orchestrator was told %v", s)
+	}
+}
+
 // TestTwoSlowLoadersDoNotChaseEachOther: each loader works without a beat for longer than the first limit, and begins
 // again at each request. The rows still come, after a few switches.
 func TestTwoSlowLoadersDoNotChaseEachOther(t *testing.T) {

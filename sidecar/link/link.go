@@ -295,6 +295,8 @@ func (l *Link) obey(order *proto.SidecarOrder) error {
 		l.alerts.replace(o.Alerts.Alerts)
 	case *proto.SidecarOrder_Loaders:
 		return l.dir.load(o.Loaders)
+	case *proto.SidecarOrder_Switched:
+		l.dir.join(o.Switched)
 	case *proto.SidecarOrder_Groups:
 		l.tier.Follow(o.Groups)
 	case *proto.SidecarOrder_Plan:

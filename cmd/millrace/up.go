@@ -236,7 +236,7 @@ func (u *up) loadCluster() (err error) {
 		return err
 	}
 	if u.listen != "" {
-		err = u.file.ListenAt(u.listen, u.runs(orchestratorRole))
+		err = u.file.ListenAt(u.listen)
 	}
 	if u.name == "" && u.role == orchestratorRole {
 		u.name = orchestratorRole + "-" + u.file.Listen

@@ -26,9 +26,11 @@ import (
 
 // File is a cluster file.
 type File struct {
-	Path   string
-	Name   string       // of the run
-	Listen string       // host:port at which other hosts reach this one; empty: the run has one host
+	Path string
+	Name string // of the run
+	// Listen is the host:port at which other hosts reach this one; empty: the run has one host. With port 0, the kernel
+	// chooses the port of each process.
+	Listen string
 	TLS    secure.Files // all may be empty
 	etcd   lease.EtcdConfig
 }
@@ -104,16 +106,22 @@ func Load(path string) (*File, error) {
 	return out, nil
 }
 
-// ListenAt makes this host listen at an address in place of `listen` of the file. Port 0 is for hosts that do not plan
-// the run: their ports are the kernel's choice.
-func (f *File) ListenAt(address string, plans bool) error {
-	host, port, err := net.SplitHostPort(address)
-	if err != nil || port != "0" && !isAddress(address) || port == "0" && (plans || !isAddress(host+":1")) {
+// ListenAt makes this host listen at an address in place of `listen` of the file.
+func (f *File) ListenAt(address string) error {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil || !isAddress(address) {
 		return millrace.Errorf(millrace.ErrInvalid, "--listen %s is no address of this host: write host:port, as the "+
-			"other hosts reach this one, such as host-3.example:9400", address)
+			"other hosts reach this one, such as host-3.example:9400; with port 0, the kernel chooses one", address)
 	}
 	f.Listen, f.etcd.Host = address, host
 	return nil
+}
+
+// HasNoPort reports whether the kernel chooses the port of `listen`.
+func (f *File) HasNoPort() bool {
+	_, port, _ := net.SplitHostPort(f.Listen) // Load and ListenAt have checked it
+	number, err := strconv.Atoi(port)
+	return err == nil && number == 0
 }
 
 // within returns a path that is relative to a directory. An empty one stays empty.
@@ -151,7 +159,8 @@ func read(path string) (content, error) {
 	d.Decode("", doc.Root, reflect.ValueOf(&out).Elem(), decode.Rules{})
 	if at, written := doc.Place("listen"); written && !isAddress(out.Listen) {
 		d.Fail("listen", at, "listen is no address of this host",
-			"write host:port, as the other hosts reach this one, such as host-3.example:9400")
+			"write host:port, as the other hosts reach this one, such as host-3.example:9400; with port 0, the kernel "+
+				"chooses one")
 	}
 	if len(d.Errs) > 0 {
 		return out, d.Errs.Sorted()
@@ -162,7 +171,7 @@ func read(path string) (content, error) {
 // isAddress reports whether a text is a host with a port, and not all addresses of a host.
 func isAddress(text string) bool {
 	host, port, err := net.SplitHostPort(text)
-	number, bad := strconv.ParseUint(port, 10, 16)
+	_, bad := strconv.ParseUint(port, 10, 16)
 	ip := net.ParseIP(host)
-	return err == nil && bad == nil && number > 0 && host != "" && (ip == nil || !ip.IsUnspecified())
+	return err == nil && bad == nil && host != "" && (ip == nil || !ip.IsUnspecified())
 }

@@ -19,6 +19,7 @@ import (
 func TestAFarAddressNeedsTLS(t *testing.T) {
 	for listen, refused := range map[string]bool{
 		"192.0.2.1:9400": true, "[2001:db8::1]:9400": true, "127.0.0.1:9400": false, "localhost:9400": false,
+		"127.0.0.1:0": false,
 	} {
 		path := filepath.Join(t.TempDir(), "cluster.yaml")
 		text := "name: far\netcd: [\"http://127.0.0.1:1\"]\nlisten: \"" + listen + "\"\n"

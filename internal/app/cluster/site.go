@@ -53,7 +53,7 @@ func (s *Site) Network(log *slog.Logger) (*Network, *secure.Credentials, error) 
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := f.ListenAt(s.Listen, false); err != nil {
+	if err := f.ListenAt(s.Listen); err != nil {
 		return nil, nil, err
 	}
 	credentials, err := f.Credentials(log)

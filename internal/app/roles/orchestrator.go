@@ -101,6 +101,12 @@ func (r *role) orchestrate(ctx context.Context, o Planning) error {
 			return fmt.Errorf("remove a socket: %w", err)
 		}
 	}
+	if err := r.choosePort(); err != nil {
+		return err
+	}
+	if r.others != nil {
+		defer r.others.Close()
+	}
 	grants, err := r.elect(alive, o)
 	if err != nil {
 		return err
@@ -249,7 +255,10 @@ func (r *role) serveOthers(all []*planning) (*grpc.Server, net.Listener, error) 
 	if !r.isSpread() {
 		return nil, nil, nil
 	}
-	listener, _, err := r.credentials.Listen(seam.SystemNet{}, r.network.File.Listen)
+	listener, err := r.others, error(nil)
+	if listener == nil {
+		listener, _, err = r.credentials.Listen(seam.SystemNet{}, r.network.File.Listen)
+	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("listen for other hosts: %w: free the port, or correct `listen`", err)
 	}
@@ -260,6 +269,21 @@ func (r *role) serveOthers(all []*planning) (*grpc.Server, net.Listener, error) 
 	server := grpc.NewServer(r.credentials.Server()...)
 	proto.RegisterOrchestratorServer(server, streams)
 	return server, listener, nil
+}
+
+// choosePort lets the kernel choose the port for other hosts, if `listen` has none. The leader's key in etcd has the
+// port, so a candidate needs it before its election. Nobody knows it before that. A port of the cluster file is bound
+// by the leader alone: hosts that still take this one for the leader are refused there at once.
+func (r *role) choosePort() error {
+	if !r.isSpread() || !r.network.File.HasNoPort() {
+		return nil
+	}
+	listener, address, err := r.credentials.Listen(seam.SystemNet{}, r.network.File.Listen)
+	if err != nil {
+		return fmt.Errorf("listen for other hosts: %w: correct `listen`", err)
+	}
+	r.others = listener
+	return r.network.File.ListenAt(address)
 }
 
 // close removes the socket, closes the journal, and leaves etcd.

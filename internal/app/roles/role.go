@@ -5,6 +5,7 @@ package roles
 import (
 	"context"
 	"log/slog"
+	"net"
 	"os"
 	"sync/atomic"
 
@@ -37,7 +38,8 @@ type role struct {
 	fail    *failpoint.Set
 	events  *event.Log
 	log     *slog.Logger
-	leads   bool // this orchestrator plans the run
+	leads   bool         // this orchestrator plans the run
+	others  net.Listener // of a candidate whose port the kernel chose, for other hosts; nil: it listens when it leads
 
 	collector collector
 }

@@ -17,6 +17,7 @@ const batch = split.Batch
 type Encoder struct {
 	short    short.Pieces
 	long     longPieces
+	room     room
 	encoding *Encoding
 	merger   merger
 	ends     split.Ends
@@ -50,9 +51,15 @@ func (e *Encoding) NewEncoder() *Encoder {
 		return enc
 	}
 	enc.merger.table = e.merges
-	n := doublings(e.lent.bytes - int64(unsafe.Sizeof(Encoder{})))
-	enc.short, enc.long = short.New(leastSets<<n), newLongPieces(n)
+	enc.room = room{most: doublings(e.lent.bytes - int64(unsafe.Sizeof(Encoder{})))}
+	enc.forget()
 	return enc
+}
+
+// forget makes the encoder remember pieces anew, in the memory of its room.
+func (enc *Encoder) forget() {
+	n := enc.room.doublings
+	enc.short, enc.long = short.New(leastSets<<n), newLongPieces(n)
 }
 
 // Append appends the token ids of text to dst and returns it, as the built-in append does. It allocates only if dst

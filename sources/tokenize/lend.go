@@ -3,14 +3,15 @@ package tokenize
 import (
 	"runtime"
 	"sync"
+	"time"
 	"unsafe"
 )
 
 // LeastEncoderBytes is the least memory of one encoder, without its scratch for texts.
 func LeastEncoderBytes() int64 { return EncoderBytes(0) }
 
-// EncoderBytes returns the memory of an encoder that may take so many bytes. It is at least LeastEncoderBytes, and it
-// grows in steps up to a point where more would not help.
+// EncoderBytes returns the most memory of an encoder that may take so many bytes. It is at least LeastEncoderBytes, and
+// it grows in steps up to a point where more would not help.
 func EncoderBytes(most int64) int64 {
 	own := int64(unsafe.Sizeof(Encoder{}))
 	return own + rememberedBytes(doublings(most-own))
@@ -97,6 +98,9 @@ func (e *Encoding) Append(dst []uint32, text []byte, tell func()) []uint32 {
 		dst = enc.Append(dst, text)
 	}
 	enc.merger.stride.tell = nil
+	if enc.room.use(len(text), time.Now()) {
+		enc.forget()
+	}
 	whole = enc
 	return dst
 }

@@ -54,6 +54,47 @@ func TestEncodersAreBounded(t *testing.T) {
 	}
 }
 
+// TestRoomFollowsUse: an encoder's memory doubles while it is busy, up to its most, and stays while it is not.
+func TestRoomFollowsUse(t *testing.T) {
+	now := time.Unix(1000, 0)
+	r := room{most: 2}
+	for range 1000 {
+		now = now.Add(time.Second)
+		if r.use(busyBytes/12, now) {
+			t.Fatal("the room of a quiet encoder doubled")
+		}
+	}
+	for i := range 5 {
+		doubled := false
+		for range 9 {
+			now = now.Add(time.Second)
+			doubled = r.use(busyBytes/8, now) || doubled
+		}
+		now = now.Add(2 * busyTime)
+		if want := i < 2; doubled != want {
+			t.Errorf("busy time %d: the room doubled: %t, want %t", i, doubled, want)
+		}
+	}
+}
+
+// TestGrownEncoderEncodesTheSame: an encoder that got more memory gives the same ids.
+func TestGrownEncoderEncodesTheSame(t *testing.T) {
+	e := load(t, "gpt2")
+	e.LimitEncoders(1, EncoderBytes(64<<20))
+	text := bytes.Repeat([]byte("antidisestablishmentarianism and some words, 12345 "), 100)
+	want := e.NewEncoder().Append(nil, text)
+	for i := range 1 + maxDoublings {
+		if got := e.Append(nil, text, nil); !slices.Equal(got, want) {
+			t.Errorf("after %d doublings the ids differ", i)
+		}
+		enc := e.lent.idle[0]
+		enc.room.since, enc.room.bytes = time.Now(), busyBytes
+	}
+	if got := e.lent.idle[0].room.doublings; got != maxDoublings {
+		t.Errorf("the memory doubled %d times, want %d", got, maxDoublings)
+	}
+}
+
 // TestLostEncoderIsReplaced: after a panic, the next text gets an encoder.
 func TestLostEncoderIsReplaced(t *testing.T) {
 	e := load(t, "gpt2")

@@ -1,6 +1,7 @@
 package tokenize
 
 import (
+	"time"
 	"unsafe"
 
 	"millrace/sources/tokenize/internal/pages"
@@ -31,6 +32,37 @@ func doublings(bytes int64) int {
 		n++
 	}
 	return n
+}
+
+// The use of an encoder from which on more memory pays: fewer bytes in busyTime take an eighth of a processor.
+const (
+	busyBytes = 100 << 20
+	busyTime  = 10 * time.Second
+)
+
+// room is the memory of an encoder. It begins at its least, and doubles while the encoder is busy. Encoders of shadows,
+// and of loaders at the pace of trainers, are never busy.
+type room struct {
+	doublings int
+	most      int
+	since     time.Time
+	bytes     int // of text since then, within busyTime
+}
+
+// use counts a text, and reports whether the room has doubled.
+func (r *room) use(bytes int, now time.Time) bool {
+	if r.doublings == r.most {
+		return false
+	}
+	if now.Sub(r.since) > busyTime {
+		r.since, r.bytes = now, 0
+	}
+	if r.bytes += bytes; r.bytes < busyBytes {
+		return false
+	}
+	r.since, r.bytes = now, 0
+	r.doublings++
+	return true
 }
 
 // longPieces remembers the tokens of all other pieces. The records of the last ones lie in a ring: of each piece its

@@ -8,19 +8,17 @@ import (
 	"time"
 )
 
-// The least growth of the heap between two collections, in percent, while memory is far from its limit. The memory that
-// a process does not take is for others.
+// A heap grows by the garbage of collectEvery between two collections, while memory is far from its limit. The memory
+// that a process does not take is for others. The growth has bounds, in percent of the heap. A small heap may grow by
+// largestGrowth in any case: otherwise it would be collected many times a second, and each collection marks all of it.
 const (
-	busyGrowth  = 50 // of a loader
-	quietGrowth = 40 // of all other processes
-)
-
-// A process that makes garbage fast lets its heap grow further: by the garbage of collectEvery, and by largestGrowth at
-// most. Otherwise a small heap would be collected many times a second, and each collection marks all of it.
-const (
-	collectEvery  = time.Second
+	collectEvery  = 2 * time.Second
+	leastGrowth   = 10
+	busyGrowth    = 50              // most of a loader
+	quietGrowth   = 40              // most of all other processes
 	largestGrowth = 8 << 20         // bytes
 	judgeEvery    = 3 * time.Second // the time in which the garbage of a process is counted
+	freeEvery     = time.Minute     // between two times that a process gives all free memory back
 )
 
 // CollectQuietly sets the collector's target of a process that makes little garbage, and gives back the memory that the
@@ -36,24 +34,25 @@ func LimitMemory(bytes int64) { debug.SetMemoryLimit(bytes) }
 // collector sets the target of this process's garbage collector.
 type collector struct {
 	mu    sync.Mutex
-	least int // growth
-	now   int // growth
+	most  int       // growth of a large heap
+	now   int       // growth
+	freed time.Time // when all free memory was given back last; zero: at the start
 }
 
 // quietly begins as CollectQuietly does.
 func (c *collector) quietly() {
-	c.least, c.now = quietGrowth, quietGrowth
+	c.most, c.now = quietGrowth, quietGrowth
 	CollectQuietly()
 }
 
-// asRole sets the least growth of a loader or a shadow.
+// asRole sets the most growth of a loader or a shadow.
 func (c *collector) asRole(standby bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.least = busyGrowth; standby {
-		c.least = quietGrowth
+	if c.most = busyGrowth; standby {
+		c.most = quietGrowth
 	}
-	c.set(c.least)
+	c.set(c.most)
 }
 
 // run adapts the target to the garbage of this process, until ctx ends.
@@ -66,7 +65,8 @@ func (c *collector) run(ctx context.Context) {
 		}
 		h := readHeap()
 		c.mu.Lock()
-		c.set(growth(c.least, h.counted, float64(h.made-before.made)/judgeEvery.Seconds()))
+		c.set(growth(c.most, h.counted, float64(h.made-before.made)/judgeEvery.Seconds()))
+		c.free(time.Now())
 		c.mu.Unlock()
 		before = h
 	}
@@ -80,11 +80,19 @@ func (c *collector) set(growth int) {
 	}
 }
 
+// free gives all free memory back once the process is quiet: it took the memory while it was busy. mu is held.
+func (c *collector) free(now time.Time) {
+	if c.now == leastGrowth && now.Sub(c.freed) >= freeEvery {
+		c.freed = now
+		debug.FreeOSMemory()
+	}
+}
+
 // growth returns the growth of a heap until the next collection, in percent of the bytes that the collector counts.
 // rate is the number of bytes that are allocated in a second.
-func growth(least int, counted uint64, rate float64) int {
-	wanted := min(rate*collectEvery.Seconds(), largestGrowth)
-	return max(least, int(100*wanted/float64(max(counted, 1))))
+func growth(most int, counted uint64, rate float64) int {
+	percent := func(bytes float64) int { return int(100 * bytes / float64(max(counted, 1))) }
+	return min(max(leastGrowth, percent(rate*collectEvery.Seconds())), max(most, percent(largestGrowth)))
 }
 
 // heap is the memory that the collector knows of, in bytes.

@@ -174,13 +174,12 @@ func (d *directory) failOver(key stripeKey, from *member, step millrace.Step, wh
 		Source: key.source, Stripe: key.stripe, Term: to.term, Step: uint64(step),
 		Reason: fmt.Sprintf("%s: %s", from.name, why),
 	})
-	d.up.send(&proto.SidecarEvent{Event: &proto.SidecarEvent_Switched{Switched: r.switched}})
 	d.fail.Hit("sidecar/switch/after")
 	return true
 }
 
-// join follows a switch of another host, which found the loader dead or silent. The orchestrator has its report, so
-// this host reports the switch only to a next orchestrator.
+// join follows a switch of another host, which found the loader dead or silent. It is reported, too: the other host may
+// have been lost before the orchestrator noted its report.
 func (d *directory) join(s *proto.Switched) {
 	d.Lock()
 	defer d.Unlock()
@@ -191,13 +190,14 @@ func (d *directory) join(s *proto.Switched) {
 	}
 }
 
-// turn switches a stripe to its standby. The caller holds the lock.
+// turn switches a stripe to its standby, and reports the switch. The caller holds the lock.
 func (d *directory) turn(r *route, s *proto.Switched) {
 	from, to := r.using, r.spare()
 	r.using, r.standby, r.switched = to, nil, s
 	d.log.Warn("a loader was replaced by its standby", "source", s.Source, "stripe", s.Stripe, "step", s.Step,
 		"loader", from.name, "standby", to.name, "reason", s.Reason)
 	d.record("switched", int64(s.Step), stripeKey{s.Source, s.Stripe}, to.name, to.term)
+	d.up.send(&proto.SidecarEvent{Event: &proto.SidecarEvent_Switched{Switched: s}})
 	d.wake()
 }
 

@@ -82,7 +82,7 @@ func New(s *sources.Source, from Position, stripe order.Stripe, cfg Config) *Fee
 		cfg.Budget = budget.New(budget.Default)
 	}
 	if cfg.Recent == nil {
-		cfg.Recent = recent.New(cfg.Budget)
+		cfg.Recent = recent.New(cfg.Budget, cfg.Pool.Store())
 	}
 	f := &Feed{src: s, stripe: stripe, cfg: cfg, texts: newTurn(), ownPool: ownPool}
 	f.news = sync.NewCond(&f.mu)

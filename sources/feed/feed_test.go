@@ -18,6 +18,7 @@ import (
 	"millrace/mixing"
 	"millrace/sources"
 	"millrace/sources/budget"
+	"millrace/sources/feed/decode"
 	"millrace/sources/feed/recent"
 	"millrace/sources/index"
 	"millrace/sources/kept"
@@ -617,7 +618,7 @@ func TestFeedTogether(t *testing.T) {
 	c := randomCorpus(9, 4, 100)
 	dir := c.write(t)
 	b := budget.New(8000)
-	documents := recent.New(b)
+	documents := recent.New(b, decode.Store{})
 	done := make(chan bool)
 	for i, shuffle := range []millrace.Shuffle{millrace.Global, millrace.Blocks} {
 		x := fixture{shuffle: shuffle, epochs: 2, limit: 900}

@@ -218,8 +218,8 @@ func (r *randomRead) decoder(documents []wanted, slots []decode.Slot, lengths []
 	return d
 }
 
-// find returns the block that holds an ordinal, with its text if it has just been read. It begins at the newest seek
-// point, and reads unknown blocks for their size.
+// find returns the block that holds an ordinal, with its text if it has just been read: the caller recycles it. The
+// search begins at the newest seek point, and reads unknown blocks for their size.
 func (r *randomRead) find(ctx context.Context, n millrace.Ordinal) (*block, error) {
 	at := r.seekPoint(n)
 	if at.Ordinal > n {
@@ -249,6 +249,7 @@ func (r *randomRead) find(ctx context.Context, n millrace.Ordinal) (*block, erro
 				size = order.BlockSize{Records: text.Records(), Raw: text.Raw()}
 				r.setText(at, text)
 				if err := addBlock(r.src, at, shard, text); err != nil {
+					r.discard(text)
 					return nil, err
 				}
 			}
@@ -264,6 +265,7 @@ func (r *randomRead) find(ctx context.Context, n millrace.Ordinal) (*block, erro
 		if n < next.Ordinal {
 			return &block{seekPoint: at, shard: shard, size: size, text: text}, nil
 		}
+		r.discard(text)
 		at = next
 	}
 }
@@ -274,13 +276,15 @@ func (r *randomRead) scanOn(ctx context.Context, scan *decode.Scan) (*decode.Tex
 		return nil, err
 	}
 	defer r.cfg.Pool.EndRead()
-	text, err := scan.Read(ctx, r.src, decode.Store{}, r.cfg.Pool.Large())
+	text, err := scan.Read(ctx, r.src, r.cfg.Pool.Store(), r.cfg.Pool.Large())
 	scan.Pass(text)
 	return text, err
 }
 
-// readBlock makes documents of one block: record by record if the shard allows it, otherwise from the block's text.
+// readBlock makes documents of one block: record by record if the shard allows it, otherwise from the block's text. It
+// recycles the text.
 func (r *randomRead) readBlock(ctx context.Context, b *block, documents []wanted, slots []decode.Slot) error {
+	defer func() { r.discard(b.text) }()
 	o, err := r.src.Acquire(ctx, b.shard)
 	if err != nil {
 		return err
@@ -295,8 +299,7 @@ func (r *randomRead) readBlock(ctx context.Context, b *block, documents []wanted
 		return err
 	}
 	defer r.cfg.Pool.EndRead()
-	text, err := r.blockText(ctx, b)
-	if err != nil {
+	if err := r.readText(ctx, b); err != nil {
 		return err
 	}
 	lengths, err := r.lookUpLengths(ctx, slots)
@@ -305,32 +308,36 @@ func (r *randomRead) readBlock(ctx context.Context, b *block, documents []wanted
 	}
 	d := r.decoder(documents, slots, lengths)
 	defer r.finish(d)
-	return d.MakeText(ctx, text, decode.Store{})
+	return d.MakeText(ctx, b.text, r.cfg.Pool.Store())
 }
 
-// blockText returns a block's text. It reads a text that find has not just read, and that is not the last one.
-func (r *randomRead) blockText(ctx context.Context, b *block) (*decode.Text, error) {
+// readText sees to a block's text. It reads a text that find has not just read, and that is not the last one.
+func (r *randomRead) readText(ctx context.Context, b *block) (err error) {
 	r.texts.take()
 	defer r.texts.pass()
-	if b.text != nil {
-		return b.text, nil
+	if b.text == nil && r.recent != nil {
+		b.text = r.recent.TextOf(r.src, b.seekPoint)
 	}
-	if r.recent != nil {
-		if text := r.recent.TextOf(r.src, b.seekPoint); text != nil {
-			return text, nil
-		}
+	if b.text != nil {
+		return nil
 	}
 	scan := decode.NewScan(b.shard, b.seekPoint.Record)
 	defer scan.Close()
-	text, err := scan.Read(ctx, r.src, decode.Store{}, r.cfg.Pool.Large())
-	if err != nil {
-		return nil, err
+	if b.text, err = scan.Read(ctx, r.src, r.cfg.Pool.Store(), r.cfg.Pool.Large()); err != nil {
+		return err
 	}
-	if text == nil || text.Records() != b.size.Records {
-		return nil, blockChanged(r.src, b)
+	if b.text == nil || b.text.Records() != b.size.Records {
+		return blockChanged(r.src, b)
 	}
-	r.setText(b.seekPoint, text)
-	return text, nil
+	r.setText(b.seekPoint, b.text)
+	return nil
+}
+
+// discard ends the use of a text; nil has none.
+func (r *randomRead) discard(text *decode.Text) {
+	if text != nil {
+		text.Recycle(r.cfg.Pool.Store())
+	}
 }
 
 func (r *randomRead) setText(of millrace.SeekPoint, text *decode.Text) {

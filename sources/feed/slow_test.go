@@ -49,7 +49,7 @@ func TestSlowRecordsOfManyFeeds(t *testing.T) {
 				var running, fetching sync.WaitGroup
 				running.Go(func() { _ = shared.Run(ctx) })
 				room := budget.New(64 << 20)
-				documents := recent.New(room)
+				documents := recent.New(room, shared.Store())
 				waits := make([]time.Duration, feeds) // the longest one of each feed
 				for i := range feeds {
 					x := fixture{shuffle: shuffle, epochs: 1, limit: 1 << 20, tokenizer: slowTokens{}}

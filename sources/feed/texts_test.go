@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"millrace"
@@ -17,7 +19,7 @@ import (
 )
 
 // textsFeed returns a feed of blocks of 1 MB, whose texts lie in the returned file, and its stream.
-func textsFeed(t *testing.T) (f *Feed, file *os.File, docs []referenceDoc, b *budget.Budget) {
+func textsFeed(t *testing.T, cfg Config) (f *Feed, file *os.File, docs []referenceDoc, b *budget.Budget) {
 	t.Helper()
 	c := randomCorpus(12, 3, 60)
 	for i := range c.shards {
@@ -45,12 +47,13 @@ func textsFeed(t *testing.T) (f *Feed, file *os.File, docs []referenceDoc, b *bu
 		}
 	})
 	b = budget.New(64 << 20)
-	return New(s, Position{}, order.Stripe{}, Config{Budget: b, Pool: p}), file, docs, b
+	cfg.Budget, cfg.Pool = b, p
+	return New(s, Position{}, order.Stripe{}, cfg), file, docs, b
 }
 
 // TestTextsOfAFeed: a feed whose texts lie in a file has the reference stream. It uses the places of the file again.
 func TestTextsOfAFeed(t *testing.T) {
-	f, file, docs, b := textsFeed(t)
+	f, file, docs, b := textsFeed(t, Config{})
 	stop := running(t, f)
 	drain(t, f, 0, 10, docs)
 	if err := stop(); !errors.Is(err, context.Canceled) {
@@ -68,9 +71,35 @@ func TestTextsOfAFeed(t *testing.T) {
 	}
 }
 
+// TestTextsOfRandomReads: a standby reads blocks at random, and many readers share the text of a block. The places of
+// the file are used again, also those of texts that are only read for their size.
+func TestTextsOfRandomReads(t *testing.T) {
+	f, file, docs, _ := textsFeed(t, Config{Standby: true})
+	defer running(t, f)()
+	rnd := rand.New(rand.NewPCG(12, 5))
+	sizes := make([]int64, 60)
+	for i := range sizes {
+		var readers sync.WaitGroup
+		for range 3 {
+			at, seed := rnd.IntN(len(docs)-3), rnd.Uint64()
+			readers.Go(func() { demand(t, f, rand.New(rand.NewPCG(seed, 5)), docs, at, at+3) })
+		}
+		readers.Wait()
+		info, err := file.Stat()
+		if err != nil {
+			t.Fatal(err)
+		}
+		sizes[i] = info.Size()
+	}
+	// Three readers have a text of 1 MB each, and one is kept.
+	if last := sizes[len(sizes)-1]; last < decode.SlabBytes || last > 6<<20 {
+		t.Errorf("the file grew as follows: %v", sizes)
+	}
+}
+
 // TestLostTexts: a text that cannot be read back ends the feed with an error, and no document is left out.
 func TestLostTexts(t *testing.T) {
-	f, file, docs, _ := textsFeed(t)
+	f, file, docs, _ := textsFeed(t, Config{})
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	done := make(chan error, 1)

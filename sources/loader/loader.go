@@ -116,15 +116,16 @@ func New(cfg Config) *Loader {
 		cfg.Parallel = runtime.GOMAXPROCS(0)
 	}
 	memory := budget.New(cfg.Memory)
+	decoders := pool.New(cfg.Parallel, cfg.Texts, func(large *budget.Large) *decode.Decoder {
+		return decode.New(cfg.Beat.Progress, cfg.Fail, large)
+	})
 	return &Loader{
 		identity: rand.Text(),
 		shadow:   cfg.Standby,
-		recent:   recent.New(memory),
-		pool: pool.New(cfg.Parallel, cfg.Texts, func(large *budget.Large) *decode.Decoder {
-			return decode.New(cfg.Beat.Progress, cfg.Fail, large)
-		}),
-		cfg:    cfg,
-		budget: memory,
+		recent:   recent.New(memory, decoders.Store()),
+		pool:     decoders,
+		cfg:      cfg,
+		budget:   memory,
 		host: sources.NewHost(sources.HostOptions{OpenFiles: cfg.OpenFiles, IndexFS: indexFS(cfg.Fail),
 			Facts: cfg.Facts, Logger: cfg.Log}),
 		open:     map[string]*sources.Source{},

@@ -3,6 +3,7 @@ package decode
 import (
 	"encoding/binary"
 	"slices"
+	"sync/atomic"
 
 	"millrace/sources"
 	"millrace/sources/fields"
@@ -24,6 +25,7 @@ type Text struct {
 	stays   bool             // the file had no room: the slabs in memory stay there
 	tokens  bool             // the format is one of tokens
 	last    bool             // the shard ends with it
+	shares  atomic.Int32     // its holders, less one
 }
 
 // rawRecord is the place of a record's bytes in the slabs.
@@ -44,8 +46,17 @@ func (t *Text) IsLast() bool { return t.last }
 // Raw returns the uncompressed bytes of the block in its file.
 func (t *Text) Raw() uint64 { return t.raw }
 
-// Recycle gives back the room in a store of a text that is not used any more.
+// Share returns the text for one more holder. Each one recycles it.
+func (t *Text) Share() *Text {
+	t.shares.Add(1)
+	return t
+}
+
+// Recycle ends the use of a text by one holder. The last one gives back its room in a store.
 func (t *Text) Recycle(store Store) {
+	if t.shares.Add(-1) >= 0 {
+		return
+	}
 	for _, at := range t.places {
 		store.File.give(at)
 	}

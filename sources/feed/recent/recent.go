@@ -13,20 +13,21 @@ import (
 )
 
 // Store keeps the documents and the text of one block that the random-access reads of a process made last. It takes
-// only room that the budget has to spare, for any number of feeds. It is safe for concurrent use; its lock is
-// innermost.
+// only room that the budget has to spare, for any number of feeds. It is safe for concurrent use. Only the lock of the
+// file for texts is below its own.
 //
 // Invariant: documents take at most a quarter of the budget's limit, and with the text at most the room that the
 // budget's feeds leave.
 type Store struct {
 	budget *budget.Budget
+	texts  decode.Store // where the text lies
 
 	mu        sync.Mutex
 	documents map[Holder]map[millrace.Ordinal]*list.Element
 	byAge     list.List // of *kept, oldest first
 	size      int64     // bytes of their tokens
 
-	text *decode.Text // nil: none
+	text *decode.Text // shared with those who read it; nil: none
 	src  *sources.Source
 	of   millrace.SeekPoint // of the block
 }
@@ -70,9 +71,10 @@ func size(tokens int, fields string) int64 {
 // documentBytes is the memory of a document beside its tokens.
 const documentBytes = 200
 
-// New returns an empty store that takes the room which the budget's feeds leave. A budget has one.
-func New(b *budget.Budget) *Store {
-	r := &Store{budget: b, documents: make(map[Holder]map[millrace.Ordinal]*list.Element)}
+// New returns an empty store that takes the room which the budget's feeds leave. A budget has one. texts is where all
+// texts lie.
+func New(b *budget.Budget, texts decode.Store) *Store {
+	r := &Store{budget: b, texts: texts, documents: make(map[Holder]map[millrace.Ordinal]*list.Element)}
 	b.SetSpare(r)
 	return r
 }
@@ -84,7 +86,7 @@ func (r *Store) Shrink(bytes int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.text != nil && r.size+r.text.Size() > bytes {
-		r.text, r.src = nil, nil
+		r.dropText()
 	}
 	r.shrinkDocuments(bytes)
 }
@@ -122,7 +124,7 @@ func (r *Store) Put(h Holder, n millrace.Ordinal, d Document) {
 	one := &kept{Packed{d.Place, decode.Pack(d.Tokens), d.Fields}, h, n}
 	r.shrinkDocuments(room - bytes)
 	if r.text != nil && r.size+bytes+r.text.Size() > free {
-		r.text, r.src = nil, nil
+		r.dropText()
 	}
 	if r.documents[h] == nil {
 		r.documents[h] = make(map[millrace.Ordinal]*list.Element)
@@ -153,23 +155,31 @@ func (r *Store) Release(h Holder, below millrace.Ordinal) {
 	}
 }
 
-// SetText replaces the text, if there is room for it.
+// SetText replaces the text, and shares the new one if there is room for it.
 func (r *Store) SetText(src *sources.Source, of millrace.SeekPoint, text *decode.Text) {
 	free := r.budget.Free()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.text, r.src = nil, nil
+	r.dropText()
 	if r.size+text.Size() <= free {
-		r.text, r.src, r.of = text, src, of
+		r.text, r.src, r.of = text.Share(), src, of
 	}
 }
 
-// TextOf returns the text of a block of a source, or nil.
+// dropText ends the use of the text; mu is held.
+func (r *Store) dropText() {
+	if r.text != nil {
+		r.text.Recycle(r.texts)
+	}
+	r.text, r.src = nil, nil
+}
+
+// TextOf shares the text of a block of a source, or returns nil.
 func (r *Store) TextOf(src *sources.Source, of millrace.SeekPoint) *decode.Text {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.src != src || r.of != of {
+	if r.text == nil || r.src != src || r.of != of {
 		return nil
 	}
-	return r.text
+	return r.text.Share()
 }

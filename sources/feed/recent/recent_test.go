@@ -5,6 +5,7 @@ import (
 
 	"millrace"
 	"millrace/sources/budget"
+	"millrace/sources/feed/decode"
 )
 
 // TestTakesOnlySpareRoom: documents of all holders together take at most a quarter of the limit, and nothing once the
@@ -12,7 +13,7 @@ import (
 func TestTakesOnlySpareRoom(t *testing.T) {
 	const limit = 1 << 20
 	b := budget.New(limit)
-	s := New(b)
+	s := New(b, decode.Store{})
 	quota := b.Open(func() {})
 	holders := make([]*int, 300)
 	for i := range holders {

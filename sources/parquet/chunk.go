@@ -144,6 +144,22 @@ func openColumn(f sources.File, meta *format.FileMetaData, col *column, end int6
 		pages: make([]*pages, n)}, nil
 }
 
+// memory returns the bytes that a column takes once all pages and their pieces are known. It counts a page for each
+// piece, because the number of pages is not known yet.
+func (d *columnData) memory() (n int64) {
+	for i := range d.chunks {
+		n += chunkMemory + (pageMemory+pieceMemory)*(d.chunks[i].unpacked/pieceBytes+1)
+	}
+	return n
+}
+
+// The memory of a chunk without its pages, of a page, and of a piece.
+const (
+	chunkMemory = 256
+	pageMemory  = 56
+	pieceMemory = 24
+)
+
 // known returns the pages of a row group, nil before they are known.
 func (d *columnData) known(c *chunk) *pages {
 	d.mu.Lock()

@@ -102,6 +102,20 @@ func (s *shard) Grain() (int64, error) {
 	return 0, nil
 }
 
+// Memory implements sources.Sized. The decoded pages belong to the readers.
+func (s *shard) Memory() int64 {
+	n := int64(1 << 10)
+	if s.text != nil {
+		n += s.text.memory()
+	}
+	for _, o := range s.others {
+		for _, leaf := range o.leaves {
+			n += leaf.memory()
+		}
+	}
+	return n
+}
+
 // Index implements sources.Shard. The footer takes the place of an index.
 func (s *shard) Index(ctx context.Context, _ func(int64)) ([]byte, error) { return nil, ctx.Err() }
 

@@ -118,13 +118,14 @@ def carry(port: int, tap: int, faults: Faults, seed: int) -> None:
         ready = select.select([*other, sys.stdin], [], [], min(way.next(now) for way in ways.values()))[0]
         if sys.stdin in ready:
             return
-        now = time.monotonic()
         for fd in ready:
             for _ in range(64):
                 try:
-                    ways[fd].take(os.read(fd, LARGEST), now)
+                    frame = os.read(fd, LARGEST)
                 except OSError:  # there is no further frame, or the end is unplugged
                     break
+                ways[fd].take(frame, time.monotonic())  # not earlier, or a busy machine shortens the delay
+        now = time.monotonic()
         for fd, way in ways.items():
             for frame in way.due(now):
                 try:

@@ -122,15 +122,17 @@ def test_a_bad_cable(lab: Any, faults: Faults) -> None:
             return list(json.loads(done.stdout))
 
         lab.worsen("h1", faults, seed=1)
-        got = ask()
-        numbers = [number for number, _, _ in got]
-        assert len(set(numbers)) == len(numbers)
-        assert (len(numbers) < 90) == bool(faults.loss), numbers
-        assert (numbers != sorted(numbers)) == bool(faults.ahead), numbers
-        assert min(took for _, took, _ in got) >= 2 * faults.delay * (not faults.ahead), got
-        if faults.rate:
-            assert got[-1][2] >= 99 * FRAME / faults.rate, got
-        lab.mend("h1")
+        try:
+            got = ask()
+            numbers = [number for number, _, _ in got]
+            assert len(set(numbers)) == len(numbers)
+            assert (len(numbers) < 90) == bool(faults.loss), numbers
+            assert (numbers != sorted(numbers)) == bool(faults.ahead), numbers
+            assert min(took for _, took, _ in got) >= 2 * faults.delay * (not faults.ahead), got
+            if faults.rate:
+                assert got[-1][2] >= 99 * FRAME / faults.rate, got
+        finally:
+            lab.mend("h1")
         assert [number for number, _, _ in ask()] == list(range(100))
     finally:
         echo.kill()

@@ -109,7 +109,7 @@ def test_ray_adds_loaders_to_several_hosts(
     stage: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A range counts the loaders of all hosts. That of rank 0 runs the first one, and an engine is asked for others."""
-    about = variant({"global_batch_size": 8, "stop": {"steps": 40}, "loaders": "1-3", "reliability": {"shadows": 0}})
+    about = variant({"global_batch_size": 8, "stop": {"steps": 90}, "loaders": "1-3", "reliability": {"shadows": 0}})
     golden = stage.delivered(about, 2)
     source, points = slow(tmp_path)
     monkeypatch.setenv("MILLRACE_FAILPOINTS", points)
@@ -117,7 +117,7 @@ def test_ray_adds_loaders_to_several_hosts(
         files = on_loopback(f"http://{member.address}", tmp_path)
         ray = stack.enter_context(engine(stage.binary, files[0]))
         hosts = stack.enter_context(spread(stage, about, files, ranks=1, more=["--placer", "ray"]))
-        trainers = hosts.start(Orders(pause=0.1, patience=DEADLINE))
+        trainers = hosts.start(Orders(pause=0.02, patience=DEADLINE))  # faster than one slow loader
         over = time.monotonic() + DEADLINE
         while not any(goal["count"] for goal in ray.goals):  # the ranks wait for the slow source
             trainers.drain()

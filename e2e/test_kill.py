@@ -114,7 +114,8 @@ def test_up_killed(stage: Any, golden: Delivered, seed: int) -> None:
             assert isinstance(end, tuple) and end[1] == "RunError", end
     with stage.up(training(), RANKS, directory) as run:
         second = run.train(start="latest")
-        check_goes_on(run, first, second, golden)
+        # The kill may lose what the orchestrator has not written of the last finished steps, which take 20 ms each.
+        check_goes_on(run, first, second, golden, behind=8)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -153,8 +154,9 @@ def test_sidecar_leaves(stage: Any, golden: Delivered) -> None:
     assert len(gone) >= 3, f"only {gone} were asked to leave"
 
 
-def check_goes_on(run: Run, first: Delivered, second: Delivered, golden: Delivered) -> None:
-    """The second part begins at an unfinished step or the one after. Both parts belong to one run."""
+def check_goes_on(run: Run, first: Delivered, second: Delivered, golden: Delivered, behind: int = 1) -> None:
+    """The second part begins at an unfinished step, the one after, or at most so many steps behind. Both parts belong
+    to one run."""
     assert second.ends == ["end"] * RANKS, f"{second.ends}\n{run.stderr()}"
     assert run.wait() == 0, run.stderr()
     whole, a, b = golden.bytes(), first.bytes(), second.bytes()
@@ -165,8 +167,7 @@ def check_goes_on(run: Run, first: Delivered, second: Delivered, golden: Deliver
         max((x.step for x in batches if x.microbatch == x.num_microbatches - 1), default=-1) for batches in first.ranks
     )
     assert start <= finished + 1, f"continued at step {start}, but a rank had only finished step {finished}"
-    # A kill may lose the last steps that ranks have finished: they take milliseconds, and are written after that.
-    assert start >= finished - 8, f"continued at step {start}, though every rank had finished step {finished}"
+    assert start >= finished - behind, f"continued at step {start}, though every rank had finished step {finished}"
 
 
 @pytest.mark.parametrize("seed", range(2))

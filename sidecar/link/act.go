@@ -143,7 +143,7 @@ func (o *orders) add(p *portion, m *member, why purpose, which []int) {
 
 func (g *gathering) newCall(m *member, why purpose) *call {
 	plan := g.payload.plan
-	return &call{to: m, purpose: why, cut: -1, req: &proto.FetchRequest{
+	return &call{to: m, purpose: why, req: &proto.FetchRequest{
 		Fence: &proto.Fence{Stream: string(plan.Stream), Attempt: uint32(plan.Attempt)},
 		Step:  uint64(plan.Step), Hedge: why.isHedge(), Again: why.isAgain(),
 	}}

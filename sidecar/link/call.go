@@ -17,6 +17,7 @@ import (
 	"millrace/internal/heartbeat"
 	"millrace/internal/wire"
 	"millrace/proto"
+	"millrace/sidecar/incoming"
 	"millrace/sidecar/link/watch"
 )
 
@@ -59,12 +60,9 @@ type call struct {
 	size    int          // tokens that the rows need
 	kept    int64        // bytes of the tokens of replies
 
-	cut     int               // the row that the next reply continues; -1: none
-	cutWide bool              // the ids of cut have 32 bits each
-	pieces  constructors.Room // the ids of cut
-	filled  int               // tokens of cut that have come
-	awaited int               // rows that have not come from this loader
-	open    int               // parts that are not over
+	rows    incoming.Rows
+	awaited int // rows that have not come from this loader
+	open    int // parts that are not over
 
 	cancel     context.CancelFunc
 	watched    *watch.Watched
@@ -148,30 +146,22 @@ func (c *call) take(
 		if err != nil {
 			return err
 		}
-		number, isCut := next.Number, next.IsCut
-		if uint64(number) >= uint64(len(c.index)) || c.cut >= 0 && int(number) != c.cut {
+		number := next.Number
+		if uint64(number) >= uint64(len(c.index)) {
 			return millrace.Errorf(millrace.ErrMismatch, "row %d of %d", number, len(c.index))
-		}
-		if c.cut >= 0 && next.IsWide != c.cutWide {
-			return millrace.Errorf(millrace.ErrMismatch, "row %d goes on with ids of another width", number)
-		}
-		a := &plan.Assignments[c.index[number]]
-		want, got := planned(a), c.filled+next.Count
-		if got > want || got < want && !isCut {
-			return millrace.Errorf(millrace.ErrMismatch,
-				"%d tokens came for source %d, ordinal %d, offset %d; the plan has %d", got, a.Source, a.Ordinal,
-				a.Offset, want)
 		}
 		if c.came[number] {
 			return millrace.Errorf(millrace.ErrMismatch, "row %d came twice", number)
 		}
-		if (isCut || c.cut >= 0) && next.IDs == nil {
-			return millrace.Errorf(millrace.ErrMismatch, "row %d is cut and has no ids", number)
+		tokens, isWhole, err := c.rows.Add(&next, &plan.Assignments[c.index[number]])
+		if err != nil {
+			return err
 		}
-		tokens := c.join(&next, want)
-		if c.cut, c.filled = -1, 0; isCut {
-			c.cut, c.cutWide, c.filled = int(number), next.IsWide, got
+		if !isWhole {
 			continue
+		}
+		if next.IDs == nil { // the loader has written them to the arena
+			tokens = c.room(number, next.Count).Tokens(true)
 		}
 		whole := row{tokens: tokens, fields: next.Fields}
 		if err := c.complete(number, whole, keep); err != nil {
@@ -190,20 +180,6 @@ func (c *call) take(
 		}
 	}
 	return nil
-}
-
-// join returns the tokens of a row. The pieces of a row that is cut come together in a room for so many tokens.
-func (c *call) join(next *wire.Row, tokens int) constructors.Tokens {
-	switch {
-	case next.IDs == nil: // the loader has written them to the arena
-		return c.room(next.Number, tokens).Tokens(true)
-	case c.cut < 0 && !next.IsCut:
-		return constructors.Of(next.IDs, next.IsWide)
-	case c.cut < 0:
-		c.pieces = make(constructors.Room, tokens)
-	}
-	c.pieces.Write(c.filled, next.IDs, next.IsWide)
-	return c.pieces.Tokens(next.IsWide)
 }
 
 // complete gives a row that has come as a whole to keep.
@@ -289,7 +265,7 @@ func (g *gathering) salvage(x *part) error {
 		if c.came[x.first+k] || !g.payload.tokens[i].IsNone() {
 			continue
 		}
-		tokens := c.room(uint32(x.first+k), planned(&g.payload.plan.Assignments[i]))
+		tokens := c.room(uint32(x.first+k), incoming.Planned(&g.payload.plan.Assignments[i]))
 		if !c.marks.Has(x.first+k, tokens) {
 			continue
 		}

@@ -164,14 +164,6 @@ func (p *payload) Release() {
 	p.tokens, p.fields, p.calls = nil, nil, nil
 }
 
-// planned returns the number of tokens of an assignment's row.
-func planned(a *millrace.Assignment) int {
-	if a.More {
-		return int(a.Length) + 1
-	}
-	return int(a.Length)
-}
-
 // copies is the file that differ writes.
 type copies struct {
 	Source  string              `json:"source"`

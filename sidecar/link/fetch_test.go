@@ -17,6 +17,7 @@ import (
 	"millrace/internal/wire"
 	"millrace/proto"
 	"millrace/sidecar"
+	"millrace/sidecar/incoming"
 )
 
 func (x *session) directory(stripes ...*proto.LoaderStripe) {
@@ -284,7 +285,7 @@ func TestAPlanOfAnUnknownSourceIsAnError(t *testing.T) {
 // three returns a call for three rows of one portion, and the reply to it.
 func three() (*call, *millrace.Plan, *proto.FetchReply) {
 	p := &millrace.Plan{}
-	c := &call{cut: -1, req: &proto.FetchRequest{}}
+	c := &call{req: &proto.FetchRequest{}}
 	c.begin(&portion{}, &member{})
 	for i, n := range []uint32{3, 1, 2} {
 		p.Assignments = append(p.Assignments, millrace.Assignment{Segment: millrace.Segment{Length: n, More: n == 2}})
@@ -320,7 +321,7 @@ func try(t *testing.T, replies ...*proto.FetchReply) (rows [3][]uint32, err erro
 		t.Fatalf("%v is no mismatch", err)
 	}
 	for i, tokens := range rows {
-		if tokens != nil && len(tokens) != planned(&plan.Assignments[i]) {
+		if tokens != nil && len(tokens) != incoming.Planned(&plan.Assignments[i]) {
 			t.Fatalf("row %d has %d tokens", i, len(tokens))
 		}
 	}
@@ -351,7 +352,7 @@ func TestWrongRowsAreRefused(t *testing.T) {
 		"row 3 of 3":            {rowOf(3, 1)},
 		"2 tokens came":         {rowOf(0, 1, 2)},
 		"2 tokens came for":     {rowOf(1, 1, 2)},
-		"row 1 of 3":            {head, rowOf(1, 4)},
+		"rest of row 2":         {head, rowOf(1, 4)},
 		"bytes after the last":  {{Row: []uint32{1}, Count: []uint32{1}, Tokens: whole.Tokens}},
 		"4 tokens came":         {head, rowOf(2, 7, 8)},
 		"1 rows, 2 counts":      {{Row: []uint32{1}, Count: []uint32{1, 1}}},

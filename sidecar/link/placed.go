@@ -13,6 +13,7 @@ import (
 	"millrace/internal/seam"
 	"millrace/internal/tokenid"
 	"millrace/proto"
+	"millrace/sidecar/incoming"
 )
 
 // Files reads the files of this host in which ids lie plainly.
@@ -116,10 +117,10 @@ func (c *call) checkPlaced(plan *millrace.Plan, rows *proto.PlacedRows) error {
 		if uint64(row) >= uint64(len(c.index)) {
 			return millrace.Errorf(millrace.ErrMismatch, "row %d of %d", row, len(c.index))
 		}
-		if a := &plan.Assignments[c.index[row]]; int(rows.Count[k]) != planned(a) {
+		if a := &plan.Assignments[c.index[row]]; int(rows.Count[k]) != incoming.Planned(a) {
 			return millrace.Errorf(millrace.ErrMismatch,
 				"%d tokens lie in %s for source %d, ordinal %d, offset %d; the plan has %d", rows.Count[k], rows.Path,
-				a.Source, a.Ordinal, a.Offset, planned(a))
+				a.Source, a.Ordinal, a.Offset, incoming.Planned(a))
 		}
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"millrace/constructors"
 	"millrace/internal/wire"
 	"millrace/proto"
+	"millrace/sidecar/incoming"
 )
 
 // received implements sidecar.Payload with the rows of ranks that a constructor has sent.
@@ -15,13 +16,11 @@ type received struct {
 	starts map[millrace.Rank]int // the number of the first row
 	rows   []*millrace.Assignment
 	tokens []constructors.Tokens
-	masked []bool            // nil: none is
-	fields []string          // nil: none has any
-	bytes  int64             // of the tokens of replies: rows keep their memory
-	cut    constructors.Room // of row next, whose first tokens have come; the next reply continues it
-	filled int               // tokens of that row that have come
-	isWide bool              // the ids of that row have 32 bits each
-	next   int               // the lowest number that the next row may have
+	masked []bool   // nil: none is
+	fields []string // nil: none has any
+	bytes  int64    // of the tokens of replies: rows keep their memory
+	joined incoming.Rows
+	next   int // the lowest number that the next row may have
 }
 
 func newReceived(plan *millrace.Plan, ranks []millrace.Rank) *received {
@@ -47,38 +46,22 @@ func (p *received) take(r *proto.FetchReply) error {
 			return err
 		}
 		i := int(row.Number)
-		if i >= len(p.rows) || i < p.next || p.filled > 0 && (i != p.next || row.IsWide != p.isWide) {
+		if i >= len(p.rows) || i < p.next {
 			return millrace.Errorf(millrace.ErrMismatch, "row %d of %d in place of row %d", i, len(p.rows), p.next)
 		}
-		a := p.rows[i]
-		want, got := planned(a), p.filled+row.Count
-		if got > want || got < want && !row.IsCut {
-			return millrace.Errorf(millrace.ErrMismatch,
-				"%d tokens came for source %d, ordinal %d, offset %d; the plan has %d", got, a.Source, a.Ordinal,
-				a.Offset, want)
+		tokens, isWhole, err := p.joined.Add(&row, p.rows[i])
+		if err != nil {
+			return err
 		}
-		tokens := p.join(&row, want)
-		if p.filled, p.next, p.isWide = got, i, row.IsWide; row.IsCut {
+		if !isWhole {
 			continue
 		}
-		p.tokens[i], p.filled, p.next = tokens, 0, i+1
+		p.tokens[i], p.next = tokens, i+1
 		if row.Fields != "" {
 			p.setFields(i, row.Fields)
 		}
 	}
 	return nil
-}
-
-// join returns the tokens of a row. The pieces of a row that is cut come together in a room for so many tokens.
-func (p *received) join(row *wire.Row, tokens int) constructors.Tokens {
-	if p.filled == 0 && !row.IsCut {
-		return constructors.Of(row.IDs, row.IsWide)
-	}
-	if p.filled == 0 {
-		p.cut = make(constructors.Room, tokens)
-	}
-	p.cut.Write(p.filled, row.IDs, row.IsWide)
-	return p.cut.Tokens(row.IsWide)
 }
 
 func (p *received) setFields(i int, fields string) {
@@ -106,14 +89,6 @@ func (p *received) settle(isMasked func(*millrace.Assignment) bool) error {
 		}
 	}
 	return nil
-}
-
-// planned returns the number of tokens of a row.
-func planned(a *millrace.Assignment) int {
-	if a.More {
-		return int(a.Length) + 1
-	}
-	return int(a.Length)
 }
 
 // span returns the numbers of a microbatch's rows: from … to.

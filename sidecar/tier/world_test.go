@@ -23,6 +23,7 @@ import (
 	"millrace/internal/wire"
 	"millrace/proto"
 	"millrace/sidecar"
+	"millrace/sidecar/incoming"
 )
 
 // world is a run of several hosts without an orchestrator and without loaders.
@@ -199,7 +200,7 @@ func (p *truth) Tokens(rank millrace.Rank, m uint32) (out []constructors.Tokens,
 	}
 	for _, a := range p.plan.Part(rank, m) {
 		wide, narrow := []uint32(nil), []uint16(nil)
-		for k := range uint32(planned(&a)) {
+		for k := range uint32(incoming.Planned(&a)) {
 			id := uint32(a.Ordinal)*31 + a.Offset + k
 			wide, narrow = append(wide, id|1<<31), append(narrow, uint16(id))
 		}

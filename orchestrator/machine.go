@@ -81,7 +81,7 @@ func NewMachine(cfg Config, s *facts.State) (*Machine, error) {
 	}
 	m.mix = mix.New(mixture, s, m.out)
 	m.reports.mix = m.mix
-	m.planning = &planning{cfg: cfg, s: s, queues: m.queues, mix: m.mix}
+	m.planning = &planning{cfg: cfg, s: s, queues: m.queues, mix: m.mix, runway: runway{plan: newestPlan(s)}}
 	m.quarantine = &quarantine{sources: cfg.Sources, s: s, queues: m.queues}
 	m.masks = &masking{names: names, s: s, queues: m.queues, out: m.out}
 	m.quarantine.restore()

@@ -85,10 +85,20 @@ func (p *planning) isHeld() bool {
 // steps are planned for them until the time of the runway is over.
 type runway struct {
 	attempt uint32
-	marks   []mark    // a second or more apart, the oldest first
-	plan    int       // bytes of the newest plan
+	first   uint64    // watermark of the attempt's first look; its first move may be of steps consumed before
+	marks   []mark    // a second or more apart, the oldest first, from the first move on
+	plan    int       // bytes of the newest plan; 0: there is none
 	moved   mark      // the time at which the watermark was first seen at its place
 	now     time.Time // of the last look
+}
+
+// newestPlan returns the bytes of the newest plan, 0 if every planned step is consumed. A new leader would otherwise
+// learn them from its first plan, which it makes only when the ranks have used up the runway.
+func newestPlan(s *facts.State) int {
+	if sealed, found := s.Sealed[s.Next-1]; found {
+		return pbuf.Size(sealed.Plan)
+	}
+	return 0
 }
 
 // mark is the watermark at a time.
@@ -107,12 +117,12 @@ const (
 func (r *runway) observe(now time.Time, s *facts.State) {
 	r.now = now
 	if attempt := s.Attempt.GetAttempt(); attempt != r.attempt {
-		r.attempt, r.marks, r.moved = attempt, nil, mark{}
+		r.attempt, r.marks, r.moved, r.first = attempt, nil, mark{}, s.Watermark
 	}
 	if r.moved.at.IsZero() || r.moved.watermark != s.Watermark {
 		r.moved = mark{now, s.Watermark}
 	}
-	if n := len(r.marks); n > 0 && now.Sub(r.marks[n-1].at) < time.Second || s.Watermark == 0 {
+	if n := len(r.marks); n > 0 && now.Sub(r.marks[n-1].at) < time.Second || s.Watermark == r.first {
 		return
 	}
 	for len(r.marks) > 0 && now.Sub(r.marks[0].at) > paceTime {

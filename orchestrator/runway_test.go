@@ -55,6 +55,29 @@ func TestTheRunwayFollowsThePace(t *testing.T) {
 	}
 }
 
+// TestTheNextOrchestratorKeepsTheRunway: it does not wait until the ranks have used the steps that its predecessor had
+// planned, but plans further ones as soon as it knows the pace. Else the loss of a second leader would find few. Steps
+// that the ranks consumed while nobody led say nothing about the pace.
+func TestTheNextOrchestratorKeepsTheRunway(t *testing.T) {
+	const steps, seconds = 5, 10 // a second, of the runway
+	w := newWorld(t, 2)
+	w.cfg.Ahead = Ahead{Time: seconds * time.Second, Steps: 1000, Bytes: 1 << 30}
+	w.restart()
+	w.connect()
+	w.joinAll("fresh", nil)
+	w.consumeFor(20, steps)
+	below := w.m.s.Watermark + 3*steps
+	w.restart()
+	w.m.Tick(time.Unix(-1, 0))
+	w.connect()
+	w.reconnect(&proto.RankPosition{Rank: 0, Serving: true, Attempt: 1, Below: below},
+		&proto.RankPosition{Rank: 1, Serving: true, Attempt: 1, Below: below})
+	w.consumeFor(int(leastPaceTime/time.Second)+2, steps)
+	if got := w.m.s.Next - w.m.s.Watermark; got != steps*seconds {
+		t.Errorf("%d steps are planned ahead when the pace is known, want %d", got, steps*seconds)
+	}
+}
+
 // TestOtherRanksUseTheRunway of a rank that went away before the pace was known: as many seconds as the runway has,
 // under the next orchestrator, too.
 func TestOtherRanksUseTheRunway(t *testing.T) {

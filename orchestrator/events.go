@@ -21,6 +21,16 @@ func (m *Machine) Tick(now time.Time) {
 	m.roster.Tick(now)
 	m.planning.runway.observe(now, m.s)
 	weigh(m, now)
+	if m.starvation.Tick(now) {
+		m.sidecars.Broadcast(m.starvation.Order())
+	}
+}
+
+// starves observes how late the timers of a loader are, and tells all sidecars.
+func starves(m *Machine, from roster.Session, name string, delay time.Duration) {
+	if up := roster.UpOf(m.roster, from, name); up != "" && m.starvation.Observe(m.alerts.clock, up, delay) {
+		m.sidecars.Broadcast(m.starvation.Order())
+	}
 }
 
 // weigh measures the work of the loaders. It comes as often as Tick; the scaler takes a sample a second.
@@ -83,6 +93,7 @@ func (m *Machine) LoaderUp(session roster.Session, hello *pb.LoaderHello) error 
 func (m *Machine) LoaderEvent(from roster.Session, name string, e *pb.LoaderEvent) {
 	if f := e.GetFigures(); f != nil {
 		m.figures.Observe(f)
+		starves(m, from, name, time.Duration(f.StarvedMs)*time.Millisecond)
 		return
 	}
 	var err error
@@ -131,6 +142,9 @@ func (m *Machine) SidecarUp(session roster.Session, hello *pb.SidecarHello) erro
 	}
 	if len(m.alerts.now) > 0 {
 		m.sidecars.Send(session, m.alerts.order())
+	}
+	if order := m.starvation.Order(); order != nil {
+		m.sidecars.Send(session, order)
 	}
 	return nil
 }

@@ -33,6 +33,7 @@ type Machine struct {
 	alerts     *alerts
 	figures    *figures.Board
 	saves      *saves
+	starvation roster.Starvation
 	control    *scale.Control // of the number of loaders; nil: it is fixed
 	told       activity.Cause // the newest reason for waiting that sidecars were told
 	failed     error

@@ -1721,15 +1721,17 @@ func (x *Activity) GetText() string {
 
 // Figures are the counters of a process since it started. Sources without news since the message before are left out.
 type Figures struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Wall          int64                  `protobuf:"varint,1,opt,name=wall,proto3" json:"wall,omitempty"` // nanoseconds
-	Cpu           int64                  `protobuf:"varint,2,opt,name=cpu,proto3" json:"cpu,omitempty"`   // nanoseconds of all processors
-	Sources       []*SourceFigures       `protobuf:"bytes,3,rep,name=sources,proto3" json:"sources,omitempty"`
-	Ranks         []*RankFigures         `protobuf:"bytes,4,rep,name=ranks,proto3" json:"ranks,omitempty"`
-	Role          string                 `protobuf:"bytes,5,opt,name=role,proto3" json:"role,omitempty"` // name of the process
-	Pid           int64                  `protobuf:"varint,6,opt,name=pid,proto3" json:"pid,omitempty"`
-	Lanes         uint32                 `protobuf:"varint,100,opt,name=lanes,proto3" json:"lanes,omitempty"`  // work that a loader does at once; 0: it reads no stripe
-	Supply        *Supply                `protobuf:"bytes,110,opt,name=supply,proto3" json:"supply,omitempty"` // only of a sidecar
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Wall    int64                  `protobuf:"varint,1,opt,name=wall,proto3" json:"wall,omitempty"` // nanoseconds
+	Cpu     int64                  `protobuf:"varint,2,opt,name=cpu,proto3" json:"cpu,omitempty"`   // nanoseconds of all processors
+	Sources []*SourceFigures       `protobuf:"bytes,3,rep,name=sources,proto3" json:"sources,omitempty"`
+	Ranks   []*RankFigures         `protobuf:"bytes,4,rep,name=ranks,proto3" json:"ranks,omitempty"`
+	Role    string                 `protobuf:"bytes,5,opt,name=role,proto3" json:"role,omitempty"` // name of the process
+	Pid     int64                  `protobuf:"varint,6,opt,name=pid,proto3" json:"pid,omitempty"`
+	Lanes   uint32                 `protobuf:"varint,100,opt,name=lanes,proto3" json:"lanes,omitempty"`  // work that a loader does at once; 0: it reads no stripe
+	Supply  *Supply                `protobuf:"bytes,110,opt,name=supply,proto3" json:"supply,omitempty"` // only of a sidecar
+	// Only of a loader: the longest delay of its timers in the last seconds, if its threads waited for a processor.
+	StarvedMs     uint32 `protobuf:"varint,120,opt,name=starved_ms,json=starvedMs,proto3" json:"starved_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1818,6 +1820,13 @@ func (x *Figures) GetSupply() *Supply {
 		return x.Supply
 	}
 	return nil
+}
+
+func (x *Figures) GetStarvedMs() uint32 {
+	if x != nil {
+		return x.StarvedMs
+	}
+	return 0
 }
 
 // Bytes of tokens since the process started.
@@ -4862,6 +4871,7 @@ type SidecarOrder struct {
 	//	*SidecarOrder_Masked
 	//	*SidecarOrder_Alerts
 	//	*SidecarOrder_RollCall
+	//	*SidecarOrder_Starved
 	//	*SidecarOrder_Switched
 	//	*SidecarOrder_Part
 	//	*SidecarOrder_Groups
@@ -5031,6 +5041,15 @@ func (x *SidecarOrder) GetRollCall() *RollCall {
 	return nil
 }
 
+func (x *SidecarOrder) GetStarved() *Starved {
+	if x != nil {
+		if x, ok := x.Order.(*SidecarOrder_Starved); ok {
+			return x.Starved
+		}
+	}
+	return nil
+}
+
 func (x *SidecarOrder) GetSwitched() *Switched {
 	if x != nil {
 		if x, ok := x.Order.(*SidecarOrder_Switched); ok {
@@ -5114,6 +5133,10 @@ type SidecarOrder_RollCall struct {
 	RollCall *RollCall `protobuf:"bytes,14,opt,name=roll_call,json=rollCall,proto3,oneof"`
 }
 
+type SidecarOrder_Starved struct {
+	Starved *Starved `protobuf:"bytes,16,opt,name=starved,proto3,oneof"`
+}
+
 type SidecarOrder_Switched struct {
 	Switched *Switched `protobuf:"bytes,15,opt,name=switched,proto3,oneof"` // of another host: it comes before the Loaders that follow from it
 }
@@ -5152,11 +5175,111 @@ func (*SidecarOrder_Alerts) isSidecarOrder_Order() {}
 
 func (*SidecarOrder_RollCall) isSidecarOrder_Order() {}
 
+func (*SidecarOrder_Starved) isSidecarOrder_Order() {}
+
 func (*SidecarOrder_Switched) isSidecarOrder_Order() {}
 
 func (*SidecarOrder_Part) isSidecarOrder_Order() {}
 
 func (*SidecarOrder_Groups) isSidecarOrder_Order() {}
+
+// Starved: all hosts whose loaders get too little processor time now. Their beats may be late.
+type Starved struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Hosts         []*StarvedHost         `protobuf:"bytes,1,rep,name=hosts,proto3" json:"hosts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Starved) Reset() {
+	*x = Starved{}
+	mi := &file_roles_proto_msgTypes[56]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Starved) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Starved) ProtoMessage() {}
+
+func (x *Starved) ProtoReflect() protoreflect.Message {
+	mi := &file_roles_proto_msgTypes[56]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Starved.ProtoReflect.Descriptor instead.
+func (*Starved) Descriptor() ([]byte, []int) {
+	return file_roles_proto_rawDescGZIP(), []int{56}
+}
+
+func (x *Starved) GetHosts() []*StarvedHost {
+	if x != nil {
+		return x.Hosts
+	}
+	return nil
+}
+
+// StarvedHost: up names the host as LoaderHello.up does; delay_ms is the longest delay of a timer of its loaders.
+type StarvedHost struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Up            string                 `protobuf:"bytes,1,opt,name=up,proto3" json:"up,omitempty"`
+	DelayMs       uint32                 `protobuf:"varint,2,opt,name=delay_ms,json=delayMs,proto3" json:"delay_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StarvedHost) Reset() {
+	*x = StarvedHost{}
+	mi := &file_roles_proto_msgTypes[57]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StarvedHost) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StarvedHost) ProtoMessage() {}
+
+func (x *StarvedHost) ProtoReflect() protoreflect.Message {
+	mi := &file_roles_proto_msgTypes[57]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StarvedHost.ProtoReflect.Descriptor instead.
+func (*StarvedHost) Descriptor() ([]byte, []int) {
+	return file_roles_proto_rawDescGZIP(), []int{57}
+}
+
+func (x *StarvedHost) GetUp() string {
+	if x != nil {
+		return x.Up
+	}
+	return ""
+}
+
+func (x *StarvedHost) GetDelayMs() uint32 {
+	if x != nil {
+		return x.DelayMs
+	}
+	return 0
+}
 
 // The groups of the data-parallel ranks whose tokens this host needs. Ranks that no other host needs are left out.
 type Groups struct {
@@ -5168,7 +5291,7 @@ type Groups struct {
 
 func (x *Groups) Reset() {
 	*x = Groups{}
-	mi := &file_roles_proto_msgTypes[56]
+	mi := &file_roles_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5180,7 +5303,7 @@ func (x *Groups) String() string {
 func (*Groups) ProtoMessage() {}
 
 func (x *Groups) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[56]
+	mi := &file_roles_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5193,7 +5316,7 @@ func (x *Groups) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Groups.ProtoReflect.Descriptor instead.
 func (*Groups) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{56}
+	return file_roles_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Groups) GetGroup() []*Group {
@@ -5215,7 +5338,7 @@ type Group struct {
 
 func (x *Group) Reset() {
 	*x = Group{}
-	mi := &file_roles_proto_msgTypes[57]
+	mi := &file_roles_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5227,7 +5350,7 @@ func (x *Group) String() string {
 func (*Group) ProtoMessage() {}
 
 func (x *Group) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[57]
+	mi := &file_roles_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5240,7 +5363,7 @@ func (x *Group) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Group.ProtoReflect.Descriptor instead.
 func (*Group) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{57}
+	return file_roles_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Group) GetRank() uint32 {
@@ -5283,7 +5406,7 @@ type Committed struct {
 
 func (x *Committed) Reset() {
 	*x = Committed{}
-	mi := &file_roles_proto_msgTypes[58]
+	mi := &file_roles_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5295,7 +5418,7 @@ func (x *Committed) String() string {
 func (*Committed) ProtoMessage() {}
 
 func (x *Committed) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[58]
+	mi := &file_roles_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5308,7 +5431,7 @@ func (x *Committed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Committed.ProtoReflect.Descriptor instead.
 func (*Committed) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{58}
+	return file_roles_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Committed) GetRank() uint32 {
@@ -5343,7 +5466,7 @@ type Welcome struct {
 
 func (x *Welcome) Reset() {
 	*x = Welcome{}
-	mi := &file_roles_proto_msgTypes[59]
+	mi := &file_roles_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5355,7 +5478,7 @@ func (x *Welcome) String() string {
 func (*Welcome) ProtoMessage() {}
 
 func (x *Welcome) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[59]
+	mi := &file_roles_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5368,7 +5491,7 @@ func (x *Welcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Welcome.ProtoReflect.Descriptor instead.
 func (*Welcome) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{59}
+	return file_roles_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *Welcome) GetManifests() []*Manifest {
@@ -5395,7 +5518,7 @@ type Alerts struct {
 
 func (x *Alerts) Reset() {
 	*x = Alerts{}
-	mi := &file_roles_proto_msgTypes[60]
+	mi := &file_roles_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5407,7 +5530,7 @@ func (x *Alerts) String() string {
 func (*Alerts) ProtoMessage() {}
 
 func (x *Alerts) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[60]
+	mi := &file_roles_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5420,7 +5543,7 @@ func (x *Alerts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Alerts.ProtoReflect.Descriptor instead.
 func (*Alerts) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{60}
+	return file_roles_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Alerts) GetAlerts() []*Alert {
@@ -5442,7 +5565,7 @@ type Alert struct {
 
 func (x *Alert) Reset() {
 	*x = Alert{}
-	mi := &file_roles_proto_msgTypes[61]
+	mi := &file_roles_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5454,7 +5577,7 @@ func (x *Alert) String() string {
 func (*Alert) ProtoMessage() {}
 
 func (x *Alert) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[61]
+	mi := &file_roles_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5467,7 +5590,7 @@ func (x *Alert) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Alert.ProtoReflect.Descriptor instead.
 func (*Alert) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{61}
+	return file_roles_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Alert) GetKind() string {
@@ -5506,7 +5629,7 @@ type Begin struct {
 
 func (x *Begin) Reset() {
 	*x = Begin{}
-	mi := &file_roles_proto_msgTypes[62]
+	mi := &file_roles_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5518,7 +5641,7 @@ func (x *Begin) String() string {
 func (*Begin) ProtoMessage() {}
 
 func (x *Begin) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[62]
+	mi := &file_roles_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5531,7 +5654,7 @@ func (x *Begin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Begin.ProtoReflect.Descriptor instead.
 func (*Begin) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{62}
+	return file_roles_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Begin) GetRank() uint32 {
@@ -5594,7 +5717,7 @@ type Refusal struct {
 
 func (x *Refusal) Reset() {
 	*x = Refusal{}
-	mi := &file_roles_proto_msgTypes[63]
+	mi := &file_roles_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5606,7 +5729,7 @@ func (x *Refusal) String() string {
 func (*Refusal) ProtoMessage() {}
 
 func (x *Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[63]
+	mi := &file_roles_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5619,7 +5742,7 @@ func (x *Refusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
 func (*Refusal) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{63}
+	return file_roles_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Refusal) GetRank() uint32 {
@@ -5656,7 +5779,7 @@ type Loaders struct {
 
 func (x *Loaders) Reset() {
 	*x = Loaders{}
-	mi := &file_roles_proto_msgTypes[64]
+	mi := &file_roles_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5668,7 +5791,7 @@ func (x *Loaders) String() string {
 func (*Loaders) ProtoMessage() {}
 
 func (x *Loaders) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[64]
+	mi := &file_roles_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5681,7 +5804,7 @@ func (x *Loaders) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Loaders.ProtoReflect.Descriptor instead.
 func (*Loaders) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{64}
+	return file_roles_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *Loaders) GetStripes() []*LoaderStripe {
@@ -5719,7 +5842,7 @@ type LoaderStripe struct {
 
 func (x *LoaderStripe) Reset() {
 	*x = LoaderStripe{}
-	mi := &file_roles_proto_msgTypes[65]
+	mi := &file_roles_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5731,7 +5854,7 @@ func (x *LoaderStripe) String() string {
 func (*LoaderStripe) ProtoMessage() {}
 
 func (x *LoaderStripe) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[65]
+	mi := &file_roles_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5744,7 +5867,7 @@ func (x *LoaderStripe) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoaderStripe.ProtoReflect.Descriptor instead.
 func (*LoaderStripe) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{65}
+	return file_roles_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *LoaderStripe) GetSource() string {
@@ -5839,7 +5962,7 @@ type Standby struct {
 
 func (x *Standby) Reset() {
 	*x = Standby{}
-	mi := &file_roles_proto_msgTypes[66]
+	mi := &file_roles_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5851,7 +5974,7 @@ func (x *Standby) String() string {
 func (*Standby) ProtoMessage() {}
 
 func (x *Standby) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[66]
+	mi := &file_roles_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5864,7 +5987,7 @@ func (x *Standby) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Standby.ProtoReflect.Descriptor instead.
 func (*Standby) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{66}
+	return file_roles_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *Standby) GetTerm() uint64 {
@@ -5926,7 +6049,7 @@ type RollCall struct {
 
 func (x *RollCall) Reset() {
 	*x = RollCall{}
-	mi := &file_roles_proto_msgTypes[67]
+	mi := &file_roles_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5938,7 +6061,7 @@ func (x *RollCall) String() string {
 func (*RollCall) ProtoMessage() {}
 
 func (x *RollCall) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[67]
+	mi := &file_roles_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5951,7 +6074,7 @@ func (x *RollCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RollCall.ProtoReflect.Descriptor instead.
 func (*RollCall) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{67}
+	return file_roles_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *RollCall) GetCall() uint64 {
@@ -5972,7 +6095,7 @@ type Waiting struct {
 
 func (x *Waiting) Reset() {
 	*x = Waiting{}
-	mi := &file_roles_proto_msgTypes[68]
+	mi := &file_roles_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5984,7 +6107,7 @@ func (x *Waiting) String() string {
 func (*Waiting) ProtoMessage() {}
 
 func (x *Waiting) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[68]
+	mi := &file_roles_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5997,7 +6120,7 @@ func (x *Waiting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiting.ProtoReflect.Descriptor instead.
 func (*Waiting) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{68}
+	return file_roles_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *Waiting) GetText() string {
@@ -6037,7 +6160,7 @@ type MixRequest struct {
 
 func (x *MixRequest) Reset() {
 	*x = MixRequest{}
-	mi := &file_roles_proto_msgTypes[69]
+	mi := &file_roles_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6049,7 +6172,7 @@ func (x *MixRequest) String() string {
 func (*MixRequest) ProtoMessage() {}
 
 func (x *MixRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[69]
+	mi := &file_roles_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6062,7 +6185,7 @@ func (x *MixRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MixRequest.ProtoReflect.Descriptor instead.
 func (*MixRequest) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{69}
+	return file_roles_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *MixRequest) GetHasFrom() bool {
@@ -6214,7 +6337,7 @@ type SetWeights struct {
 
 func (x *SetWeights) Reset() {
 	*x = SetWeights{}
-	mi := &file_roles_proto_msgTypes[70]
+	mi := &file_roles_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6226,7 +6349,7 @@ func (x *SetWeights) String() string {
 func (*SetWeights) ProtoMessage() {}
 
 func (x *SetWeights) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[70]
+	mi := &file_roles_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6239,7 +6362,7 @@ func (x *SetWeights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetWeights.ProtoReflect.Descriptor instead.
 func (*SetWeights) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{70}
+	return file_roles_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *SetWeights) GetWeights() []*SourceWeight {
@@ -6273,7 +6396,7 @@ type SourceWeight struct {
 
 func (x *SourceWeight) Reset() {
 	*x = SourceWeight{}
-	mi := &file_roles_proto_msgTypes[71]
+	mi := &file_roles_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6285,7 +6408,7 @@ func (x *SourceWeight) String() string {
 func (*SourceWeight) ProtoMessage() {}
 
 func (x *SourceWeight) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[71]
+	mi := &file_roles_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6298,7 +6421,7 @@ func (x *SourceWeight) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceWeight.ProtoReflect.Descriptor instead.
 func (*SourceWeight) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{71}
+	return file_roles_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *SourceWeight) GetSource() string {
@@ -6324,7 +6447,7 @@ type SetSchedule struct {
 
 func (x *SetSchedule) Reset() {
 	*x = SetSchedule{}
-	mi := &file_roles_proto_msgTypes[72]
+	mi := &file_roles_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6336,7 +6459,7 @@ func (x *SetSchedule) String() string {
 func (*SetSchedule) ProtoMessage() {}
 
 func (x *SetSchedule) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[72]
+	mi := &file_roles_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6349,7 +6472,7 @@ func (x *SetSchedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetSchedule.ProtoReflect.Descriptor instead.
 func (*SetSchedule) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{72}
+	return file_roles_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *SetSchedule) GetMilestones() []*WeightsAt {
@@ -6372,7 +6495,7 @@ type WeightsAt struct {
 
 func (x *WeightsAt) Reset() {
 	*x = WeightsAt{}
-	mi := &file_roles_proto_msgTypes[73]
+	mi := &file_roles_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6384,7 +6507,7 @@ func (x *WeightsAt) String() string {
 func (*WeightsAt) ProtoMessage() {}
 
 func (x *WeightsAt) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[73]
+	mi := &file_roles_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6397,7 +6520,7 @@ func (x *WeightsAt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WeightsAt.ProtoReflect.Descriptor instead.
 func (*WeightsAt) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{73}
+	return file_roles_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *WeightsAt) GetFrom() uint64 {
@@ -6445,7 +6568,7 @@ type AddSource struct {
 
 func (x *AddSource) Reset() {
 	*x = AddSource{}
-	mi := &file_roles_proto_msgTypes[74]
+	mi := &file_roles_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6457,7 +6580,7 @@ func (x *AddSource) String() string {
 func (*AddSource) ProtoMessage() {}
 
 func (x *AddSource) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[74]
+	mi := &file_roles_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6470,7 +6593,7 @@ func (x *AddSource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddSource.ProtoReflect.Descriptor instead.
 func (*AddSource) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{74}
+	return file_roles_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *AddSource) GetSource() string {
@@ -6496,7 +6619,7 @@ type MixReply struct {
 
 func (x *MixReply) Reset() {
 	*x = MixReply{}
-	mi := &file_roles_proto_msgTypes[75]
+	mi := &file_roles_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6508,7 +6631,7 @@ func (x *MixReply) String() string {
 func (*MixReply) ProtoMessage() {}
 
 func (x *MixReply) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[75]
+	mi := &file_roles_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6521,7 +6644,7 @@ func (x *MixReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MixReply.ProtoReflect.Descriptor instead.
 func (*MixReply) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{75}
+	return file_roles_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *MixReply) GetChange() *MixChange {
@@ -6546,7 +6669,7 @@ type MixChange struct {
 
 func (x *MixChange) Reset() {
 	*x = MixChange{}
-	mi := &file_roles_proto_msgTypes[76]
+	mi := &file_roles_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6558,7 +6681,7 @@ func (x *MixChange) String() string {
 func (*MixChange) ProtoMessage() {}
 
 func (x *MixChange) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[76]
+	mi := &file_roles_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6571,7 +6694,7 @@ func (x *MixChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MixChange.ProtoReflect.Descriptor instead.
 func (*MixChange) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{76}
+	return file_roles_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *MixChange) GetAtStep() uint64 {
@@ -6631,7 +6754,7 @@ type MixtureStatus struct {
 
 func (x *MixtureStatus) Reset() {
 	*x = MixtureStatus{}
-	mi := &file_roles_proto_msgTypes[77]
+	mi := &file_roles_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6643,7 +6766,7 @@ func (x *MixtureStatus) String() string {
 func (*MixtureStatus) ProtoMessage() {}
 
 func (x *MixtureStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[77]
+	mi := &file_roles_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6656,7 +6779,7 @@ func (x *MixtureStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MixtureStatus.ProtoReflect.Descriptor instead.
 func (*MixtureStatus) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{77}
+	return file_roles_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *MixtureStatus) GetWeights() []*SourceWeight {
@@ -6715,7 +6838,7 @@ type Calibration struct {
 
 func (x *Calibration) Reset() {
 	*x = Calibration{}
-	mi := &file_roles_proto_msgTypes[78]
+	mi := &file_roles_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6727,7 +6850,7 @@ func (x *Calibration) String() string {
 func (*Calibration) ProtoMessage() {}
 
 func (x *Calibration) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[78]
+	mi := &file_roles_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6740,7 +6863,7 @@ func (x *Calibration) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Calibration.ProtoReflect.Descriptor instead.
 func (*Calibration) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{78}
+	return file_roles_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *Calibration) GetReports() uint64 {
@@ -6779,7 +6902,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_roles_proto_msgTypes[79]
+	mi := &file_roles_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6791,7 +6914,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[79]
+	mi := &file_roles_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6804,7 +6927,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{79}
+	return file_roles_proto_rawDescGZIP(), []int{81}
 }
 
 type StatusReply struct {
@@ -6838,7 +6961,7 @@ type StatusReply struct {
 
 func (x *StatusReply) Reset() {
 	*x = StatusReply{}
-	mi := &file_roles_proto_msgTypes[80]
+	mi := &file_roles_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6850,7 +6973,7 @@ func (x *StatusReply) String() string {
 func (*StatusReply) ProtoMessage() {}
 
 func (x *StatusReply) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[80]
+	mi := &file_roles_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6863,7 +6986,7 @@ func (x *StatusReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusReply.ProtoReflect.Descriptor instead.
 func (*StatusReply) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{80}
+	return file_roles_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *StatusReply) GetFence() *Fence {
@@ -7043,7 +7166,7 @@ type Scaling struct {
 
 func (x *Scaling) Reset() {
 	*x = Scaling{}
-	mi := &file_roles_proto_msgTypes[81]
+	mi := &file_roles_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7055,7 +7178,7 @@ func (x *Scaling) String() string {
 func (*Scaling) ProtoMessage() {}
 
 func (x *Scaling) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[81]
+	mi := &file_roles_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7068,7 +7191,7 @@ func (x *Scaling) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Scaling.ProtoReflect.Descriptor instead.
 func (*Scaling) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{81}
+	return file_roles_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *Scaling) GetWished() uint32 {
@@ -7143,7 +7266,7 @@ type SourceStatus struct {
 
 func (x *SourceStatus) Reset() {
 	*x = SourceStatus{}
-	mi := &file_roles_proto_msgTypes[82]
+	mi := &file_roles_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7155,7 +7278,7 @@ func (x *SourceStatus) String() string {
 func (*SourceStatus) ProtoMessage() {}
 
 func (x *SourceStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[82]
+	mi := &file_roles_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7168,7 +7291,7 @@ func (x *SourceStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceStatus.ProtoReflect.Descriptor instead.
 func (*SourceStatus) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{82}
+	return file_roles_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *SourceStatus) GetTokens() uint64 {
@@ -7292,7 +7415,7 @@ type RoleStatus struct {
 
 func (x *RoleStatus) Reset() {
 	*x = RoleStatus{}
-	mi := &file_roles_proto_msgTypes[83]
+	mi := &file_roles_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7304,7 +7427,7 @@ func (x *RoleStatus) String() string {
 func (*RoleStatus) ProtoMessage() {}
 
 func (x *RoleStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[83]
+	mi := &file_roles_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7317,7 +7440,7 @@ func (x *RoleStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoleStatus.ProtoReflect.Descriptor instead.
 func (*RoleStatus) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{83}
+	return file_roles_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *RoleStatus) GetRole() string {
@@ -7382,7 +7505,7 @@ type LedgerRequest struct {
 
 func (x *LedgerRequest) Reset() {
 	*x = LedgerRequest{}
-	mi := &file_roles_proto_msgTypes[84]
+	mi := &file_roles_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7394,7 +7517,7 @@ func (x *LedgerRequest) String() string {
 func (*LedgerRequest) ProtoMessage() {}
 
 func (x *LedgerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[84]
+	mi := &file_roles_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7407,7 +7530,7 @@ func (x *LedgerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LedgerRequest.ProtoReflect.Descriptor instead.
 func (*LedgerRequest) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{84}
+	return file_roles_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *LedgerRequest) GetByStep() bool {
@@ -7459,7 +7582,7 @@ type LedgerReply struct {
 
 func (x *LedgerReply) Reset() {
 	*x = LedgerReply{}
-	mi := &file_roles_proto_msgTypes[85]
+	mi := &file_roles_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7471,7 +7594,7 @@ func (x *LedgerReply) String() string {
 func (*LedgerReply) ProtoMessage() {}
 
 func (x *LedgerReply) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[85]
+	mi := &file_roles_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7484,7 +7607,7 @@ func (x *LedgerReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LedgerReply.ProtoReflect.Descriptor instead.
 func (*LedgerReply) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{85}
+	return file_roles_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *LedgerReply) GetAttempt() uint32 {
@@ -7700,7 +7823,7 @@ const file_roles_proto_rawDesc = "" +
 	"\x05shard\x18\x03 \x01(\tR\x05shard\x12\x12\n" +
 	"\x04role\x18\x04 \x01(\tR\x04role\x12\x10\n" +
 	"\x03pid\x18\x05 \x01(\x03R\x03pid\x12\x12\n" +
-	"\x04text\x18\x06 \x01(\tR\x04text\"\xfe\x01\n" +
+	"\x04text\x18\x06 \x01(\tR\x04text\"\x9d\x02\n" +
 	"\aFigures\x12\x12\n" +
 	"\x04wall\x18\x01 \x01(\x03R\x04wall\x12\x10\n" +
 	"\x03cpu\x18\x02 \x01(\x03R\x03cpu\x124\n" +
@@ -7709,7 +7832,9 @@ const file_roles_proto_rawDesc = "" +
 	"\x04role\x18\x05 \x01(\tR\x04role\x12\x10\n" +
 	"\x03pid\x18\x06 \x01(\x03R\x03pid\x12\x14\n" +
 	"\x05lanes\x18d \x01(\rR\x05lanes\x12+\n" +
-	"\x06supply\x18n \x01(\v2\x13.millrace.v1.SupplyR\x06supply\"s\n" +
+	"\x06supply\x18n \x01(\v2\x13.millrace.v1.SupplyR\x06supply\x12\x1d\n" +
+	"\n" +
+	"starved_ms\x18x \x01(\rR\tstarvedMs\"s\n" +
 	"\x06Supply\x12!\n" +
 	"\ffrom_loaders\x18\x01 \x01(\x03R\vfromLoaders\x12+\n" +
 	"\x11from_constructors\x18\x02 \x01(\x03R\x10fromConstructors\x12\x19\n" +
@@ -7970,7 +8095,7 @@ const file_roles_proto_rawDesc = "" +
 	"\x06tokens\x18\x03 \x01(\x04R\x06tokens\"3\n" +
 	"\aPresent\x12\x12\n" +
 	"\x04call\x18\x01 \x01(\x04R\x04call\x12\x14\n" +
-	"\x05ranks\x18\x02 \x03(\rR\x05ranks\"\xa4\x06\n" +
+	"\x05ranks\x18\x02 \x03(\rR\x05ranks\"\xd6\x06\n" +
 	"\fSidecarOrder\x12(\n" +
 	"\x05fence\x18\x01 \x01(\v2\x12.millrace.v1.FenceR\x05fence\x120\n" +
 	"\awelcome\x18\x02 \x01(\v2\x14.millrace.v1.WelcomeH\x00R\awelcome\x12*\n" +
@@ -7986,11 +8111,17 @@ const file_roles_proto_rawDesc = "" +
 	"\tcommitted\x18\v \x01(\v2\x16.millrace.v1.CommittedH\x00R\tcommitted\x12-\n" +
 	"\x06masked\x18\f \x01(\v2\x13.millrace.v1.MaskedH\x00R\x06masked\x12-\n" +
 	"\x06alerts\x18\r \x01(\v2\x13.millrace.v1.AlertsH\x00R\x06alerts\x124\n" +
-	"\troll_call\x18\x0e \x01(\v2\x15.millrace.v1.RollCallH\x00R\brollCall\x123\n" +
+	"\troll_call\x18\x0e \x01(\v2\x15.millrace.v1.RollCallH\x00R\brollCall\x120\n" +
+	"\astarved\x18\x10 \x01(\v2\x14.millrace.v1.StarvedH\x00R\astarved\x123\n" +
 	"\bswitched\x18\x0f \x01(\v2\x15.millrace.v1.SwitchedH\x00R\bswitched\x12\x14\n" +
 	"\x04part\x18< \x01(\fH\x00R\x04part\x12-\n" +
 	"\x06groups\x18n \x01(\v2\x13.millrace.v1.GroupsH\x00R\x06groupsB\a\n" +
-	"\x05order\"2\n" +
+	"\x05order\"9\n" +
+	"\aStarved\x12.\n" +
+	"\x05hosts\x18\x01 \x03(\v2\x18.millrace.v1.StarvedHostR\x05hosts\"8\n" +
+	"\vStarvedHost\x12\x0e\n" +
+	"\x02up\x18\x01 \x01(\tR\x02up\x12\x19\n" +
+	"\bdelay_ms\x18\x02 \x01(\rR\adelayMs\"2\n" +
 	"\x06Groups\x12(\n" +
 	"\x05group\x18\x01 \x03(\v2\x12.millrace.v1.GroupR\x05group\"]\n" +
 	"\x05Group\x12\x12\n" +
@@ -8220,7 +8351,7 @@ func file_roles_proto_rawDescGZIP() []byte {
 	return file_roles_proto_rawDescData
 }
 
-var file_roles_proto_msgTypes = make([]protoimpl.MessageInfo, 87)
+var file_roles_proto_msgTypes = make([]protoimpl.MessageInfo, 89)
 var file_roles_proto_goTypes = []any{
 	(*FollowerEvent)(nil),  // 0: millrace.v1.FollowerEvent
 	(*FollowerHello)(nil),  // 1: millrace.v1.FollowerHello
@@ -8278,50 +8409,52 @@ var file_roles_proto_goTypes = []any{
 	(*SourceLoss)(nil),     // 53: millrace.v1.SourceLoss
 	(*Present)(nil),        // 54: millrace.v1.Present
 	(*SidecarOrder)(nil),   // 55: millrace.v1.SidecarOrder
-	(*Groups)(nil),         // 56: millrace.v1.Groups
-	(*Group)(nil),          // 57: millrace.v1.Group
-	(*Committed)(nil),      // 58: millrace.v1.Committed
-	(*Welcome)(nil),        // 59: millrace.v1.Welcome
-	(*Alerts)(nil),         // 60: millrace.v1.Alerts
-	(*Alert)(nil),          // 61: millrace.v1.Alert
-	(*Begin)(nil),          // 62: millrace.v1.Begin
-	(*Refusal)(nil),        // 63: millrace.v1.Refusal
-	(*Loaders)(nil),        // 64: millrace.v1.Loaders
-	(*LoaderStripe)(nil),   // 65: millrace.v1.LoaderStripe
-	(*Standby)(nil),        // 66: millrace.v1.Standby
-	(*RollCall)(nil),       // 67: millrace.v1.RollCall
-	(*Waiting)(nil),        // 68: millrace.v1.Waiting
-	(*MixRequest)(nil),     // 69: millrace.v1.MixRequest
-	(*SetWeights)(nil),     // 70: millrace.v1.SetWeights
-	(*SourceWeight)(nil),   // 71: millrace.v1.SourceWeight
-	(*SetSchedule)(nil),    // 72: millrace.v1.SetSchedule
-	(*WeightsAt)(nil),      // 73: millrace.v1.WeightsAt
-	(*AddSource)(nil),      // 74: millrace.v1.AddSource
-	(*MixReply)(nil),       // 75: millrace.v1.MixReply
-	(*MixChange)(nil),      // 76: millrace.v1.MixChange
-	(*MixtureStatus)(nil),  // 77: millrace.v1.MixtureStatus
-	(*Calibration)(nil),    // 78: millrace.v1.Calibration
-	(*StatusRequest)(nil),  // 79: millrace.v1.StatusRequest
-	(*StatusReply)(nil),    // 80: millrace.v1.StatusReply
-	(*Scaling)(nil),        // 81: millrace.v1.Scaling
-	(*SourceStatus)(nil),   // 82: millrace.v1.SourceStatus
-	(*RoleStatus)(nil),     // 83: millrace.v1.RoleStatus
-	(*LedgerRequest)(nil),  // 84: millrace.v1.LedgerRequest
-	(*LedgerReply)(nil),    // 85: millrace.v1.LedgerReply
-	nil,                    // 86: millrace.v1.StatusReply.SourcesEntry
-	(*Fence)(nil),          // 87: millrace.v1.Fence
-	(*Manifest)(nil),       // 88: millrace.v1.Manifest
-	(*Quarantine)(nil),     // 89: millrace.v1.Quarantine
-	(*SeekPoint)(nil),      // 90: millrace.v1.SeekPoint
-	(*Saved)(nil),          // 91: millrace.v1.Saved
-	(*Plan)(nil),           // 92: millrace.v1.Plan
-	(*Ended)(nil),          // 93: millrace.v1.Ended
-	(*Masked)(nil),         // 94: millrace.v1.Masked
-	(*Mask)(nil),           // 95: millrace.v1.Mask
-	(*Skipped)(nil),        // 96: millrace.v1.Skipped
-	(*Costed)(nil),         // 97: millrace.v1.Costed
-	(*Assignments)(nil),    // 98: millrace.v1.Assignments
-	(*OrdinalRange)(nil),   // 99: millrace.v1.OrdinalRange
+	(*Starved)(nil),        // 56: millrace.v1.Starved
+	(*StarvedHost)(nil),    // 57: millrace.v1.StarvedHost
+	(*Groups)(nil),         // 58: millrace.v1.Groups
+	(*Group)(nil),          // 59: millrace.v1.Group
+	(*Committed)(nil),      // 60: millrace.v1.Committed
+	(*Welcome)(nil),        // 61: millrace.v1.Welcome
+	(*Alerts)(nil),         // 62: millrace.v1.Alerts
+	(*Alert)(nil),          // 63: millrace.v1.Alert
+	(*Begin)(nil),          // 64: millrace.v1.Begin
+	(*Refusal)(nil),        // 65: millrace.v1.Refusal
+	(*Loaders)(nil),        // 66: millrace.v1.Loaders
+	(*LoaderStripe)(nil),   // 67: millrace.v1.LoaderStripe
+	(*Standby)(nil),        // 68: millrace.v1.Standby
+	(*RollCall)(nil),       // 69: millrace.v1.RollCall
+	(*Waiting)(nil),        // 70: millrace.v1.Waiting
+	(*MixRequest)(nil),     // 71: millrace.v1.MixRequest
+	(*SetWeights)(nil),     // 72: millrace.v1.SetWeights
+	(*SourceWeight)(nil),   // 73: millrace.v1.SourceWeight
+	(*SetSchedule)(nil),    // 74: millrace.v1.SetSchedule
+	(*WeightsAt)(nil),      // 75: millrace.v1.WeightsAt
+	(*AddSource)(nil),      // 76: millrace.v1.AddSource
+	(*MixReply)(nil),       // 77: millrace.v1.MixReply
+	(*MixChange)(nil),      // 78: millrace.v1.MixChange
+	(*MixtureStatus)(nil),  // 79: millrace.v1.MixtureStatus
+	(*Calibration)(nil),    // 80: millrace.v1.Calibration
+	(*StatusRequest)(nil),  // 81: millrace.v1.StatusRequest
+	(*StatusReply)(nil),    // 82: millrace.v1.StatusReply
+	(*Scaling)(nil),        // 83: millrace.v1.Scaling
+	(*SourceStatus)(nil),   // 84: millrace.v1.SourceStatus
+	(*RoleStatus)(nil),     // 85: millrace.v1.RoleStatus
+	(*LedgerRequest)(nil),  // 86: millrace.v1.LedgerRequest
+	(*LedgerReply)(nil),    // 87: millrace.v1.LedgerReply
+	nil,                    // 88: millrace.v1.StatusReply.SourcesEntry
+	(*Fence)(nil),          // 89: millrace.v1.Fence
+	(*Manifest)(nil),       // 90: millrace.v1.Manifest
+	(*Quarantine)(nil),     // 91: millrace.v1.Quarantine
+	(*SeekPoint)(nil),      // 92: millrace.v1.SeekPoint
+	(*Saved)(nil),          // 93: millrace.v1.Saved
+	(*Plan)(nil),           // 94: millrace.v1.Plan
+	(*Ended)(nil),          // 95: millrace.v1.Ended
+	(*Masked)(nil),         // 96: millrace.v1.Masked
+	(*Mask)(nil),           // 97: millrace.v1.Mask
+	(*Skipped)(nil),        // 98: millrace.v1.Skipped
+	(*Costed)(nil),         // 99: millrace.v1.Costed
+	(*Assignments)(nil),    // 100: millrace.v1.Assignments
+	(*OrdinalRange)(nil),   // 101: millrace.v1.OrdinalRange
 }
 var file_roles_proto_depIdxs = []int32{
 	1,   // 0: millrace.v1.FollowerEvent.hello:type_name -> millrace.v1.FollowerHello
@@ -8330,10 +8463,10 @@ var file_roles_proto_depIdxs = []int32{
 	4,   // 3: millrace.v1.JournalPart.waiting:type_name -> millrace.v1.JournalWaiting
 	5,   // 4: millrace.v1.JournalPart.image:type_name -> millrace.v1.JournalImage
 	6,   // 5: millrace.v1.JournalPart.bytes:type_name -> millrace.v1.JournalBytes
-	87,  // 6: millrace.v1.LoaderEvent.fence:type_name -> millrace.v1.Fence
+	89,  // 6: millrace.v1.LoaderEvent.fence:type_name -> millrace.v1.Fence
 	9,   // 7: millrace.v1.LoaderEvent.hello:type_name -> millrace.v1.LoaderHello
 	11,  // 8: millrace.v1.LoaderEvent.opening:type_name -> millrace.v1.Opening
-	88,  // 9: millrace.v1.LoaderEvent.manifest:type_name -> millrace.v1.Manifest
+	90,  // 9: millrace.v1.LoaderEvent.manifest:type_name -> millrace.v1.Manifest
 	28,  // 10: millrace.v1.LoaderEvent.fatal:type_name -> millrace.v1.Fatal
 	13,  // 11: millrace.v1.LoaderEvent.leaving:type_name -> millrace.v1.Leaving
 	14,  // 12: millrace.v1.LoaderEvent.trouble:type_name -> millrace.v1.Trouble
@@ -8344,8 +8477,8 @@ var file_roles_proto_depIdxs = []int32{
 	12,  // 17: millrace.v1.Offered.stripes:type_name -> millrace.v1.Offers
 	10,  // 18: millrace.v1.LoaderHello.version:type_name -> millrace.v1.Version
 	33,  // 19: millrace.v1.LoaderHello.held:type_name -> millrace.v1.Drop
-	89,  // 20: millrace.v1.Offers.rejects:type_name -> millrace.v1.Quarantine
-	90,  // 21: millrace.v1.Offers.seek_points:type_name -> millrace.v1.SeekPoint
+	91,  // 20: millrace.v1.Offers.rejects:type_name -> millrace.v1.Quarantine
+	92,  // 21: millrace.v1.Offers.seek_points:type_name -> millrace.v1.SeekPoint
 	23,  // 22: millrace.v1.Figures.sources:type_name -> millrace.v1.SourceFigures
 	25,  // 23: millrace.v1.Figures.ranks:type_name -> millrace.v1.RankFigures
 	22,  // 24: millrace.v1.Figures.supply:type_name -> millrace.v1.Supply
@@ -8357,26 +8490,26 @@ var file_roles_proto_depIdxs = []int32{
 	26,  // 30: millrace.v1.Delivery.roles:type_name -> millrace.v1.RoleFigures
 	25,  // 31: millrace.v1.Delivery.ranks:type_name -> millrace.v1.RankFigures
 	20,  // 32: millrace.v1.Delivery.slowest:type_name -> millrace.v1.Activity
-	87,  // 33: millrace.v1.LoaderOrder.fence:type_name -> millrace.v1.Fence
+	89,  // 33: millrace.v1.LoaderOrder.fence:type_name -> millrace.v1.Fence
 	30,  // 34: millrace.v1.LoaderOrder.open:type_name -> millrace.v1.OpenSource
 	31,  // 35: millrace.v1.LoaderOrder.read:type_name -> millrace.v1.ReadFrom
 	35,  // 36: millrace.v1.LoaderOrder.bye:type_name -> millrace.v1.Bye
 	32,  // 37: millrace.v1.LoaderOrder.promote:type_name -> millrace.v1.Promote
 	33,  // 38: millrace.v1.LoaderOrder.drop:type_name -> millrace.v1.Drop
 	34,  // 39: millrace.v1.LoaderOrder.reading:type_name -> millrace.v1.Reading
-	90,  // 40: millrace.v1.ReadFrom.seek_point:type_name -> millrace.v1.SeekPoint
-	90,  // 41: millrace.v1.Reading.seek_point:type_name -> millrace.v1.SeekPoint
-	87,  // 42: millrace.v1.FetchRequest.fence:type_name -> millrace.v1.Fence
+	92,  // 40: millrace.v1.ReadFrom.seek_point:type_name -> millrace.v1.SeekPoint
+	92,  // 41: millrace.v1.Reading.seek_point:type_name -> millrace.v1.SeekPoint
+	89,  // 42: millrace.v1.FetchRequest.fence:type_name -> millrace.v1.Fence
 	37,  // 43: millrace.v1.FetchRequest.part:type_name -> millrace.v1.FetchPart
 	41,  // 44: millrace.v1.FetchReply.failed:type_name -> millrace.v1.PartFailed
 	40,  // 45: millrace.v1.FetchReply.placed:type_name -> millrace.v1.PlacedRows
-	87,  // 46: millrace.v1.GroupRequest.fence:type_name -> millrace.v1.Fence
-	89,  // 47: millrace.v1.PartFailed.samples:type_name -> millrace.v1.Quarantine
-	87,  // 48: millrace.v1.SidecarEvent.fence:type_name -> millrace.v1.Fence
+	89,  // 46: millrace.v1.GroupRequest.fence:type_name -> millrace.v1.Fence
+	91,  // 47: millrace.v1.PartFailed.samples:type_name -> millrace.v1.Quarantine
+	89,  // 48: millrace.v1.SidecarEvent.fence:type_name -> millrace.v1.Fence
 	45,  // 49: millrace.v1.SidecarEvent.hello:type_name -> millrace.v1.SidecarHello
 	47,  // 50: millrace.v1.SidecarEvent.join:type_name -> millrace.v1.Join
 	50,  // 51: millrace.v1.SidecarEvent.commit:type_name -> millrace.v1.Commit
-	91,  // 52: millrace.v1.SidecarEvent.saved:type_name -> millrace.v1.Saved
+	93,  // 52: millrace.v1.SidecarEvent.saved:type_name -> millrace.v1.Saved
 	51,  // 53: millrace.v1.SidecarEvent.left:type_name -> millrace.v1.Left
 	28,  // 54: millrace.v1.SidecarEvent.fatal:type_name -> millrace.v1.Fatal
 	48,  // 55: millrace.v1.SidecarEvent.switched:type_name -> millrace.v1.Switched
@@ -8388,85 +8521,87 @@ var file_roles_proto_depIdxs = []int32{
 	44,  // 61: millrace.v1.GpuFigures.gpus:type_name -> millrace.v1.Gpu
 	46,  // 62: millrace.v1.SidecarHello.ranks:type_name -> millrace.v1.RankPosition
 	10,  // 63: millrace.v1.SidecarHello.version:type_name -> millrace.v1.Version
-	89,  // 64: millrace.v1.Bad.sample:type_name -> millrace.v1.Quarantine
+	91,  // 64: millrace.v1.Bad.sample:type_name -> millrace.v1.Quarantine
 	53,  // 65: millrace.v1.Reported.losses:type_name -> millrace.v1.SourceLoss
-	87,  // 66: millrace.v1.SidecarOrder.fence:type_name -> millrace.v1.Fence
-	59,  // 67: millrace.v1.SidecarOrder.welcome:type_name -> millrace.v1.Welcome
-	62,  // 68: millrace.v1.SidecarOrder.begin:type_name -> millrace.v1.Begin
-	63,  // 69: millrace.v1.SidecarOrder.refusal:type_name -> millrace.v1.Refusal
-	92,  // 70: millrace.v1.SidecarOrder.plan:type_name -> millrace.v1.Plan
-	93,  // 71: millrace.v1.SidecarOrder.ended:type_name -> millrace.v1.Ended
+	89,  // 66: millrace.v1.SidecarOrder.fence:type_name -> millrace.v1.Fence
+	61,  // 67: millrace.v1.SidecarOrder.welcome:type_name -> millrace.v1.Welcome
+	64,  // 68: millrace.v1.SidecarOrder.begin:type_name -> millrace.v1.Begin
+	65,  // 69: millrace.v1.SidecarOrder.refusal:type_name -> millrace.v1.Refusal
+	94,  // 70: millrace.v1.SidecarOrder.plan:type_name -> millrace.v1.Plan
+	95,  // 71: millrace.v1.SidecarOrder.ended:type_name -> millrace.v1.Ended
 	28,  // 72: millrace.v1.SidecarOrder.failed:type_name -> millrace.v1.Fatal
-	64,  // 73: millrace.v1.SidecarOrder.loaders:type_name -> millrace.v1.Loaders
-	68,  // 74: millrace.v1.SidecarOrder.waiting:type_name -> millrace.v1.Waiting
+	66,  // 73: millrace.v1.SidecarOrder.loaders:type_name -> millrace.v1.Loaders
+	70,  // 74: millrace.v1.SidecarOrder.waiting:type_name -> millrace.v1.Waiting
 	35,  // 75: millrace.v1.SidecarOrder.bye:type_name -> millrace.v1.Bye
-	58,  // 76: millrace.v1.SidecarOrder.committed:type_name -> millrace.v1.Committed
-	94,  // 77: millrace.v1.SidecarOrder.masked:type_name -> millrace.v1.Masked
-	60,  // 78: millrace.v1.SidecarOrder.alerts:type_name -> millrace.v1.Alerts
-	67,  // 79: millrace.v1.SidecarOrder.roll_call:type_name -> millrace.v1.RollCall
-	48,  // 80: millrace.v1.SidecarOrder.switched:type_name -> millrace.v1.Switched
-	56,  // 81: millrace.v1.SidecarOrder.groups:type_name -> millrace.v1.Groups
-	57,  // 82: millrace.v1.Groups.group:type_name -> millrace.v1.Group
-	88,  // 83: millrace.v1.Welcome.manifests:type_name -> millrace.v1.Manifest
-	95,  // 84: millrace.v1.Welcome.masks:type_name -> millrace.v1.Mask
-	61,  // 85: millrace.v1.Alerts.alerts:type_name -> millrace.v1.Alert
-	65,  // 86: millrace.v1.Loaders.stripes:type_name -> millrace.v1.LoaderStripe
-	66,  // 87: millrace.v1.LoaderStripe.standby:type_name -> millrace.v1.Standby
-	20,  // 88: millrace.v1.Waiting.cause:type_name -> millrace.v1.Activity
-	70,  // 89: millrace.v1.MixRequest.set:type_name -> millrace.v1.SetWeights
-	72,  // 90: millrace.v1.MixRequest.schedule:type_name -> millrace.v1.SetSchedule
-	96,  // 91: millrace.v1.MixRequest.skip:type_name -> millrace.v1.Skipped
-	74,  // 92: millrace.v1.MixRequest.add:type_name -> millrace.v1.AddSource
-	97,  // 93: millrace.v1.MixRequest.costs:type_name -> millrace.v1.Costed
-	71,  // 94: millrace.v1.SetWeights.weights:type_name -> millrace.v1.SourceWeight
-	73,  // 95: millrace.v1.SetSchedule.milestones:type_name -> millrace.v1.WeightsAt
-	71,  // 96: millrace.v1.WeightsAt.weights:type_name -> millrace.v1.SourceWeight
-	76,  // 97: millrace.v1.MixReply.change:type_name -> millrace.v1.MixChange
-	71,  // 98: millrace.v1.MixtureStatus.weights:type_name -> millrace.v1.SourceWeight
-	76,  // 99: millrace.v1.MixtureStatus.changes:type_name -> millrace.v1.MixChange
-	97,  // 100: millrace.v1.MixtureStatus.costs:type_name -> millrace.v1.Costed
-	78,  // 101: millrace.v1.MixtureStatus.calibration:type_name -> millrace.v1.Calibration
-	97,  // 102: millrace.v1.Calibration.best:type_name -> millrace.v1.Costed
-	87,  // 103: millrace.v1.StatusReply.fence:type_name -> millrace.v1.Fence
-	86,  // 104: millrace.v1.StatusReply.sources:type_name -> millrace.v1.StatusReply.SourcesEntry
-	89,  // 105: millrace.v1.StatusReply.recent:type_name -> millrace.v1.Quarantine
-	83,  // 106: millrace.v1.StatusReply.roles:type_name -> millrace.v1.RoleStatus
-	61,  // 107: millrace.v1.StatusReply.alerts:type_name -> millrace.v1.Alert
-	65,  // 108: millrace.v1.StatusReply.stripes:type_name -> millrace.v1.LoaderStripe
-	77,  // 109: millrace.v1.StatusReply.mixture:type_name -> millrace.v1.MixtureStatus
-	44,  // 110: millrace.v1.StatusReply.gpus:type_name -> millrace.v1.Gpu
-	27,  // 111: millrace.v1.StatusReply.delivery:type_name -> millrace.v1.Delivery
-	81,  // 112: millrace.v1.StatusReply.scaling:type_name -> millrace.v1.Scaling
-	16,  // 113: millrace.v1.RoleStatus.cache:type_name -> millrace.v1.CacheFigures
-	98,  // 114: millrace.v1.LedgerReply.segments:type_name -> millrace.v1.Assignments
-	99,  // 115: millrace.v1.LedgerReply.ranges:type_name -> millrace.v1.OrdinalRange
-	76,  // 116: millrace.v1.LedgerReply.changes:type_name -> millrace.v1.MixChange
-	82,  // 117: millrace.v1.StatusReply.SourcesEntry.value:type_name -> millrace.v1.SourceStatus
-	7,   // 118: millrace.v1.Orchestrator.Load:input_type -> millrace.v1.LoaderEvent
-	42,  // 119: millrace.v1.Orchestrator.Serve:input_type -> millrace.v1.SidecarEvent
-	79,  // 120: millrace.v1.Orchestrator.Status:input_type -> millrace.v1.StatusRequest
-	84,  // 121: millrace.v1.Orchestrator.Ledger:input_type -> millrace.v1.LedgerRequest
-	69,  // 122: millrace.v1.Orchestrator.Mix:input_type -> millrace.v1.MixRequest
-	0,   // 123: millrace.v1.Orchestrator.Follow:input_type -> millrace.v1.FollowerEvent
-	36,  // 124: millrace.v1.Loader.Fetch:input_type -> millrace.v1.FetchRequest
-	17,  // 125: millrace.v1.Loader.Beat:input_type -> millrace.v1.BeatRequest
-	19,  // 126: millrace.v1.Loader.Current:input_type -> millrace.v1.CurrentRequest
-	39,  // 127: millrace.v1.Constructor.Fetch:input_type -> millrace.v1.GroupRequest
-	29,  // 128: millrace.v1.Orchestrator.Load:output_type -> millrace.v1.LoaderOrder
-	55,  // 129: millrace.v1.Orchestrator.Serve:output_type -> millrace.v1.SidecarOrder
-	80,  // 130: millrace.v1.Orchestrator.Status:output_type -> millrace.v1.StatusReply
-	85,  // 131: millrace.v1.Orchestrator.Ledger:output_type -> millrace.v1.LedgerReply
-	75,  // 132: millrace.v1.Orchestrator.Mix:output_type -> millrace.v1.MixReply
-	3,   // 133: millrace.v1.Orchestrator.Follow:output_type -> millrace.v1.JournalPart
-	38,  // 134: millrace.v1.Loader.Fetch:output_type -> millrace.v1.FetchReply
-	18,  // 135: millrace.v1.Loader.Beat:output_type -> millrace.v1.BeatReply
-	20,  // 136: millrace.v1.Loader.Current:output_type -> millrace.v1.Activity
-	38,  // 137: millrace.v1.Constructor.Fetch:output_type -> millrace.v1.FetchReply
-	128, // [128:138] is the sub-list for method output_type
-	118, // [118:128] is the sub-list for method input_type
-	118, // [118:118] is the sub-list for extension type_name
-	118, // [118:118] is the sub-list for extension extendee
-	0,   // [0:118] is the sub-list for field type_name
+	60,  // 76: millrace.v1.SidecarOrder.committed:type_name -> millrace.v1.Committed
+	96,  // 77: millrace.v1.SidecarOrder.masked:type_name -> millrace.v1.Masked
+	62,  // 78: millrace.v1.SidecarOrder.alerts:type_name -> millrace.v1.Alerts
+	69,  // 79: millrace.v1.SidecarOrder.roll_call:type_name -> millrace.v1.RollCall
+	56,  // 80: millrace.v1.SidecarOrder.starved:type_name -> millrace.v1.Starved
+	48,  // 81: millrace.v1.SidecarOrder.switched:type_name -> millrace.v1.Switched
+	58,  // 82: millrace.v1.SidecarOrder.groups:type_name -> millrace.v1.Groups
+	57,  // 83: millrace.v1.Starved.hosts:type_name -> millrace.v1.StarvedHost
+	59,  // 84: millrace.v1.Groups.group:type_name -> millrace.v1.Group
+	90,  // 85: millrace.v1.Welcome.manifests:type_name -> millrace.v1.Manifest
+	97,  // 86: millrace.v1.Welcome.masks:type_name -> millrace.v1.Mask
+	63,  // 87: millrace.v1.Alerts.alerts:type_name -> millrace.v1.Alert
+	67,  // 88: millrace.v1.Loaders.stripes:type_name -> millrace.v1.LoaderStripe
+	68,  // 89: millrace.v1.LoaderStripe.standby:type_name -> millrace.v1.Standby
+	20,  // 90: millrace.v1.Waiting.cause:type_name -> millrace.v1.Activity
+	72,  // 91: millrace.v1.MixRequest.set:type_name -> millrace.v1.SetWeights
+	74,  // 92: millrace.v1.MixRequest.schedule:type_name -> millrace.v1.SetSchedule
+	98,  // 93: millrace.v1.MixRequest.skip:type_name -> millrace.v1.Skipped
+	76,  // 94: millrace.v1.MixRequest.add:type_name -> millrace.v1.AddSource
+	99,  // 95: millrace.v1.MixRequest.costs:type_name -> millrace.v1.Costed
+	73,  // 96: millrace.v1.SetWeights.weights:type_name -> millrace.v1.SourceWeight
+	75,  // 97: millrace.v1.SetSchedule.milestones:type_name -> millrace.v1.WeightsAt
+	73,  // 98: millrace.v1.WeightsAt.weights:type_name -> millrace.v1.SourceWeight
+	78,  // 99: millrace.v1.MixReply.change:type_name -> millrace.v1.MixChange
+	73,  // 100: millrace.v1.MixtureStatus.weights:type_name -> millrace.v1.SourceWeight
+	78,  // 101: millrace.v1.MixtureStatus.changes:type_name -> millrace.v1.MixChange
+	99,  // 102: millrace.v1.MixtureStatus.costs:type_name -> millrace.v1.Costed
+	80,  // 103: millrace.v1.MixtureStatus.calibration:type_name -> millrace.v1.Calibration
+	99,  // 104: millrace.v1.Calibration.best:type_name -> millrace.v1.Costed
+	89,  // 105: millrace.v1.StatusReply.fence:type_name -> millrace.v1.Fence
+	88,  // 106: millrace.v1.StatusReply.sources:type_name -> millrace.v1.StatusReply.SourcesEntry
+	91,  // 107: millrace.v1.StatusReply.recent:type_name -> millrace.v1.Quarantine
+	85,  // 108: millrace.v1.StatusReply.roles:type_name -> millrace.v1.RoleStatus
+	63,  // 109: millrace.v1.StatusReply.alerts:type_name -> millrace.v1.Alert
+	67,  // 110: millrace.v1.StatusReply.stripes:type_name -> millrace.v1.LoaderStripe
+	79,  // 111: millrace.v1.StatusReply.mixture:type_name -> millrace.v1.MixtureStatus
+	44,  // 112: millrace.v1.StatusReply.gpus:type_name -> millrace.v1.Gpu
+	27,  // 113: millrace.v1.StatusReply.delivery:type_name -> millrace.v1.Delivery
+	83,  // 114: millrace.v1.StatusReply.scaling:type_name -> millrace.v1.Scaling
+	16,  // 115: millrace.v1.RoleStatus.cache:type_name -> millrace.v1.CacheFigures
+	100, // 116: millrace.v1.LedgerReply.segments:type_name -> millrace.v1.Assignments
+	101, // 117: millrace.v1.LedgerReply.ranges:type_name -> millrace.v1.OrdinalRange
+	78,  // 118: millrace.v1.LedgerReply.changes:type_name -> millrace.v1.MixChange
+	84,  // 119: millrace.v1.StatusReply.SourcesEntry.value:type_name -> millrace.v1.SourceStatus
+	7,   // 120: millrace.v1.Orchestrator.Load:input_type -> millrace.v1.LoaderEvent
+	42,  // 121: millrace.v1.Orchestrator.Serve:input_type -> millrace.v1.SidecarEvent
+	81,  // 122: millrace.v1.Orchestrator.Status:input_type -> millrace.v1.StatusRequest
+	86,  // 123: millrace.v1.Orchestrator.Ledger:input_type -> millrace.v1.LedgerRequest
+	71,  // 124: millrace.v1.Orchestrator.Mix:input_type -> millrace.v1.MixRequest
+	0,   // 125: millrace.v1.Orchestrator.Follow:input_type -> millrace.v1.FollowerEvent
+	36,  // 126: millrace.v1.Loader.Fetch:input_type -> millrace.v1.FetchRequest
+	17,  // 127: millrace.v1.Loader.Beat:input_type -> millrace.v1.BeatRequest
+	19,  // 128: millrace.v1.Loader.Current:input_type -> millrace.v1.CurrentRequest
+	39,  // 129: millrace.v1.Constructor.Fetch:input_type -> millrace.v1.GroupRequest
+	29,  // 130: millrace.v1.Orchestrator.Load:output_type -> millrace.v1.LoaderOrder
+	55,  // 131: millrace.v1.Orchestrator.Serve:output_type -> millrace.v1.SidecarOrder
+	82,  // 132: millrace.v1.Orchestrator.Status:output_type -> millrace.v1.StatusReply
+	87,  // 133: millrace.v1.Orchestrator.Ledger:output_type -> millrace.v1.LedgerReply
+	77,  // 134: millrace.v1.Orchestrator.Mix:output_type -> millrace.v1.MixReply
+	3,   // 135: millrace.v1.Orchestrator.Follow:output_type -> millrace.v1.JournalPart
+	38,  // 136: millrace.v1.Loader.Fetch:output_type -> millrace.v1.FetchReply
+	18,  // 137: millrace.v1.Loader.Beat:output_type -> millrace.v1.BeatReply
+	20,  // 138: millrace.v1.Loader.Current:output_type -> millrace.v1.Activity
+	38,  // 139: millrace.v1.Constructor.Fetch:output_type -> millrace.v1.FetchReply
+	130, // [130:140] is the sub-list for method output_type
+	120, // [120:130] is the sub-list for method input_type
+	120, // [120:120] is the sub-list for extension type_name
+	120, // [120:120] is the sub-list for extension extendee
+	0,   // [0:120] is the sub-list for field type_name
 }
 
 func init() { file_roles_proto_init() }
@@ -8532,11 +8667,12 @@ func file_roles_proto_init() {
 		(*SidecarOrder_Masked)(nil),
 		(*SidecarOrder_Alerts)(nil),
 		(*SidecarOrder_RollCall)(nil),
+		(*SidecarOrder_Starved)(nil),
 		(*SidecarOrder_Switched)(nil),
 		(*SidecarOrder_Part)(nil),
 		(*SidecarOrder_Groups)(nil),
 	}
-	file_roles_proto_msgTypes[69].OneofWrappers = []any{
+	file_roles_proto_msgTypes[71].OneofWrappers = []any{
 		(*MixRequest_Set)(nil),
 		(*MixRequest_Schedule)(nil),
 		(*MixRequest_Skip)(nil),
@@ -8551,7 +8687,7 @@ func file_roles_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_roles_proto_rawDesc), len(file_roles_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   87,
+			NumMessages:   89,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

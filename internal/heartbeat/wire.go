@@ -46,8 +46,17 @@ func (p *Page) Listen() (leave func()) {
 // pace returns the time between two beats to each of so many watchers.
 func pace(listeners int) time.Duration { return Every * time.Duration(max(1, (listeners+few-1)/few)) }
 
-// Late notes that this process sends a beat on the wire later than it wanted to.
+// Late notes that a timer of this process was late, such as that of its beats on the wire.
 func (p *Page) Late(now time.Time, by time.Duration) { p.stalls.note(now, by) }
+
+// Starved returns the longest delay of this process's timers in the last seconds, if its threads waited for a
+// processor. 0: they did not.
+func (p *Page) Starved(now time.Time) time.Duration {
+	if p == nil || p.share.slow(now, p.thread.Threads) <= 1 {
+		return 0
+	}
+	return p.stalls.longest(now)
+}
 
 // stalls remembers the longest delay of the last seconds.
 type stalls struct {

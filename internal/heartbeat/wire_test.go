@@ -24,7 +24,7 @@ func TestSilenceOnTheWire(t *testing.T) {
 		stalled time.Duration
 		factor  time.Duration
 	}{
-		{0, 0, 1}, {1, 0, 1}, {2, wireOverdue, 2}, {100, wireOverdue, wireMostSlow}, {100, time.Hour, wireMostSlow},
+		{0, 0, 1}, {1, 0, 1}, {2, wireOverdue, 2}, {100, wireOverdue, wireMostSlow},
 		{1, time.Second, 1}, // it was stopped
 		{100, 0, wireSlow},  // its threads wait often, but never for long
 		{100, 2*wireStalled - 1, wireSlow},
@@ -54,9 +54,39 @@ func TestEarlierDelaysOfASlowProcess(t *testing.T) {
 		1: Every + wireMostLate, 2: 2*Every + wireMostLate, 3: 3*Every + wireMostLate,
 	} {
 		l := newWire(slow)
-		l.r.Stalled, l.j.late = time.Hour, time.Hour
+		l.r.Stalled, l.j.late = wireOverdue, time.Hour
 		if v, after := l.until(t, Look); v != Silent || after < want || after > want+want/10 {
 			t.Errorf("slow %d: %v after %v, want silent after %v", slow, v, after, want)
+		}
+	}
+}
+
+// TestADelayMayComeAgain: a starved process is silent after twice the delay that its timers had, up to a bound. The
+// limit of a delay that the factor of a slow process bears stays.
+func TestADelayMayComeAgain(t *testing.T) {
+	for _, c := range []struct {
+		slow                    int
+		stalled, starved, limit time.Duration
+	}{
+		{100, wireOverdue, 0, 300 * time.Millisecond},
+		{100, 125 * time.Millisecond, 0, 300 * time.Millisecond},
+		{100, 500 * time.Millisecond, 0, time.Second},
+		{2, time.Second, 0, 2 * time.Second},
+		{100, time.Hour, 0, wireMostStarved},
+		{1, time.Second, 0, 100 * time.Millisecond},               // it was stopped
+		{0, 0, 500 * time.Millisecond, time.Second},               // nobody heard it, and others of its host starve
+		{2, time.Second, 100 * time.Millisecond, 2 * time.Second}, // it knows better
+	} {
+		l := newWire(c.slow)
+		l.r.Stalled = c.stalled
+		l.r.Starve(c.starved)
+		for range 100 {
+			l.step(Every, 1, 0)
+		}
+		v, after := l.until(t, Look)
+		if v != Silent || after < c.limit || after > c.limit+c.limit/5 {
+			t.Errorf("slow %d, delays of %v, of its host %v: %v after %v, want silent after %v", c.slow, c.stalled,
+				c.starved, v, after, c.limit)
 		}
 	}
 }

@@ -149,6 +149,15 @@ func (r *Roster) current(session Session, name string) *member {
 	return nil
 }
 
+// UpOf returns the `up` of the loader that a session belongs to. It is empty for a session that was replaced, and for a
+// run on one host.
+func UpOf(r *Roster, session Session, name string) string {
+	if l := r.current(session, name); l != nil {
+		return l.hello.Up
+	}
+	return ""
+}
+
 // lose removes a process. If one of its stripes has a standby, the process is fenced: the standby takes over in this
 // turn, and the process may be alive without knowing.
 func (r *Roster) lose(l *member, reason string) {

@@ -165,6 +165,7 @@ func (o *orders) start() {
 		if c.purpose == ask {
 			c.watched = g.watch.Attend(watch.Process{
 				Name: c.to.name, Address: c.to.address, Beat: c.to.beat, IsRemote: c.to.isRemote,
+				Up: c.to.up,
 			})
 			c.life = c.watched.Life()
 			g.expect(c, c.began)

@@ -190,6 +190,15 @@ func (d *directory) join(s *proto.Switched) {
 	}
 }
 
+// starve notes which hosts give their loaders too little processor time. Their silence counts later.
+func (d *directory) starve(s *proto.Starved) {
+	hosts := map[string]time.Duration{}
+	for _, h := range s.Hosts {
+		hosts[h.Up] = time.Duration(h.DelayMs) * time.Millisecond
+	}
+	d.watch.Starve(hosts)
+}
+
 // turn switches a stripe to its standby, and reports the switch. The caller holds the lock.
 func (d *directory) turn(r *route, s *proto.Switched) {
 	from, to := r.using, r.spare()

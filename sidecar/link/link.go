@@ -297,6 +297,8 @@ func (l *Link) obey(order *proto.SidecarOrder) error {
 		return l.dir.load(o.Loaders)
 	case *proto.SidecarOrder_Switched:
 		l.dir.join(o.Switched)
+	case *proto.SidecarOrder_Starved:
+		l.dir.starve(o.Starved)
 	case *proto.SidecarOrder_Groups:
 		l.tier.Follow(o.Groups)
 	case *proto.SidecarOrder_Plan:

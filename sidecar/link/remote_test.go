@@ -87,6 +87,31 @@ func TestARemotePrimaryWhoseBeatsStopIsReplaced(t *testing.T) {
 	}
 }
 
+// TestARemotePrimaryOfAStarvedHostIsNotReplaced: the orchestrator says that its host gives it too little processor
+// time.
+func TestARemotePrimaryOfAStarvedHostIsNotReplaced(t *testing.T) {
+	w, x, first, second, p := farDuo(t)
+	x.order(1, &proto.SidecarOrder{Order: &proto.SidecarOrder_Starved{Starved: &proto.Starved{
+		Hosts: []*proto.StarvedHost{{Up: "there", DelayMs: 1 << 12}},
+	}}})
+	x.order(1, &proto.SidecarOrder{Order: &proto.SidecarOrder_Loaders{Loaders: &proto.Loaders{News: true,
+		Stripes: []*proto.LoaderStripe{{Source: "code", Stripes: 1, Name: "l1", Up: "there", Remote: "l1"}}}}})
+	eventually(t, func() bool { return w.link.dir.served("code") == 1 }) // it was told after the host
+	first.set(func() {
+		first.fault = func(n int) error {
+			if n == 3 {
+				first.silent.Store(true)
+				time.Sleep(time.Second)
+			}
+			return nil
+		}
+	})
+	w.fetches(p)
+	if n := len(second.requests()); n != 0 {
+		t.Errorf("the standby was asked %d times", n)
+	}
+}
+
 // TestARemotePrimaryThatIsCutIsReplacedAtOnce: the end of a stream is evidence, long before a beat is late.
 func TestARemotePrimaryThatIsCutIsReplacedAtOnce(t *testing.T) {
 	w, x, first, second, p := farDuo(t)

@@ -12,6 +12,7 @@ type member struct {
 	name, address string
 	beat          string // its heartbeat page; empty: it has none here
 	isRemote      bool   // of another host: it shares neither memory nor files with this process
+	up            string // of its host, if that is another
 	term          uint64
 }
 
@@ -20,7 +21,7 @@ type member struct {
 func newMember(here string, e *proto.Standby) *member {
 	m := &member{name: e.Name, address: e.Address, beat: e.Beat, term: e.Term}
 	if here != "" && e.Up != "" && e.Up != here {
-		m.address, m.beat, m.isRemote = e.Remote, "", true
+		m.address, m.beat, m.isRemote, m.up = e.Remote, "", true, e.Up
 	}
 	return m
 }

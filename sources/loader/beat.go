@@ -1,11 +1,34 @@
 package loader
 
 import (
+	"context"
+	"time"
+
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"millrace/internal/heartbeat"
+	"millrace/internal/seam"
 	"millrace/proto"
 )
+
+// delayEvery is the time between two measures of the delay of a timer.
+const delayEvery = 50 * time.Millisecond
+
+// timeDelays measures how late the timers of this process are, until ctx ends. A process that gets too little processor
+// time tells so before a watcher of another host asks for its beats.
+func timeDelays(ctx context.Context, page *heartbeat.Page, clock seam.Clock) error {
+	for {
+		began := clock.Now()
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-clock.After(delayEvery):
+		}
+		now := clock.Now()
+		page.Late(now, now.Sub(began)-delayEvery)
+	}
+}
 
 // Beat implements proto.LoaderServer: it beats until the watcher leaves. A watcher that does not read holds as many
 // bytes as the buffers of one connection have room for.

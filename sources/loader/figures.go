@@ -65,6 +65,7 @@ func (l *Loader) reportFigures(ctx context.Context) error {
 		}
 		figures := wire.FiguresToProto(l.cfg.Meter, l.cfg.Name, l.cfg.Pid, told)
 		figures.Lanes = lanes(l)
+		figures.StarvedMs = uint32(l.cfg.Beat.Starved(l.cfg.Clock.Now()).Milliseconds())
 		// A lost stream is no fault: the next session gets the figures again.
 		out.send(0, &proto.LoaderEvent{Event: &proto.LoaderEvent_Figures{Figures: figures}})
 	}

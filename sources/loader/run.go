@@ -50,6 +50,9 @@ func (l *Loader) Run(ctx context.Context) error {
 	}
 	if l.cfg.Beat != nil {
 		group.Go(func() error { return l.cfg.Beat.Run(inner) })
+		if l.cfg.Remote != "" {
+			group.Go(func() error { return timeDelays(inner, l.cfg.Beat, l.cfg.Clock) })
+		}
 	}
 	l.cfg.Ready()
 	err = group.Wait()

@@ -27,6 +27,7 @@ type Process struct {
 	Name, Address string
 	Beat          string // its heartbeat page; empty: it has none here
 	IsRemote      bool   // of another host
+	Up            string // the `up` of that host
 }
 
 // Config describes a watcher.
@@ -48,7 +49,8 @@ type Watcher struct {
 	caution   heartbeat.Caution // of all judges of this host's loaders
 	// of the judges of other hosts' loaders, by name: a mistake about one says nothing of another; no name is removed
 	doubts   map[string]*heartbeat.Caution
-	requests int // in flight to watched loaders
+	starved  map[string]time.Duration // delays of the timers of a starved host's loaders, by its `up`
+	requests int                      // in flight to watched loaders
 }
 
 // New returns a watcher. Patrol looks.
@@ -68,10 +70,19 @@ type Watched struct {
 	signs    uint64        // the signs of life when it became silent
 	dead     chan struct{} // closed with a verdict other than alive
 	beats    *beats        // nil: the loader is of this host
+	up       string        // of its host, if that is another
 }
 
 // monitor returns the newest state of a process.
 type monitor interface{ Sample() heartbeat.Reading }
+
+// Starve notes the hosts whose loaders starve, by the host's `up`, and the longest delay of a timer there. It replaces
+// those noted before. The caller does not change the map any more.
+func (w *Watcher) Starve(hosts map[string]time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.starved = hosts
+}
 
 // Attend begins to watch a loader for one request; Detach ends it. It returns nil if the loader has no readable page.
 // Then only the end of a stream shows that the loader is dead.
@@ -123,7 +134,7 @@ func (w *Watcher) wake() {
 func (w *Watcher) begin(p Process) *Watched {
 	x := &Watched{dead: make(chan struct{})}
 	if p.IsRemote {
-		x.beats = &beats{address: p.Address}
+		x.beats, x.up = &beats{address: p.Address}, p.Up
 		if w.doubts[p.Name] == nil {
 			w.doubts[p.Name] = &heartbeat.Caution{}
 		}
@@ -214,6 +225,7 @@ func (w *Watcher) look() (pause time.Duration) {
 			continue
 		}
 		r := x.monitor.Sample()
+		r.Starve(w.starved[x.up])
 		if x.verdict = x.judge.Look(now, r); x.verdict != heartbeat.Alive {
 			x.signs = r.Beats
 			close(x.dead)

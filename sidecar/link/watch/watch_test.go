@@ -475,6 +475,30 @@ func TestAMistakeIsAboutOneLoader(t *testing.T) {
 	}
 }
 
+// TestAStarvedHostsLoadersAreWaitedFor, also before they were heard. Those of other hosts are not.
+func TestAStarvedHostsLoadersAreWaitedFor(t *testing.T) {
+	w, now, _, other := looking()
+	x := w.Attend(Process{Name: "loader-1", Address: "there", IsRemote: true, Up: "up-1"})
+	for _, each := range []*Watched{x, other} {
+		each.beats.wire.Opening(now.at, true)
+	}
+	w.Starve(map[string]time.Duration{"up-1": time.Second})
+	now.pass(w, x, time.Second, false)
+	if got := w.Judged(x) + ", " + w.Judged(other); got != "alive, silent" {
+		t.Errorf("a loader of a starved host and another one are %s after a second", got)
+	}
+	now.pass(w, x, 3*time.Second, false)
+	if got := w.Judged(x); got != "silent" {
+		t.Errorf("after much more than its host's delays it is %s", got)
+	}
+	w.Starve(nil)
+	w.take(x, heartbeat.Beat{Slow: 1})
+	w.Attend(Process{Name: "loader-1", Address: "there", IsRemote: true, Up: "up-1"})
+	if now.pass(w, x, time.Second, false); w.Judged(x) != "silent" {
+		t.Error("it is waited for, though its host starves no more")
+	}
+}
+
 // mute is a loader without a heartbeat.
 type mute struct {
 	proto.UnimplementedLoaderServer

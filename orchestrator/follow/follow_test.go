@@ -107,6 +107,7 @@ type host struct {
 	journal checkpoint.Config
 	socket  string
 	places  *Places // of the process, if it leads
+	clock   seam.Clock
 
 	store   *checkpoint.Store
 	leader  *Leader
@@ -117,7 +118,7 @@ type host struct {
 
 func (x *bench) host(name string) *host {
 	dir := x.TempDir()
-	return &host{x: x, name: name, socket: filepath.Join(dir, "s"), places: &Places{},
+	return &host{x: x, name: name, socket: filepath.Join(dir, "s"), places: &Places{}, clock: seam.System{},
 		journal: checkpoint.Config{Dir: filepath.Join(dir, "journal"), CreatedBy: "test", LockWait: within}}
 }
 
@@ -129,7 +130,7 @@ func (h *host) lead(ctx context.Context, l lease.Leaser) {
 	must(h.x, err)
 	h.lease, _, err = l.Acquire(ctx, 0)
 	must(h.x, err)
-	h.leader = NewLeader(h.store, h.lease.(lease.Keeper), h.name, seam.System{}, h.places)
+	h.leader = NewLeader(h.store, h.lease.(lease.Keeper), h.name, h.clock, h.places)
 	must(h.x, h.leader.Begin(ctx))
 	listener, err := (seam.SystemNet{}).Listen(h.socket)
 	must(h.x, err)
@@ -235,6 +236,7 @@ func TestCopies(t *testing.T) {
 	for name, test := range map[string]func(*bench){
 		"any history":               (*bench).anyHistory,
 		"a slow follower":           (*bench).slow,
+		"one of two is slow":        (*bench).oneOfTwo,
 		"a third follower":          (*bench).third,
 		"a candidate is elected":    (*bench).elected,
 		"a leader that is deposed":  (*bench).deposed,
@@ -345,6 +347,58 @@ func (x *bench) slow() {
 	})
 	if took := time.Since(began); took < pause/2 {
 		x.Errorf("a slow follower is back after %v", took)
+	}
+	leader.leave()
+}
+
+// patient is a clock that knows no end of the leader's patience.
+type patient struct{ seam.System }
+
+func (c patient) After(d time.Duration) <-chan time.Time {
+	if d == patience {
+		return nil
+	}
+	return c.System.After(d)
+}
+
+// oneOfTwo: when one follower has a batch and the other lags behind, the leader goes on without the other. There are
+// two copies then. While neither has it, both stay in the list, and the leader waits.
+func (x *bench) oneOfTwo() {
+	leader := x.host("host-0")
+	leader.clock = patient{}
+	leader.lead(x.Context(), x.etcd("host-0", nil))
+	ways := []*way{{}, {}}
+	for i, w := range ways {
+		_, end := x.host(fmt.Sprint("host-", i+1)).follows(leader, w)
+		defer end()
+	}
+	leader.commit(step(1, 100))
+	eventually(x, "both copies are listed", func() bool {
+		must(x, leader.leader.Admit(x.Context()))
+		return strings.Count(x.listed(), "host-") == 3
+	})
+	for _, w := range ways {
+		w.Lock() // its acknowledgements do not arrive
+	}
+	defer ways[1].Unlock()
+	_, err := leader.store.Commit(step(2, 100))
+	must(x, err)
+	ctx, cancel := context.WithTimeout(x.Context(), within)
+	defer cancel()
+	settled := make(chan error, 1)
+	go func() { settled <- leader.leader.Settle(ctx) }() // ends with ctx
+	select {
+	case err := <-settled:
+		x.Errorf("the leader goes on with one copy, error %v, the list is %s", err, x.listed())
+	case <-time.After(3 * lag):
+	}
+	if list := x.listed(); strings.Count(list, "host-") != 3 {
+		x.Errorf("no follower has the batch, and the list is %s", list)
+	}
+	ways[0].Unlock()
+	must(x, <-settled)
+	if list := x.listed(); !strings.Contains(list, "host-1") || strings.Contains(list, "host-2") {
+		x.Errorf("host-1 alone has the batch, and the list is %s", list)
 	}
 	leader.leave()
 }

@@ -11,11 +11,13 @@ import (
 	"millrace/orchestrator/lease"
 )
 
-// Times of the leader. A listed follower that does not acknowledge within patience is removed from the list. It comes
-// back after a pause at the earliest, so a slow one delays few steps. A follower that is nearly in step is awaited for
-// a moment before it is listed.
+// Times of the leader. A listed follower that does not acknowledge within patience is removed from the list, and after
+// a lag already if another listed one has acknowledged: two copies are left then. It comes back after a pause at the
+// earliest, so a slow one delays few steps. A follower that is nearly in step is awaited for a moment before it is
+// listed.
 const (
 	patience  = time.Second
+	lag       = 250 * time.Millisecond // behind another follower
 	pause     = 10 * time.Second
 	nearly    = 64 // batches
 	forMoment = 100 * time.Millisecond
@@ -73,13 +75,17 @@ func (l *Leader) Begin(ctx context.Context) error { return l.list(ctx, nil) }
 func (l *Leader) Settle(ctx context.Context) error {
 	number := l.store.Number()
 	late := l.clock.After(patience)
-	for isLate := false; ; {
+	var lags <-chan time.Time // from the first acknowledgement on
+	for isLate, hasLagged := false, false; ; {
 		behind, gone, changed := l.behind(number)
+		isCopied := len(behind) < len(l.others()) // a listed follower has everything
 		switch {
 		case len(behind) == 0:
 			return nil
-		case isLate:
+		case isLate || hasLagged && isCopied:
 			gone = behind
+		case isCopied && lags == nil:
+			lags = l.clock.After(lag)
 		}
 		if len(gone) > 0 {
 			if err := l.remove(ctx, gone); err != nil {
@@ -92,6 +98,8 @@ func (l *Leader) Settle(ctx context.Context) error {
 			return ctx.Err()
 		case <-late:
 			isLate = true
+		case <-lags:
+			hasLagged = true
 		case <-changed:
 		}
 	}

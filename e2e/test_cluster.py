@@ -131,6 +131,29 @@ def test_training_goes_on_while_etcd_is_away(stage: Any, tmp_path: Path) -> None
         assert member.stop() == 0
 
 
+def test_the_end_is_told_by_the_next_process(stage: Any, tmp_path: Path) -> None:
+    """The orchestrator warns that etcd is away, and is killed. etcd is back before the next one asks it for the first
+    time."""
+    with running(stage, tmp_path) as member:
+        run_dir = stage.new_dir()
+        with stage.up(MIXTURE, RANKS, run_dir, args=["--cluster", str(member.file)]) as run:
+            trainers = run.start(pause=0.05)
+            trainers.collect(until=3)
+            pid, = (r["pid"] for r in status(stage, run)["roles"] if r["role"] == "orchestrator")
+            member.kill()
+            until("a warning", lambda: "warning: frozen: " in run.stderr(), run)
+            with contextlib.suppress(ProcessLookupError):  # on a busy machine, it may have lost the lease by now
+                os.kill(pid, signal.SIGSTOP)
+                member.start()
+                os.kill(pid, signal.SIGKILL)
+            delivered = trainers.collect()
+            assert delivered.ends == ["end"] * RANKS, delivered.ends
+            assert run.wait(DEADLINE) == 0, run.stderr()
+        told = [line for line in run_stderr(run).splitlines() if line.startswith(("warning: frozen", "over: frozen"))]
+        assert told[-2:] == ["warning: " + told[-1][len("over: "):], told[-1]], told
+        assert member.stop() == 0
+
+
 def run_stderr(run: Run) -> str:
     return Path(f"{run.directory}.stderr").read_text(encoding="utf-8", errors="replace")
 

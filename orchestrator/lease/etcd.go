@@ -21,9 +21,9 @@ import (
 // The holder does not trust etcd's end of the lease: it stops by itself at its own deadline, which is earlier.
 type Etcd struct {
 	cfg   EtcdConfig
-	keys  []keys // of the streams, in the order of EtcdConfig.parts
-	value string // of the election key
-	told  string // the reason for the wait that was told last; "": none
+	keys  []keys  // of the streams, in the order of EtcdConfig.parts
+	value string  // of the election key
+	told  *string // the reason for the wait that was told last; nil: none was told
 }
 
 // NewEtcd returns a candidate with a fresh random identity. It starts nothing.
@@ -64,7 +64,7 @@ func (e *Etcd) Acquire(ctx context.Context, above millrace.Term) (Lease, context
 // While etcd does not answer, Elect tries again. It fails if etcd refuses the user. A waiting candidate has nothing in
 // etcd.
 func (e *Etcd) Elect(ctx context.Context) (*Grant, error) {
-	e.told = ""
+	e.told = nil
 	client, err := e.dial(ctx)
 	if err != nil {
 		return nil, err
@@ -93,10 +93,10 @@ func (e *Etcd) Elect(ctx context.Context) (*Grant, error) {
 	}
 }
 
-// tell tells people once why the candidate waits; "": it waits for nothing.
+// tell tells people once why the candidate waits; "": it waits for nothing, and maybe an earlier process did.
 func (e *Etcd) tell(why string) {
-	if why != e.told {
-		e.told = why
+	if e.told == nil || *e.told != why {
+		e.told = &why
 		e.cfg.Frozen(why)
 	}
 }
@@ -206,7 +206,7 @@ func (e *Etcd) awaitFree(ctx context.Context, client *clientv3.Client) error {
 			continue
 		}
 		if e.cfg.StandsBy {
-			e.tell("") // it may have lacked a listed journal
+			e.tell("") // it may have lacked a listed journal, or the process before it a lease
 		} else {
 			e.tell(fmt.Sprintf("waiting for the lease of run %s: %s has it, since term %d", e.cfg.Run,
 				describe(got.Kvs[0].Value), got.Kvs[0].CreateRevision))

@@ -43,8 +43,8 @@ type EtcdConfig struct {
 
 	TTL   time.Duration // the life of the lease in etcd after a renewal, in whole seconds; 0: 5 s
 	Clock seam.Clock    // nil: the system's
-	// Frozen is told for people why the process cannot decide now or soon. It is told "" when the process can again, or
-	// stands by again for another one. It may be called from any goroutine; nil: nobody is told.
+	// Frozen is told for people why the process cannot decide now or soon. It is told "" when the process can, or
+	// stands by for another one. It may be called from any goroutine; nil: nobody is told.
 	Frozen func(why string)
 }
 

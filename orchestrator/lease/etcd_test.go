@@ -290,6 +290,24 @@ func (x *bench) anotherLeads() {
 	if err := <-waiting; !errors.Is(err, context.Canceled) {
 		x.Errorf("the candidate that stands by got: %v", err)
 	}
+	x.isCalm(lacks)
+}
+
+// isCalm fails unless a candidate that finds another leader says that it waits for nothing. The process before it may
+// have waited.
+func (x *bench) isCalm(c lease.EtcdConfig) {
+	x.Helper()
+	var said reasons
+	ctx, cancel := context.WithTimeout(x.Context(), 60*time.Second)
+	defer cancel()
+	c.Frozen = func(why string) {
+		if said.add(why); why == "" {
+			cancel()
+		}
+	}
+	if _, err := x.candidate(c).Elect(ctx); !errors.Is(err, context.Canceled) || said.newest() != "" {
+		x.Errorf("a candidate that finds another leader says %q: %v", said.text(), err)
+	}
 }
 
 // leaderKilled: the holder goes on committing, and nobody else gets the lease.

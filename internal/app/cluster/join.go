@@ -26,13 +26,13 @@ func Join(ctx context.Context, f *File, me hosts.Host, lines io.Writer) (*hosts.
 	}
 	me.Name, me.Up = f.Host(), rand.Text()
 	cfg := f.Etcd()
-	cfg.Frozen = Lines(lines, func(string) {})
+	cfg.Frozen = waits(lines)
 	return hosts.Join(ctx, cfg, me)
 }
 
-// Lines returns a function that prints why a process waits, and the end of the wait when why is empty. It calls next
-// with every reason, in the same order. It may be called from any goroutine.
-func Lines(w io.Writer, next func(why string)) func(why string) {
+// waits returns a function that prints why a process waits, and the end of the wait when why is empty. It may be called
+// from any goroutine.
+func waits(w io.Writer) func(why string) {
 	var mu sync.Mutex
 	last := ""
 	return func(why string) {
@@ -45,6 +45,5 @@ func Lines(w io.Writer, next func(why string)) func(why string) {
 			fmt.Fprintln(w, "over: "+last)
 		}
 		last = why
-		next(why)
 	}
 }

@@ -3,11 +3,9 @@ package roles
 import (
 	"context"
 	"crypto/rand"
-	"os"
 
 	"google.golang.org/grpc"
 
-	"millrace/internal/app/cluster"
 	"millrace/internal/secure"
 	"millrace/orchestrator/follow"
 	"millrace/orchestrator/lease"
@@ -33,12 +31,11 @@ func (r *role) elect(ctx context.Context, o Planning) (map[*stream]*lease.Grant,
 	for i, s := range r.streams[1:] {
 		c.Further = append(c.Further, lease.Part{Stream: s.name, Journal: journals[i+1]})
 	}
-	tell := cluster.Lines(os.Stderr, r.lacks)
 	c.Frozen = func(why string) {
 		if why != "" {
 			why = frozen + why
 		}
-		tell(why)
+		r.lacks(why)
 	}
 	e, err := lease.NewEtcd(c)
 	if err != nil {

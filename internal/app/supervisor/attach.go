@@ -167,7 +167,8 @@ func (l *Life) ReportPlace(id string, goal placer.Desired) error {
 	return l.report(fmt.Sprintf("place %s %s\n", id, text))
 }
 
-// ReportLacks reports to the supervisor the thing that this role waits for, for `millrace status`; "": nothing.
+// ReportLacks reports to the supervisor the thing that this role waits for; "": nothing. The supervisor tells people,
+// and `millrace status` shows it. A role that has nothing to wait for says so once: an earlier process may have waited.
 func (l *Life) ReportLacks(what string) error {
 	return l.report("lacks " + strings.ReplaceAll(what, "\n", " ") + "\n")
 }

@@ -15,6 +15,9 @@
 // process, and it would arrive before the child could clean up. A stopped child ends, too: the kernel sends SIGHUP and
 // SIGCONT to a newly orphaned process group with stopped members.
 //
+// A child reports the thing that it waits for. The supervisor prints when a wait begins and ends, because the process
+// that hears of its end may be a later one.
+//
 // The orchestrator may ask for other numbers of processes (orchestrator/placer). The file placed.json in the runtime
 // directory has the answer. A process that is no longer wanted gets SIGTERM, so it hands over, and is not restarted. It
 // has a minute to leave.

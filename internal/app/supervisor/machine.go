@@ -19,7 +19,8 @@ type life struct {
 	started time.Time
 	due     time.Time // of the next start; zero if none is planned
 	lacks   string    // the missing thing that it waits for; "" if nothing is missing
-	told    bool      // the line about the missing thing is printed
+	told    bool      // the line about its death for want of the missing thing is printed
+	warned  string    // the missing thing that people were warned of, maybe by an earlier process; "": it is over
 	added   bool      // the run began without it
 	retired bool      // no longer wanted; shown until its process has left
 	leaving time.Time // a retired process is killed then; zero: it was not asked to leave, or is killed
@@ -83,7 +84,7 @@ func (m *machine) step(now time.Time, ev event) []action {
 		}
 	case evLacks:
 		if c := &m.children[ev.child]; c.pid == ev.pid {
-			c.lacks = ev.what
+			return c.lack(ev.what)
 		}
 	case evFenced:
 		return m.replace(now, ev)
@@ -108,6 +109,20 @@ func (m *machine) step(now time.Time, ev event) []action {
 		return m.tick(now)
 	}
 	return nil
+}
+
+// lack notes the thing that a child waits for, "" for nothing, and tells people. The end of a wait may be the report of
+// a later process than the one that began it.
+func (c *life) lack(what string) []action {
+	was := c.warned
+	c.lacks, c.warned = what, what
+	switch {
+	case what == was:
+		return nil
+	case what == "":
+		return []action{acNotice{"over: " + was}}
+	}
+	return []action{acNotice{"warning: " + what}}
 }
 
 func (m *machine) begin() []action {

@@ -322,6 +322,40 @@ func TestCausesFromOutsideEndNoRun(t *testing.T) {
 	}
 }
 
+// TestTheEndOfAWaitIsTold once, also by the process after the one that began it. Its reasons may change meanwhile.
+func TestTheEndOfAWaitIsTold(t *testing.T) {
+	for name, death := range map[string]Exit{
+		"killed": {Signal: syscall.SIGKILL}, "it waits": {Code: 4, LastLine: "frozen: lost"}, "alive": {},
+	} {
+		m, _ := fleet(t)
+		now := time.Unix(1000, 0)
+		var told []string
+		hear := func(events ...event) {
+			for _, e := range events {
+				for _, a := range m.step(now, e) {
+					if n, ok := a.(acNotice); ok && !strings.Contains(n.line, "restart") {
+						told = append(told, n.line)
+					}
+				}
+			}
+		}
+		hear(evLacks{0, 100, ""}, evLacks{0, 100, "etcd"}, evLacks{0, 100, "etcd"}, evLacks{0, 99, "old"})
+		hear(evLacks{0, 100, "a lease"})
+		pid := 100
+		if death != (Exit{}) {
+			pid = 110
+			hear(evExited{0, 100, death}, evStarted{0, pid}, evLacks{0, 100, ""}, evReady{0, pid})
+		}
+		hear(evLacks{0, pid, ""}, evLacks{0, pid, ""})
+		if got, want := strings.Join(told, ", "), "warning: etcd, warning: a lease, over: a lease"; got != want {
+			t.Errorf("%s: people read %q, want %q", name, got, want)
+		}
+		if lacks := m.roles()[0].Lacks; lacks != "" {
+			t.Errorf("%s: it lacks %q", name, lacks)
+		}
+	}
+}
+
 func TestReportsAreUnderstood(t *testing.T) {
 	for line, want := range map[string]event{
 		"ready": evReady{1, 5}, "term 7": evTerm{1, 5, 7}, "fenced loader-0 123": evFenced{1, "loader-0", 123},

@@ -80,10 +80,14 @@ func TestAReplayAfterDamagePlansTheSame(t *testing.T) {
 	}
 	w.consume(7)
 	before := w.contents()[1]
-	w.restart()
-	w.connect()
-	if again := masks(w.sidecar); !slices.Equal(again, told) {
-		t.Errorf("a sidecar that came later was told %v, not %v", again, told)
+	for _, isNew := range []bool{false, true} { // the orchestrator
+		if isNew {
+			w.restart()
+		}
+		w.connect()
+		if again := masks(w.sidecar); !slices.Equal(again, told) {
+			t.Errorf("a new orchestrator: %v: a sidecar that came later was told %v, not %v", isNew, again, told)
+		}
 	}
 	w.joinAll("fresh", nil)
 	w.consume(9)

@@ -101,6 +101,8 @@ func (w *world) inject(f *fault) (repair func()) {
 		w.rot.mu.Lock()
 		w.rot.armed = f
 		w.rot.mu.Unlock()
+	case heal:
+		w.heal(p)
 	case remix:
 		w.remix(p, f.Size)
 	case freeze:

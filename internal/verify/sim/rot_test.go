@@ -29,9 +29,10 @@ type piece struct {
 // rot makes records go bad on disk during the run. It takes records that are planned already, so that later steps do
 // not change.
 type rot struct {
-	mu    sync.Mutex
-	armed *fault              // injected at the next plan with a record that may go bad
-	bad   map[string]*process // by record, the process that cannot read it; nil: no process can
+	mu     sync.Mutex
+	armed  *fault              // injected at the next plan with a record that may go bad
+	bad    map[string]*process // by record, the process that cannot read it; nil: no process can
+	healed map[string]bool     // by record, whether all processes can read it again
 }
 
 // recordName returns the name of a record in plans.
@@ -39,21 +40,29 @@ func recordName(source string, shard, record any) string {
 	return fmt.Sprintf("%s/%v.jsonl#%v", source, shard, record)
 }
 
-// reads reports whether a process can read a record.
-func (r *rot) reads(p *process, record string) bool {
+// reads reports whether a process can read a record, which may be bad in its file.
+func (r *rot) reads(p *process, record string, bad bool) bool {
 	if r == nil {
-		return true
+		return !bad
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	who, bad := r.bad[record]
-	return !bad || who != nil && who != p
+	if r.healed[record] {
+		return true
+	}
+	who, rotten := r.bad[record]
+	return !bad && (!rotten || who != nil && who != p)
 }
 
-// has reports whether a record went bad.
+// has reports whether a record went bad, even if it has healed.
 func (r *rot) has(record string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	return r.wentBad(record)
+}
+
+// wentBad is has for a caller that holds the lock.
+func (r *rot) wentBad(record string) bool {
 	_, bad := r.bad[record]
 	return bad
 }
@@ -106,12 +115,7 @@ func (w *world) decay(p *sidecar.StepPlan) {
 	if f == nil {
 		return
 	}
-	for _, s := range w.slots {
-		if p := s.process(); p != nil && p != who &&
-			(strings.HasPrefix(s.name, "loader") || strings.HasPrefix(s.name, shadowName)) {
-			p.kill(again, 0)
-		}
-	}
+	w.killReaders(who)
 	if f.For > 0 {
 		w.group.Go(func() {
 			if h := w.withoutTrainers(f.Size); rest(w.over, f.For) && h != nil {
@@ -145,7 +149,9 @@ func (w *world) spoil(p *sidecar.StepPlan) (who *process, f *fault) {
 	if f.To != "" {
 		who = w.slot(f.At).process()
 	}
-	w.rot.bad[names[f.Size%len(names)]] = who
+	record := names[f.Size%len(names)]
+	w.rot.bad[record] = who
+	delete(w.rot.healed, record)
 	return who, f
 }
 

@@ -91,6 +91,7 @@ func newScript(seed uint64, all []*workload) *script {
 	s.spread(w)
 	s.scales(w)
 	s.reshapes(w)
+	s.heals()
 	return s
 }
 

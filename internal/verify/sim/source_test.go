@@ -104,14 +104,17 @@ func (s *shard) ReadPieces(_ context.Context, parts []sources.DocumentPart, fn f
 
 func (s *shard) record(i uint64) sources.Record {
 	r := sources.Record{Number: i, Offset: -1, Raw: 1}
-	if s.lengths[i] < 0 ||
-		!s.numbers.rot.reads(s.numbers.p,
-			fmt.Sprintf("%s/%s#%d", filepath.Base(filepath.Dir(s.name)), filepath.Base(s.name), i)) {
+	file := filepath.Base(filepath.Dir(s.name)) + "/" + filepath.Base(s.name)
+	if !s.numbers.rot.reads(s.numbers.p, fmt.Sprintf("%s#%d", file, i), s.lengths[i] < 0) {
 		r.Err = millrace.Errorf(millrace.ErrBadSample, "%s#%d is no number", s.name, i)
 		return r
 	}
-	r.Raw = int64(4 * s.lengths[i])
-	r.Tokens = make([]uint32, s.lengths[i])
+	n := s.lengths[i]
+	if n < 0 {
+		n = healedLength
+	}
+	r.Raw = int64(4 * n)
+	r.Tokens = make([]uint32, n)
 	for t := range r.Tokens {
 		r.Tokens[t] = s.salt ^ uint32(i)<<12 ^ uint32(t)
 	}

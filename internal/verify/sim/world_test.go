@@ -93,7 +93,7 @@ func newWorld(load *workload, s *script, calm *world) *world {
 		calm:      calm,
 		script:    s,
 		documents: map[string]*document{},
-		rot:       &rot{bad: map[string]*process{}},
+		rot:       &rot{bad: map[string]*process{}, healed: map[string]bool{}},
 		net:       memnet.New(),
 		disk:      &runDisk{disk: disktest.NewMemory()},
 		pages:     heartbeattest.NewMemory(seam.System{}),

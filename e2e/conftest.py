@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
+import fcntl
+import hashlib
 import itertools
 import os
+import pickle
 import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence
 
 import pytest
 
@@ -162,12 +166,30 @@ def corpus_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @dataclasses.dataclass
+class Shelf:
+    """A directory of the runs that have ended, for the processes that run tests at the same time."""
+
+    directory: Path
+
+    @contextlib.contextmanager
+    def of(self, key: str) -> Iterator[Path]:
+        """The file of a run. It exists if a process has left the run there. Another process waits for this one."""
+        self.directory.mkdir(exist_ok=True)
+        path = self.directory / hashlib.sha256(key.encode()).hexdigest()
+        with open(f"{path}.lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield path
+
+
+@dataclasses.dataclass
 class Stage:
-    """Runs mixtures over the corpus and caches each run, so that tests share them."""
+    """Runs mixtures over the corpus and keeps each run, so that tests share them. With a shelf, tests of other
+    processes share them, too: their corpus must be the same."""
 
     binary: Path
     corpus: Path
     scratch: Path
+    shelf: Optional[Shelf] = None
 
     def __post_init__(self) -> None:
         self._numbers = itertools.count()
@@ -199,14 +221,32 @@ class Stage:
         """Runs a mixture from start to end in a new run directory. Equal requests share one run."""
         key = repr((mixture, ranks, env, sorted(orders.items())))
         if key not in self._runs:
-            with self.up(mixture, ranks, env=env) as run:
-                out = run.train(**orders)
-                assert out.ends == ["end"] * ranks, f"{out.ends}\n{run.stderr()}"
-                assert run.wait() == 0, run.stderr()
-            self._runs[key] = out
+            self._runs[key] = self._shelved(key, mixture, ranks, env, **orders)
         return self._runs[key]
+
+    def _shelved(self, key: str, *args: Any, **orders: Any) -> Delivered:
+        if self.shelf is None:
+            return self._run(*args, **orders)
+        with self.shelf.of(key) as path:
+            if path.exists():
+                return pickle.loads(path.read_bytes())
+            out = self._run(*args, **orders)
+            path.write_bytes(pickle.dumps(out))
+        return out
+
+    def _run(
+        self, mixture: Mapping[str, Any], ranks: int, env: Optional[Mapping[str, str]], **orders: Any
+    ) -> Delivered:
+        with self.up(mixture, ranks, env=env) as run:
+            out = run.train(**orders)
+            assert out.ends == ["end"] * ranks, f"{out.ends}\n{run.stderr()}"
+            assert run.wait() == 0, run.stderr()
+        return out
 
 
 @pytest.fixture(scope="session")
 def stage(binary: Path, corpus_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Stage:
-    return Stage(binary, corpus_dir, tmp_path_factory.mktemp("runs"))
+    # Each process of pytest-xdist has a directory of its own below that of the session.
+    several = "PYTEST_XDIST_WORKER" in os.environ
+    shelf = Shelf(tmp_path_factory.getbasetemp().parent / "shelf") if several else None
+    return Stage(binary, corpus_dir, tmp_path_factory.mktemp("runs"), shelf)

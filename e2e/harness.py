@@ -21,6 +21,7 @@ from trainer import Orders, Taken, train
 # Seconds, generous for a slow and busy machine. A passing test does not wait for them.
 DEADLINE = 60.0  # longer than this counts as a hang
 SOON = 20.0  # for events that take a second on an idle machine
+LOOK = 0.25  # between two looks at `status`, each of which takes 30 ms of CPU time from the run that it looks at
 
 Segment = Tuple[str, str, int, int, int, int, int, int]
 SOURCE, ID, EPOCH, ORDINAL, OFFSET, LENGTH, ROW, START = range(8)

@@ -15,7 +15,7 @@ import pytest
 import contract
 import corpus
 from conftest import Stage
-from harness import SOON, Delivered, Run, command
+from harness import LOOK, SOON, Delivered, Run, command
 
 # The file is longer than 2 MiB. A change in its middle keeps its size, its first MiB and its last MiB.
 TEXTS = ["the quick brown fox jumps over a lazy dog by the river, number %06d of many. " % n * 8 for n in range(6000)]
@@ -79,7 +79,7 @@ def test_changed_under_a_run(changing: Stage, kind: str) -> None:
         trainers.collect(until=0)
         until = time.monotonic() + SOON
         while planned(changing, directory) < 3 and time.monotonic() < until:
-            time.sleep(0.05)
+            time.sleep(LOOK)
         overwrite(changing.corpus / FILES[kind])
         hold.unlink()
         delivered = trainers.collect()

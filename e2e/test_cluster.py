@@ -16,7 +16,7 @@ from typing import Any, Callable, Dict, Iterator, List, Tuple
 import pytest
 
 from conftest import variant
-from harness import DEADLINE, Run, command
+from harness import DEADLINE, LOOK, Run, command
 
 RANKS = 2
 MIXTURE = variant({"global_batch_size": 8, "stop": {"steps": 60}})
@@ -90,7 +90,7 @@ def until(what: str, is_true: Callable[[], bool], run: Run) -> None:
     over = time.monotonic() + DEADLINE
     while not is_true():
         assert time.monotonic() < over, f"{what}: not within {DEADLINE:.0f} s\n{run.stderr()}"
-        time.sleep(0.1)
+        time.sleep(LOOK)
 
 
 def frozen(stage: Any, run: Run) -> List[str]:

@@ -13,7 +13,7 @@ from typing import Any, Dict, List
 import pytest
 
 from conftest import variant
-from harness import DEADLINE, Run, command, processes_of
+from harness import DEADLINE, LOOK, Run, command, processes_of
 
 STEPS = 40
 LIVE = variant({"stop": {"steps": STEPS}, "global_batch_size": 8, "micro_batch_size": 2, "sequence_length": 192})
@@ -34,7 +34,7 @@ def changed(stage: Any, run: Run, trainers: Any, hold: Path) -> List[Dict[str, A
     deadline = time.monotonic() + DEADLINE
     while not json.loads(command(stage.binary, "status", str(run.directory), "--json"))["planned"]:
         assert time.monotonic() < deadline, run.stderr()
-        time.sleep(0.05)
+        time.sleep(LOOK)
     done = [mix(stage, run, "set", *WEIGHTS, "--from-step", "20")]
     os.kill(
         next(

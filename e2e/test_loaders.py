@@ -13,7 +13,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional
 import pytest
 
 from conftest import variant
-from harness import DEADLINE, Delivered, Run, Trainers
+from harness import DEADLINE, LOOK, Delivered, Run, Trainers
 from kubelet import GRACE
 from test_cluster import running, status
 from test_hosts import free_port
@@ -56,7 +56,7 @@ class Roles:
         while not wanted(self.readers()):
             told = {name: run.stderr() for name, run in self.running.items()}
             assert time.monotonic() < over, f"{what}: {self.readers()}\n{json.dumps(told, indent=1)}"
-            time.sleep(0.05)
+            time.sleep(LOOK)
 
 
 @contextlib.contextmanager

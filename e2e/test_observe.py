@@ -14,7 +14,7 @@ import pytest
 
 import corpus
 from conftest import HERE, variant
-from harness import SOON, Run, command, write_mixture
+from harness import LOOK, SOON, Run, command, write_mixture
 
 TIMES = int(os.environ.get("MILLRACE_OBSERVE_TIMES", "0"))  # runs of each planted stage; `make observe` sets 20
 READS_AHEAD = "the loader reads ahead in a file in which reads are slow"
@@ -110,7 +110,7 @@ class Scene:
                 f"not within {within} s: {what}\nlog: {self.log(0).read_text() if self.log(0).exists() else ''}\n"
                 f"stats: {self.stats(0)}\nstatus: {json.dumps(self.status(), indent=1)}\n{self.run.stderr()}"
             )
-            time.sleep(0.05)
+            time.sleep(LOOK)
 
     def is_named(self, cause: Any) -> bool:
         """Whether a cause, as stats() and status have it, names the planted stage, its source and its role."""
@@ -118,8 +118,9 @@ class Scene:
         if not cause or (cause.get("activity") or cause.get("kind")) != p.activity:
             return False
         source = cause.get("source", "")
-        # On a busy machine a read in place takes long, and the loader then decodes code, too, which is as slow.
-        is_shared = p.activity == "decode" and source == "code" and READS_AHEAD in self.run.stderr()
+        # On a busy machine a read in place takes long. The loader then reads and decodes code, too, which is as slow.
+        shares = p.activity in ("read", "decode")
+        is_shared = shares and source == "code" and READS_AHEAD in self.run.stderr()
         return (p.source in ("*", source) or is_shared) and cause.get("role", "").startswith(p.role)
 
     def is_in_status(self) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 import corpus
 import zstandard
 from conftest import variant
-from harness import SOON, Run, command, write_mixture
+from harness import LOOK, SOON, Run, command, write_mixture
 
 TEXTS = corpus.synthetic_texts(7, 60, 30)
 
@@ -53,7 +53,7 @@ def test_status_says_how_a_source_is_shuffled(stage: Any, tmp_path: Path) -> Non
             reported = json.loads(command(stage.binary, "status", str(directory), "--json"))["sources"]
             if reported["stream"]["why"] or time.monotonic() > until:
                 break
-            time.sleep(0.05)
+            time.sleep(LOOK)
     assert (reported["lines"]["shuffle"], reported["lines"]["why"]) == ("global", "")
     assert reported["stream"]["shuffle"] == "blocks" and "stream.jsonl.gz" in reported["stream"]["why"], reported[
         "stream"
@@ -103,7 +103,7 @@ def test_status_and_metrics_have_the_token_cache(stage: Any, tmp_path: Path) -> 
             counted = found and found["hits"] and found["filled"] and not found["waiting"]
             if counted and found["bytes_held"] == entries > 0 or time.monotonic() > until:
                 break
-            time.sleep(0.05)
+            time.sleep(LOOK)
         assert found["filled"] == 1, found  # by a loader or its shadow
         assert (found["waiting"], found["evicted"], found["troubles"]) == (0, 0, []), found
         assert found["hits"] and found["misses"] and found["bytes_held"] == entries > 0, found

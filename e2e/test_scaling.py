@@ -13,7 +13,7 @@ from typing import Any, Callable, Dict, Iterator, List, Tuple
 import pytest
 
 from conftest import variant
-from harness import DEADLINE, Delivered, Run, Trainers
+from harness import DEADLINE, LOOK, Delivered, Run, Trainers
 from test_cluster import running, status
 from test_failover import Watch
 from test_hosts import HOSTS, finished, on_loopback, spread
@@ -139,7 +139,7 @@ def test_ray_adds_loaders_to_several_hosts(
         while {s["loader"] for s in status(stage, hosts.runs[0])["stripes"]} != want:
             trainers.drain()
             assert time.monotonic() < over, [run.stderr() for run in [*hosts.runs, *added]]
-            time.sleep(0.1)
+            time.sleep(LOOK)
         source.unlink()
         delivered = trainers.collect()
         finished(hosts, delivered)

@@ -113,11 +113,11 @@ BUCKETED: Dict[str, Any] = {"packing": "bucketed"}
 CONSTANT: Dict[str, Any] = {"packing": "bucketed", "bucket_rows": "constant", "window": 3, "carry": 16}
 
 
-# Constant rows have buckets, windows and carry together. The long variants have them one by one.
+# Constant rows have buckets, windows and carry together. The long variants have them one by one, and none of them.
 @pytest.mark.parametrize(
     "setting",
     [
-        pytest.param({}, id="plain"),
+        pytest.param({}, id="plain", marks=pytest.mark.long),
         pytest.param(STAGES, id="stages"),
         pytest.param(WINDOWS, id="windows", marks=pytest.mark.long),
         pytest.param(CONCAT, id="concat"),

@@ -180,7 +180,9 @@ func (m *Machine) SidecarEvent(from roster.Session, e *pb.SidecarEvent) {
 	case *pb.SidecarEvent_Present:
 		m.ranks.Present(from, ev.Present)
 	case *pb.SidecarEvent_Switched:
-		m.roster.Switched(ev.Switched, m.s.AssignTerm)
+		if m.sidecars.Has(from) { // else its process is dead or replaced, and nobody waits for the standby there
+			m.roster.Switched(ev.Switched, m.s.AssignTerm)
+		}
 	case *pb.SidecarEvent_Bad:
 		m.masks.observe(ev.Bad)
 	case *pb.SidecarEvent_Reported:

@@ -57,10 +57,16 @@ func live(t *testing.T, cfg Config, disk *disktest.Disk) *life { return liveUnde
 // liveUnder is live with a lease of one's own.
 func liveUnder(t *testing.T, leaser lease.Leaser, cfg Config, disk *disktest.Disk) *life {
 	t.Helper()
+	return liveWith(t, Options{Leaser: leaser}, cfg, disk)
+}
+
+// liveWith is live with options of one's own.
+func liveWith(t *testing.T, opt Options, cfg Config, disk *disktest.Disk) *life {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	l := &life{t: t, store: openStore(t, disk), net: memnet.New(), cancel: cancel, ended: make(chan struct{})}
 	var err error
-	opt := Options{Store: l.store, Lines: io.Discard, Leaser: leaser}
+	opt.Store, opt.Lines = l.store, io.Discard
 	if l.o, err = New(context.Background(), cfg, opt); err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package orchestrator
 import (
 	"context"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
@@ -24,7 +25,7 @@ type Server struct {
 
 // NewServer serves o.
 func NewServer(o *Orchestrator) *Server {
-	return &Server{o: o, switches: switches{to: map[*outbox]bool{}, terms: map[facts.Stripe]uint64{}}}
+	return &Server{o: o, switches: switches{to: map[string]*outbox{}, terms: map[facts.Stripe]uint64{}}}
 }
 
 // Load carries the messages of one loader until its stream ends.
@@ -71,22 +72,40 @@ func (s *Server) Serve(stream proto.Orchestrator_ServeServer) error {
 		return wire.ToStatus(millrace.Errorf(millrace.ErrInvalid, "the first message of a sidecar is its hello"))
 	}
 	box := newOutbox()
-	s.switches.join(box)
-	defer s.switches.leave(box)
-	defer s.o.post(context.Background(), func(m *Machine) { m.SidecarDown(box, hello.Name) })
-	if err := s.ask(stream.Context(), func(m *Machine) error { return m.SidecarUp(box, hello) }); err != nil {
+	defer s.o.post(context.Background(), func(m *Machine) {
+		m.SidecarDown(box, hello.Name)
+		s.switches.leave(hello.Name, box)
+	})
+	err = s.ask(stream.Context(), func(m *Machine) error {
+		err := m.SidecarUp(box, hello)
+		if m.sidecars.Has(box) {
+			s.switches.join(hello.Name, box)
+		}
+		return err
+	})
+	if err != nil {
 		return err
 	}
+	var heard hearing
 	s.o.opt.Fail.Hit("orchestrator/sidecar/after")
 	return s.both(stream.Context(), box,
 		func(msg any) error { return stream.Send(msg.(*proto.SidecarOrder)) },
 		func(ctx context.Context) error {
+			asked := s.o.opt.Clock.Now()
 			e, err := stream.Recv()
 			if err != nil {
 				return err
 			}
+			isDoubtful := heard.isDoubtful(asked, s.o.opt.Clock.Now())
 			switch ev := e.GetEvent().(type) {
 			case *proto.SidecarEvent_Switched:
+				if isDoubtful {
+					select {
+					case <-ctx.Done(): // its process is dead
+						return ctx.Err()
+					case <-s.o.opt.Clock.After(doubt):
+					}
+				}
 				fence := &proto.Fence{Stream: string(s.o.cfg.Stream), Term: uint64(s.o.held.Term())}
 				s.switches.pass(box, fence, ev.Switched)
 			case *proto.SidecarEvent_Join:
@@ -102,48 +121,76 @@ func (s *Server) Serve(stream proto.Orchestrator_ServeServer) error {
 		})
 }
 
+// A report of a sidecar waits for doubt if it comes so soon after a silence of the sidecar itself. Sidecars send
+// figures more often than silentFor. If the link of their host is cut, their messages come when the link is back, and
+// the end of a process that died meanwhile comes right behind them. Its verdicts must not move the stripes of healthy
+// loaders.
+const (
+	silentFor = time.Second
+	doubt     = 250 * time.Millisecond
+)
+
+// hearing knows when a sidecar was silent. It belongs to one goroutine.
+type hearing struct{ silent time.Time } // the end of the newest silence
+
+// isDoubtful observes a message that was awaited from a time on. It reports whether the sidecar was silent shortly
+// before. The time that the loop took for earlier messages is no silence.
+func (h *hearing) isDoubtful(asked, now time.Time) bool {
+	if now.Sub(asked) >= silentFor {
+		h.silent = now
+	}
+	return now.Sub(h.silent) < doubt
+}
+
 // switches tells all sidecars at once that one of them has switched a stripe to its standby. The loop may be writing to
 // journals meanwhile, which takes long on a busy disk, and its directory of loaders comes after that. No record is
 // needed: the standby's term was granted, and a sidecar may switch to it at any time.
 type switches struct {
 	mu    sync.Mutex
-	to    map[*outbox]bool
+	to    map[string]*outbox      // of the connected sidecars, by name
 	terms map[facts.Stripe]uint64 // the newest that was passed on: each sidecar reports a switch
 }
 
 // mostStripes bounds the remembered terms. Without one, a switch is passed on again, which changes nothing.
 const mostStripes = 1 << 16
 
-func (s *switches) join(box *outbox) {
+// join adds a sidecar, and removes its predecessor.
+func (s *switches) join(name string, box *outbox) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.to[box] = true
+	s.to[name] = box
 }
 
-func (s *switches) leave(box *outbox) {
+// leave removes a sidecar, unless another one has its place.
+func (s *switches) leave(name string, box *outbox) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.to, box)
+	if s.to[name] == box {
+		delete(s.to, name)
+	}
 }
 
-// pass passes a switch on.
+// pass passes the switch of a connected sidecar on.
 func (s *switches) pass(from *outbox, fence *proto.Fence, of *proto.Switched) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key := facts.Stripe{Source: of.GetSource(), Index: of.GetStripe()}
-	if of.GetTerm() <= s.terms[key] {
+	var others []*outbox
+	for _, box := range s.to {
+		if box != from {
+			others = append(others, box)
+		}
+	}
+	if of.GetTerm() <= s.terms[key] || len(others) == len(s.to) {
 		return
 	}
 	if len(s.terms) >= mostStripes {
 		clear(s.terms)
 	}
 	s.terms[key] = of.GetTerm()
-	order := &proto.SidecarOrder{Fence: fence,
-		Order: &proto.SidecarOrder_Switched{Switched: of}}
-	for box := range s.to {
-		if box != from {
-			box.Send(order)
-		}
+	order := &proto.SidecarOrder{Fence: fence, Order: &proto.SidecarOrder_Switched{Switched: of}}
+	for _, box := range others {
+		box.Send(order)
 	}
 }
 

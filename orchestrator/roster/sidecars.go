@@ -81,6 +81,16 @@ func (s *Sidecars) Disconnect(session Session, name string) bool {
 	return true
 }
 
+// Has reports whether a session is that of a connected sidecar, and not of one that was replaced or refused.
+func (s *Sidecars) Has(session Session) bool {
+	for _, sc := range s.byName {
+		if sc.session == session {
+			return true
+		}
+	}
+	return false
+}
+
 // Connected returns the sidecars that are connected. all is false if one was connected before and is not now.
 func (s *Sidecars) Connected() (sessions []Session, all bool) {
 	for _, sc := range s.sorted() {

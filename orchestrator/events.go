@@ -21,16 +21,27 @@ func (m *Machine) Tick(now time.Time) {
 	m.roster.Tick(now)
 	m.planning.runway.observe(now, m.s)
 	weigh(m, now)
-	if m.starvation.Tick(now) {
+	tellStarvation(m, m.starvation.Tick(now))
+}
+
+// tellStarvation tells all sidecars which hosts starve, if that has changed.
+func tellStarvation(m *Machine, changed bool) {
+	if changed {
 		m.sidecars.Broadcast(m.starvation.Order())
 	}
 }
 
-// starves observes how late the timers of a loader are, and tells all sidecars.
+// starves observes how late the timers of a loader are.
 func starves(m *Machine, from roster.Session, name string, delay time.Duration) {
-	if up := roster.UpOf(m.roster, from, name); up != "" && m.starvation.Observe(m.alerts.clock, up, delay) {
-		m.sidecars.Broadcast(m.starvation.Order())
+	if up := roster.UpOf(m.roster, from, name); up != "" {
+		tellStarvation(m, m.starvation.Observe(m.alerts.clock, up, delay))
 	}
+}
+
+// loaderDown observes that a loader's stream ended.
+func loaderDown(m *Machine, session roster.Session, name string) {
+	m.roster.Disconnect(session, name)
+	tellStarvation(m, m.starvation.Left(m.alerts.clock, session))
 }
 
 // weigh measures the work of the loaders. It comes as often as Tick; the scaler takes a sample a second.
@@ -143,7 +154,7 @@ func (m *Machine) SidecarUp(session roster.Session, hello *pb.SidecarHello) erro
 	if len(m.alerts.now) > 0 {
 		m.sidecars.Send(session, m.alerts.order())
 	}
-	if order := m.starvation.Order(); order != nil {
+	if order := m.starvation.Order(); len(order.GetStarved().Hosts) > 0 {
 		m.sidecars.Send(session, order)
 	}
 	return nil
@@ -180,8 +191,11 @@ func (m *Machine) SidecarEvent(from roster.Session, e *pb.SidecarEvent) {
 	case *pb.SidecarEvent_Present:
 		m.ranks.Present(from, ev.Present)
 	case *pb.SidecarEvent_Switched:
-		if m.sidecars.Has(from) { // else its process is dead or replaced, and nobody waits for the standby there
-			m.roster.Switched(ev.Switched, m.s.AssignTerm)
+		if !m.sidecars.Has(from) { // its process is dead or replaced, and nobody waits for the standby there
+			return
+		}
+		if lost := m.roster.Switched(ev.Switched, m.s.AssignTerm); lost != nil {
+			m.starvation.Accuse(m.alerts.clock, lost)
 		}
 	case *pb.SidecarEvent_Bad:
 		m.masks.observe(ev.Bad)

@@ -41,15 +41,18 @@ func TestSidecarsHearWhichHostsStarve(t *testing.T) {
 		}
 		return out
 	}
-	starved(20)
-	if got := heard(early); got != "" {
-		t.Errorf("after a short delay: %q", got)
-	}
+	w.m.Tick(time.Unix(1000, 0))
 	starved(700)
+	if got := heard(early); got != "" {
+		t.Errorf("before a wrong verdict: %q", got)
+	}
+	w.m.starvation.Accuse(w.m.alerts.clock, loader)
+	loaderDown(w.m, loader, "loader-9")
+	w.turn()
 	come("sidecar-9", later)
 	for _, from := range []*box{early, later} {
-		if got := heard(from); got != "1 up-9 1024" {
-			t.Errorf("after a long delay: %q", got)
+		if got := heard(from); got != "1 up-9 750" {
+			t.Errorf("after a wrong verdict: %q", got)
 		}
 	}
 	w.m.Tick(w.m.alerts.clock.Add(time.Hour))

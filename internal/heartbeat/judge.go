@@ -44,7 +44,7 @@ const (
 	wireSlow        = 2               // the same while its own beats are in time
 	wireStalled     = wireOverdue / 3 // each such delay of its own beats adds one
 	wireMostCaution = 2               // the largest factor, unless processes are starved
-	wireMostStarved = 4 * time.Second // the most that the delays of a starved process allow
+	wireMostStarved = 4 * time.Second // the most that the delays of a starved host allow
 )
 
 // Judge turns readings of one page into verdicts. It is pure: time comes from its caller. Not safe for concurrent use.
@@ -134,22 +134,6 @@ func slower(r Reading) time.Duration {
 	return min(time.Duration(max(r.Slow, 1)), wireMostSlow, max(wireSlow, 1+r.Stalled/wireStalled))
 }
 
-// starved returns twice the delay of the process's own timers if its host gave it no processor meanwhile. Its next beat
-// may be as late, and no watcher can tell it from a dead process before.
-func (r *Reading) starved() time.Duration {
-	if r.Slow <= 1 {
-		return 0
-	}
-	return min(2*r.Stalled, wireMostStarved)
-}
-
-// Starve notes that processes of the same host starve: timers of one of them were late by so much.
-func (r *Reading) Starve(delay time.Duration) {
-	if delay > 0 {
-		r.Slow, r.Stalled = max(r.Slow, wireMostSlow), max(r.Stalled, delay)
-	}
-}
-
 // Returned notes a beat of a process of another host. If the process was judged silent before, the verdict may have
 // been wrong:
 //
@@ -186,7 +170,8 @@ func (j *Judge) think(r Reading, factor time.Duration) Verdict {
 // allowance returns the silence that is too long.
 func (j *Judge) allowance(r Reading, factor time.Duration) time.Duration {
 	if j.isWire {
-		return r.Period + max(factor*wireOverdue, min(2*j.late, wireMostLate/slower(r)), r.starved()/slower(r))
+		return r.Period + max(factor*wireOverdue, min(2*j.late, wireMostLate/slower(r)),
+			min(2*r.Starved, wireMostStarved)/slower(r))
 	}
 	return r.Period + factor*max(overdue, min(2*j.late, mostLate))
 }

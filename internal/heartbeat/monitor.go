@@ -26,6 +26,8 @@ type Reading struct {
 	Slow int
 	// of another host: the longest delay of its own beats in the last seconds
 	Stalled time.Duration
+	// of another host that starves: the longest delay of its loaders' timers; the next beat may be as late
+	Starved time.Duration
 }
 
 // Threads is the kernel's account of all threads of a process.

@@ -12,6 +12,9 @@ const (
 	few   = 16
 )
 
+// LongDelay is a delay of a timer from which on its process may starve. The limits of a silence bear shorter ones.
+const LongDelay = 250 * time.Millisecond
+
 // The allowances for the first beat of a stream. A connection may have to be made before it.
 const (
 	opening   = 500 * time.Millisecond

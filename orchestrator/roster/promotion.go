@@ -14,10 +14,12 @@ import (
 // A report with a lower term than the primary's is old. A report may name a higher term without a holder, because that
 // standby was lost meanwhile. That host takes no lower term again and would wait for ever, so the stripe is assigned
 // again.
-func (r *Roster) Switched(s *pb.Switched, assigned uint64) {
+//
+// It returns the session of the loader that is lost for it; nil: none is.
+func (r *Roster) Switched(s *pb.Switched, assigned uint64) (lost Session) {
 	st := r.stripes.get(s.Source, s.Stripe)
 	if st == nil {
-		return
+		return nil
 	}
 	r.stripes.hold(st, st.primary, st.standby) // the host is told again who holds the stripe
 	switch {
@@ -25,14 +27,16 @@ func (r *Roster) Switched(s *pb.Switched, assigned uint64) {
 		r.stripes.hold(st, grant{}, grant{})
 		st.from, st.reason = s.Step, fmt.Sprintf("its standby of term %d was lost", s.Term)
 		r.unsettled = true
-		return
+		return nil
 	case st.standby.member == nil || st.standby.term != s.Term:
-		return
+		return nil
 	}
 	if l := st.primary.member; l != nil {
+		lost = l.session
 		r.lose(l, s.Reason)
 	}
 	st.from = s.Step
+	return lost
 }
 
 // Apply carries out an assignment that is durable. No event comes between Decide and Apply, so the member is there.

@@ -2,24 +2,30 @@ package roster
 
 import (
 	"cmp"
-	"math/bits"
 	"slices"
 	"time"
 
 	pb "millrace/proto"
 )
 
-// The delays of loaders that sidecars hear of. Shorter ones are within the limits of every silence.
+// Times of the belief that hosts starve.
 const (
-	leastDelay  = 100 * time.Millisecond
-	starvedHold = 30 * time.Second // a host counts as starved for so long after its newest delay of that size
+	delayStep   = 250 * time.Millisecond // delays are rounded up to it, so that sidecars are told seldom
+	starvedHold = 10 * time.Second       // a host starves for so long after its newest delay of that size
+	wrongHold   = 10 * time.Minute       // after a wrong verdict, hosts are believed
+	// A loader that was given up and ends its stream within this time was alive. The stream of a lost host ends after
+	// seam.DeadPeer.
+	wrongWithin = 1500 * time.Millisecond
 )
 
 // Starvation has the hosts whose loaders get too little processor time. Beats of such a loader come late, and no
-// sidecar can tell it from a dead one before. Each loader that is replaced by mistake begins again with its files,
-// which takes more of the time that the host lacks. Not safe for concurrent use.
+// sidecar can tell it from a dead one before. Each loader that is given up by mistake begins again with its files,
+// which takes more of the time that the host lacks. Sidecars hear of these hosts once a loader was given up by mistake:
+// until then, a lost host is to be noticed soon. Not safe for concurrent use.
 type Starvation struct {
-	hosts map[string]starved // by `up`
+	hosts   map[string]starved    // by `up`
+	accused map[Session]time.Time // loaders that were given up, because a sidecar found them silent
+	wrong   time.Time             // of the newest mistake; zero: there was none
 }
 
 // starved is the longest delay of a timer of a host's loaders, rounded up, and its newest time.
@@ -40,15 +46,35 @@ func (s *Starvation) Observe(now time.Time, up string, delay time.Duration) (cha
 		s.hosts = map[string]starved{}
 	}
 	s.hosts[up] = starved{delay, now}
-	return delay != was.delay
+	return delay != was.delay && !s.wrong.IsZero()
 }
 
-// rounded returns the next power of two in milliseconds, so that hosts are told seldom; 0: the delay is short.
+// rounded returns the next multiple of delayStep; 0: the delay is shorter than that.
 func rounded(delay time.Duration) time.Duration {
-	if delay < leastDelay {
+	if delay < delayStep {
 		return 0
 	}
-	return time.Duration(1) << bits.Len64(uint64(delay.Milliseconds()-1)) * time.Millisecond
+	return (delay + delayStep - 1) / delayStep * delayStep
+}
+
+// Accuse observes that a loader was given up because a sidecar found it silent.
+func (s *Starvation) Accuse(now time.Time, loader Session) {
+	if s.accused == nil {
+		s.accused = map[Session]time.Time{}
+	}
+	s.accused[loader] = now
+}
+
+// Left observes that a loader's stream ended. It reports whether Order has changed.
+func (s *Starvation) Left(now time.Time, loader Session) (changed bool) {
+	at, found := s.accused[loader]
+	delete(s.accused, loader)
+	if !found || now.Sub(at) > wrongWithin {
+		return false
+	}
+	isFirst := s.wrong.IsZero()
+	s.wrong = now
+	return isFirst && len(s.hosts) > 0
 }
 
 // Tick observes the time. It reports whether Order has changed.
@@ -56,20 +82,23 @@ func (s *Starvation) Tick(now time.Time) (changed bool) {
 	for up, h := range s.hosts {
 		if now.Sub(h.at) >= starvedHold {
 			delete(s.hosts, up)
-			changed = true
+			changed = !s.wrong.IsZero()
 		}
+	}
+	if !s.wrong.IsZero() && now.Sub(s.wrong) >= wrongHold {
+		s.wrong = time.Time{}
+		changed = changed || len(s.hosts) > 0
 	}
 	return changed
 }
 
-// Order tells a sidecar all hosts that starve now; nil: none does, and none has.
+// Order tells a sidecar all hosts that starve now. There may be none.
 func (s *Starvation) Order() *pb.SidecarOrder {
-	if s.hosts == nil {
-		return nil
-	}
 	all := &pb.Starved{}
-	for up, h := range s.hosts {
-		all.Hosts = append(all.Hosts, &pb.StarvedHost{Up: up, DelayMs: uint32(h.delay.Milliseconds())})
+	if !s.wrong.IsZero() {
+		for up, h := range s.hosts {
+			all.Hosts = append(all.Hosts, &pb.StarvedHost{Up: up, DelayMs: uint32(h.delay.Milliseconds())})
+		}
 	}
 	slices.SortFunc(all.Hosts, func(a, b *pb.StarvedHost) int { return cmp.Compare(a.Up, b.Up) })
 	return &pb.SidecarOrder{Order: &pb.SidecarOrder_Starved{Starved: all}}

@@ -15,7 +15,7 @@ import (
 // delayEvery is the time between two measures of the delay of a timer.
 const delayEvery = 50 * time.Millisecond
 
-// timeDelays measures how late the timers of this process are, until ctx ends. A process that gets too little processor
+// timeDelays notes long delays of the timers of this process, until ctx ends. A process that gets too little processor
 // time tells so before a watcher of another host asks for its beats.
 func timeDelays(ctx context.Context, page *heartbeat.Page, clock seam.Clock) error {
 	for {
@@ -26,7 +26,9 @@ func timeDelays(ctx context.Context, page *heartbeat.Page, clock seam.Clock) err
 		case <-clock.After(delayEvery):
 		}
 		now := clock.Now()
-		page.Late(now, now.Sub(began)-delayEvery)
+		if late := now.Sub(began) - delayEvery; late >= heartbeat.LongDelay {
+			page.Late(now, late)
+		}
 	}
 }
 

@@ -20,7 +20,7 @@ func (c lateClock) After(d time.Duration) <-chan time.Time { return c.System.Aft
 // TestALoaderThatStarvesKnowsIt before anybody asks for its beats. One whose threads wait for no processor does not
 // starve: its host was suspended, or the process was stopped.
 func TestALoaderThatStarvesKnowsIt(t *testing.T) {
-	const late = 200 * time.Millisecond
+	const late = heartbeat.LongDelay + 50*time.Millisecond
 	for _, waits := range []time.Duration{0, time.Second} {
 		var waited time.Duration
 		page := heartbeat.NewPage(new(heartbeat.Words), "", 1, heartbeat.Thread{Threads: func() heartbeat.Threads {

@@ -225,7 +225,7 @@ func (w *Watcher) look() (pause time.Duration) {
 			continue
 		}
 		r := x.monitor.Sample()
-		r.Starve(w.starved[x.up])
+		r.Starved = w.starved[x.up]
 		if x.verdict = x.judge.Look(now, r); x.verdict != heartbeat.Alive {
 			x.signs = r.Beats
 			close(x.dead)

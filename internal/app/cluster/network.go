@@ -7,6 +7,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"time"
 
 	"millrace"
 	"millrace/internal/seam"
@@ -15,7 +16,8 @@ import (
 )
 
 // Network is seam.Net for the roles of a run with several hosts: it also dials the leader, wherever that is now. It
-// asks etcd before each dial. While etcd does not answer, it dials the last leader that it knows.
+// asks etcd before each dial, and ends the dial if the leader changes meanwhile. While etcd does not answer, it dials
+// the last leader that it knows.
 type Network struct {
 	seam.Net
 	File *File
@@ -46,8 +48,41 @@ func (n *Network) Dial(ctx context.Context, address string) (net.Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find the host that plans the run: %w", err)
 	}
-	return n.Net.Dial(ctx, found)
+	ctx, end := context.WithCancelCause(ctx)
+	var watch sync.WaitGroup
+	defer watch.Wait()
+	defer end(nil)
+	watch.Go(func() {
+		if n.awaitOther(ctx, found) == nil {
+			end(errReplaced)
+		}
+	})
+	conn, err := n.Net.Dial(ctx, found)
+	if err != nil && context.Cause(ctx) == errReplaced {
+		return nil, errReplaced
+	}
+	return conn, err
 }
+
+// atOnce is the time of an ordinary dial. A longer one is watched: a host without power or network answers nothing.
+const atOnce = 100 * time.Millisecond
+
+// awaitOther returns nil when the leader is not at an address, after atOnce at the earliest.
+func (n *Network) awaitOther(ctx context.Context, address string) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-seam.System{}.After(atOnce):
+	}
+	client, err := n.Client(ctx)
+	if err != nil {
+		return err
+	}
+	return client.AwaitOther(ctx, address)
+}
+
+// errReplaced ends the dial of a host that does not lead any more.
+var errReplaced = errors.New("the host that was dialled does not plan the run any more")
 
 // errNoLeader: the run has no leader now.
 var errNoLeader = errors.New("no host plans it now: the hosts elect the next one")

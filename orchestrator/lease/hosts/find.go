@@ -64,17 +64,46 @@ func (c *Client) list(ctx context.Context) ([]Host, int64, error) {
 
 // Leader returns the process that plans the run; the zero Holder if none does.
 func (c *Client) Leader(ctx context.Context) (lease.Holder, error) {
+	h, _, err := c.leader(ctx)
+	return h, err
+}
+
+// leader also returns the revision at which the leader was read.
+func (c *Client) leader(ctx context.Context) (h lease.Holder, revision int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	got, err := c.etcd.Get(ctx, lease.LeaderKey(c.cfg)) // linearizable
-	if err != nil || len(got.Kvs) == 0 {
-		return lease.Holder{}, err
+	if err != nil {
+		return h, 0, err
 	}
-	var h lease.Holder
+	if len(got.Kvs) == 0 {
+		return h, got.Header.Revision, nil
+	}
 	if err := json.Unmarshal(got.Kvs[0].Value, &h); err != nil {
-		return h, fmt.Errorf("read the election key of run %s: %w", c.cfg.Run, err)
+		return h, 0, fmt.Errorf("read the election key of run %s: %w", c.cfg.Run, err)
 	}
-	return h, nil
+	return h, got.Header.Revision, nil
+}
+
+// AwaitOther returns nil when the process at an address does not lead. Else it returns an error when ctx ends. While
+// etcd does not answer, it asks again.
+func (c *Client) AwaitOther(ctx context.Context, address string) error {
+	for ctx.Err() == nil {
+		h, revision, err := c.leader(ctx)
+		switch {
+		case err == nil && h.Address != address:
+			return nil
+		case err == nil:
+			err = c.awaitChange(ctx, lease.LeaderKey(c.cfg), revision+1)
+		}
+		if err != nil {
+			select {
+			case <-ctx.Done():
+			case <-c.cfg.Clock.After(retryDelay):
+			}
+		}
+	}
+	return ctx.Err()
 }
 
 func prefix(run string) string { return "millrace/" + run + "/hosts/" }

@@ -56,6 +56,8 @@ steps+=(
 		--junitxml="$JUNIT" -m "'"$only"'" e2e'
 )
 
+unset PYTHONDONTWRITEBYTECODE # many tests start Python; without bytecode each one compiles the client again
+
 mkdir -p build
 export MILLRACE=$PWD/build/millrace # for the tests that run it
 go build -o build/testreport ./internal/verify/testreport || exit 1

@@ -150,10 +150,15 @@ def test_predicted_bytes(store: Store) -> None:
             assert time.monotonic() < end, (metric, predicted)
             time.sleep(0.2)
             told = json.loads(command(store.stage.binary, "status", str(run.directory), "--json"))
-            metric = (told["sources"]["table"].get("storage") or {}).get("fetched_bytes", 0)
+            figures = told["sources"]["table"].get("storage") or {}
+            metric = figures.get("fetched_bytes", 0)
         run.stop()
         collecting.join()
-    assert metric < 1.1 * predicted["pass_bytes"], (metric, predicted)
+    held = sum(512 * p.stat().st_blocks for p in (store.stage.corpus / "cache").rglob("*") if p.is_file())
+    assert 0.9 * predicted["pass_bytes"] < held < 1.1 * predicted["pass_bytes"], (held, predicted)
+    # on a busy machine, requests are slow, and second ones fetch the same bytes
+    second = figures.get("retries", 0) + figures.get("hedges", 0)
+    assert second or metric < 1.1 * predicted["pass_bytes"], (figures, predicted)
 
 
 def loaders(store: Store, run: Run) -> Dict[int, str]:

@@ -65,16 +65,17 @@ func (s *Starvation) Accuse(now time.Time, loader Session) {
 	s.accused[loader] = now
 }
 
-// Left observes that a loader's stream ended. It reports whether Order has changed.
+// Left observes that a loader's stream ended. It reports whether Order has changed. The verdict on a loader that was
+// alive counts as wrong if any host starves. Otherwise the network may have been away for a moment.
 func (s *Starvation) Left(now time.Time, loader Session) (changed bool) {
 	at, found := s.accused[loader]
 	delete(s.accused, loader)
-	if !found || now.Sub(at) > wrongWithin {
+	if !found || len(s.hosts) == 0 || now.Sub(at) > wrongWithin {
 		return false
 	}
 	isFirst := s.wrong.IsZero()
 	s.wrong = now
-	return isFirst && len(s.hosts) > 0
+	return isFirst
 }
 
 // Tick observes the time. It reports whether Order has changed.

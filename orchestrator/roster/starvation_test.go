@@ -34,6 +34,7 @@ func TestStarvation(t *testing.T) {
 		changed bool
 		want    string // up=milliseconds
 	}{
+		{wrong(0), false, ""}, // no host starves: the network was away
 		{late("b", 900), false, ""},
 		{func() bool { return s.Left(now, l) }, false, ""}, // nobody had given it up
 		{wrong(wrongWithin + time.Millisecond), false, ""}, // its host was lost

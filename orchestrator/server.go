@@ -175,13 +175,16 @@ func (s *switches) pass(from *outbox, fence *proto.Fence, of *proto.Switched) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key := facts.Stripe{Source: of.GetSource(), Index: of.GetStripe()}
+	if of.GetTerm() <= s.terms[key] {
+		return
+	}
 	var others []*outbox
 	for _, box := range s.to {
 		if box != from {
 			others = append(others, box)
 		}
 	}
-	if of.GetTerm() <= s.terms[key] || len(others) == len(s.to) {
+	if len(others) == len(s.to) { // its sender is not connected
 		return
 	}
 	if len(s.terms) >= mostStripes {

@@ -57,7 +57,8 @@ type Page struct {
 	path   string
 	thread Thread
 	share  share
-	stalls stalls
+	stalls stalls // of its beats on the wire
+	delays stalls // of its timers, long ones
 
 	listeners atomic.Int32 // watchers of other hosts
 }

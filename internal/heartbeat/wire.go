@@ -49,8 +49,15 @@ func (p *Page) Listen() (leave func()) {
 // pace returns the time between two beats to each of so many watchers.
 func pace(listeners int) time.Duration { return Every * time.Duration(max(1, (listeners+few-1)/few)) }
 
-// Late notes that a timer of this process was late, such as that of its beats on the wire.
+// Late notes that this process sends a beat on the wire later than it wanted to.
 func (p *Page) Late(now time.Time, by time.Duration) { p.stalls.note(now, by) }
+
+// Delayed notes that a timer of this process was late. Delays below LongDelay do not count.
+func (p *Page) Delayed(now time.Time, by time.Duration) {
+	if by >= LongDelay {
+		p.delays.note(now, by)
+	}
+}
 
 // Starved returns the longest delay of this process's timers in the last seconds, if its threads waited for a
 // processor. 0: they did not.
@@ -58,7 +65,7 @@ func (p *Page) Starved(now time.Time) time.Duration {
 	if p == nil || p.share.slow(now, p.thread.Threads) <= 1 {
 		return 0
 	}
-	return p.stalls.longest(now)
+	return p.delays.longest(now)
 }
 
 // stalls remembers the longest delay of the last seconds.

@@ -212,6 +212,23 @@ func TestAProcessRemembersItsDelays(t *testing.T) {
 	}
 }
 
+// TestTimersSayNothingOfBeats: a long delay of a timer changes no beat, so that limits stay until a verdict was wrong.
+func TestTimersSayNothingOfBeats(t *testing.T) {
+	now, waited := time.Unix(1000, 0), time.Duration(0)
+	p := NewPage(new(Words), "", 1, Thread{Threads: func() Threads {
+		waited += time.Second
+		return Threads{Waited: waited}
+	}})
+	p.Delayed(now, LongDelay-1)
+	if got := p.Starved(now); got != 0 {
+		t.Errorf("a short delay counts as %v", got)
+	}
+	p.Delayed(now, time.Second)
+	if b, got := p.Beat(now), p.Starved(now); b.Stalled != 0 || got != time.Second {
+		t.Errorf("the beat says that it was %v late, and the figures %v", b.Stalled, got)
+	}
+}
+
 // TestAWireHasTheNewestBeat: every message is a sign of life. Before the first beat of a stream, a connection may have
 // to be made.
 func TestAWireHasTheNewestBeat(t *testing.T) {

@@ -14,7 +14,8 @@ type Sidecars struct {
 	out        *Actions
 	fence      func() *pb.Fence
 	byName     map[string]*sidecar
-	succession succession // of all sidecars that were ever connected
+	connected  map[Session]bool // the sessions of byName
+	succession succession       // of all sidecars that were ever connected
 	cutter     *parts.Cutter
 	groups     groups
 }
@@ -35,8 +36,8 @@ type sidecar struct {
 
 // NewSidecars returns an empty set, whose orders go to out. fence returns the fence that orders carry now.
 func NewSidecars(out *Actions, fence func() *pb.Fence) *Sidecars {
-	return &Sidecars{out: out, fence: fence, byName: map[string]*sidecar{}, succession: succession{},
-		cutter: parts.NewCutter(), groups: groups{}}
+	return &Sidecars{out: out, fence: fence, byName: map[string]*sidecar{}, connected: map[Session]bool{},
+		succession: succession{}, cutter: parts.NewCutter(), groups: groups{}}
 }
 
 // Connect observes a sidecar and replaces its predecessor. It returns false for a process that was replaced before, and
@@ -52,13 +53,14 @@ func (s *Sidecars) Connect(session Session, hello *pb.SidecarHello) bool {
 	changed := []*sidecar{}
 	if old != nil {
 		s.bye(old.session, hello.Name)
+		delete(s.connected, old.session)
 		s.groups.remove(old)
 		changed = append(changed, old)
 	}
 	s.succession.follow(hello.Name, hello.Identity)
 	sc := &sidecar{name: hello.Name, hello: hello, session: session,
 		parts: slices.Compact(slices.Sorted(slices.Values(hello.Parts))), feeds: feedsOf(hello)}
-	s.byName[hello.Name] = sc
+	s.byName[hello.Name], s.connected[session] = sc, true
 	s.groups.add(sc)
 	s.tellGroups(append(changed, sc)...)
 	return true
@@ -76,20 +78,14 @@ func (s *Sidecars) Disconnect(session Session, name string) bool {
 		return false
 	}
 	delete(s.byName, name)
+	delete(s.connected, session)
 	s.groups.remove(sc)
 	s.tellGroups(sc)
 	return true
 }
 
 // Has reports whether a session is that of a connected sidecar, and not of one that was replaced or refused.
-func (s *Sidecars) Has(session Session) bool {
-	for _, sc := range s.byName {
-		if sc.session == session {
-			return true
-		}
-	}
-	return false
-}
+func (s *Sidecars) Has(session Session) bool { return s.connected[session] }
 
 // Connected returns the sidecars that are connected. all is false if one was connected before and is not now.
 func (s *Sidecars) Connected() (sessions []Session, all bool) {

@@ -26,9 +26,7 @@ func timeDelays(ctx context.Context, page *heartbeat.Page, clock seam.Clock) err
 		case <-clock.After(delayEvery):
 		}
 		now := clock.Now()
-		if late := now.Sub(began) - delayEvery; late >= heartbeat.LongDelay {
-			page.Late(now, late)
-		}
+		page.Delayed(now, now.Sub(began)-delayEvery)
 	}
 }
 

@@ -1,7 +1,7 @@
 # `make` prints the targets. A target reports each tool that it needs and cannot find.
 
 .DEFAULT_GOAL := help
-.PHONY: help build wheel image test test-race test-adapters test-pythons test-ray test-k8s test-slurm sim lint generate demo clean
+.PHONY: help build wheel image test test-race test-adapters test-pythons test-ray test-k8s test-slurm sim lint gauges generate demo clean
 .PHONY: chaos chaos-net outage endurance observe mutants fuzz flips
 .PHONY: bench bench-tokenizer bench-stream bench-plan bench-failover bench-delivery bench-scale bench-peers \
 	bench-read bench-storage bench-cluster
@@ -72,6 +72,9 @@ lint: ## vet, gofmt and the architecture test
 	go vet ./...
 	@out=$$(gofmt -l .); [ -z "$$out" ] || { echo "gofmt would change:"; echo "$$out"; exit 1; }
 	go test -count=1 -v -run 'Test' ./internal/verify/archtest
+
+gauges: ## print the largest packages and types: files, methods, exported names
+	@go test -count=1 -v -run '^TestGauges$$' ./internal/verify/archtest | grep -v '^[=-]'
 
 generate: ## regenerate proto/*.pb.go, the schema and the tables; leaves the tree clean
 	@tools/generate.sh

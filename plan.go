@@ -132,10 +132,13 @@ type Plan struct {
 	Placement   Digest // of the placement
 	Leaves      []Digest
 	Last        bool // no step follows
+	// Counted: Untrained of each segment is known. Otherwise it is 0, and the plan does not say whether tokens are
+	// untrained: no source has any, or an earlier release made the plan.
+	Counted bool
 
 	// Of a part of a plan. Held has the data-parallel ranks of which it has the assignments and leaves, ascending; nil:
-	// the plan is whole. Proof leads from the leaves to Placement; see package seal. Labels are the labels that count
-	// in the loss of the whole step, if no token is untrained.
+	// the plan is whole. Proof leads from the leaves to Placement; see package seal. Labels are the StepLabels of the
+	// whole plan.
 	Held   []Rank
 	Proof  []Digest
 	Labels uint64

@@ -83,8 +83,15 @@ type Quarantine struct {
 	Reason string `json:"reason"`
 }
 
+// UnreadMedia is the reason of a record with an image, a video, a sound or a file beside its text. Check refuses a
+// source with one such record: the others may have them too, and a placeholder is no image.
+const UnreadMedia = "images, videos, sounds and files are not read"
+
 // Cure is the advice for a source with too many records like this one.
 func (q Quarantine) Cure() string {
+	if q.HasMedia() {
+		return "leave such records out by a `filter` of source " + q.Source + ", or take another source"
+	}
 	if strings.HasPrefix(q.Reason, "field ") {
 		switch {
 		case strings.Contains(q.Reason, " is absent; "):
@@ -96,3 +103,6 @@ func (q Quarantine) Cure() string {
 	}
 	return "repair the files, or raise quarantine.budget"
 }
+
+// HasMedia reports whether the record is refused because of UnreadMedia.
+func (q Quarantine) HasMedia() bool { return strings.HasSuffix(q.Reason, UnreadMedia) }

@@ -76,20 +76,33 @@ type SampleMeta struct {
 	Lengths  Lengths // of the whole document
 	Refused  uint64
 	Rejected bool
+	// Untrained are the labels of the ordinal that are left out of the loss: its untrained tokens behind the first one,
+	// and the next one if the document goes on behind its piece.
+	Untrained uint32
 }
 
 // Segment is a run of tokens Offset … Offset+Length of one document. Source indexes the run's sources sorted by name.
 // If More is set, the document goes on after the segment, and the last label is the document's next token. Patches are
 // all patches of the document; the segment with its first token carries them.
 type Segment struct {
-	Source  uint32
-	Ordinal Ordinal
-	Epoch   Epoch
-	ID      SampleID
-	Offset  uint32
-	Length  uint32
-	Patches uint32
-	More    bool
+	Source    uint32
+	Untrained uint32 // labels that are left out of the loss; counted if Plan.Counted is set
+	Ordinal   Ordinal
+	Epoch     Epoch
+	ID        SampleID
+	Offset    uint32
+	Length    uint32
+	Patches   uint32
+	More      bool
+}
+
+// Labels returns the labels of the segment that count in the loss: of each token but the document's last, and without
+// untrained ones.
+func (s *Segment) Labels() uint32 {
+	if s.More {
+		return s.Length - s.Untrained
+	}
+	return s.Length - 1 - s.Untrained
 }
 
 // Assignment is a segment's place in one microbatch of one rank: row and start column (packed), or row 0 and start in

@@ -139,7 +139,7 @@ class Side:
             for r in ranks:
                 r.join(30)
         finally:
-            up.send_signal(signal.SIGTERM)
+            up.send_signal(signal.SIGINT)
             up.wait(30)
         for rank, wall, taken in answers:
             if wall < 0:

@@ -19,6 +19,7 @@ import argparse
 import json
 import os
 import pathlib
+import signal
 import statistics
 import subprocess
 import sys
@@ -166,7 +167,7 @@ def together(b: Bench, way: Way, ranks: int, size: int, *tp: str) -> Figures | N
         memory = 0.0
         if server is not None:
             memory = float(high_water_mib(server.pid))
-            server.terminate()
+            server.send_signal(signal.SIGINT)
             server.wait()
     if not all(figures):
         return None

@@ -104,7 +104,7 @@ class Run:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.up.send_signal(signal.SIGTERM)
+        self.up.send_signal(signal.SIGINT)
         self.up.wait()
 
     def pids(self) -> list[int]:

@@ -15,6 +15,7 @@ import json
 import multiprocessing as mp
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
@@ -70,7 +71,7 @@ def millrace_batches(a: argparse.Namespace) -> Iterator[Any]:
                 yield from loader
         finally:
             if process is not None:
-                process.terminate()
+                process.send_signal(signal.SIGINT)
                 process.wait()
 
 

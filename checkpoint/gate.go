@@ -11,6 +11,8 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"golang.org/x/sys/unix"
+
+	"millrace/internal/limits"
 )
 
 // lockPoll is the pause between two attempts to take a folder's lock.
@@ -34,6 +36,10 @@ func lockDir(c Config) (*pebble.Lock, error) {
 		var refused syscall.Errno
 		if !errors.As(err, &refused) || !c.Disk.IsSystem() {
 			break
+		}
+		if refused != unix.EAGAIN && refused != unix.EACCES {
+			return nil, limits.Lock("the journal in "+c.Dir, err,
+				"name a --run-dir on a file system with locks, for example on a local disk")
 		}
 		if waited >= c.LockWait {
 			by = holder(c.Disk.FS().PathJoin(c.Dir, "LOCK"))

@@ -13,6 +13,7 @@ import pickle
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence
 
@@ -22,6 +23,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
 import corpus  # noqa: E402
+import needs  # noqa: E402
 import oracle  # noqa: E402
 from harness import Delivered, Run, write_mixture  # noqa: E402
 
@@ -137,7 +139,41 @@ VARIANTS: Dict[str, Dict[str, Any]] = {
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--only-needing", action="store_true", help="run the tests alone that name needs")
     parser.addoption("--rewrite", action="store_true", help="write golden.json from this run")
+
+
+def named(item: pytest.Item) -> List[str]:
+    """The needs that a test names."""
+    return [name for mark in item.iter_markers("needs") for name in mark.args]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item]) -> None:
+    if config.getoption("--only-needing"):
+        items[:] = [item for item in items if named(item)]
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    session.config.paths = needs.Paths(Path(tempfile.mkdtemp(prefix="paths-")), needs.PATH)  # type: ignore
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    shutil.rmtree(session.config.paths.scratch)  # type: ignore
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    lacks = needs.missing(named(item))
+    if lacks is not None:
+        pytest.skip(lacks)
+    needs.enter(named(item))
+    os.environ["PATH"] = item.config.paths.with_only(named(item))  # type: ignore
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    needs.leave()
+    os.environ["PATH"] = needs.PATH
 
 
 def variant(change: Mapping[str, Any]) -> Dict[str, Any]:

@@ -233,9 +233,9 @@ class Run:
         return self.process.wait(within)
 
     def stop(self) -> int:
-        """Sends SIGTERM, as a user would, unless `up` has ended."""
+        """Sends SIGINT, as a user would, unless `up` has ended."""
         if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
+            self.process.send_signal(signal.SIGINT)
         try:
             return self.process.wait(DEADLINE)
         except subprocess.TimeoutExpired:

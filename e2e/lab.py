@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -17,12 +16,12 @@ import time
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
-import pytest
-
 import daytime
+import needs
 import relay
 from harness import DEADLINE
 
+NEEDS = ("unshare", "nsenter", "ip", "nft", "namespaces")  # of a Lab
 NETWORK = "10.201.7"  # of the hosts; it exists inside the namespaces alone
 
 
@@ -34,9 +33,7 @@ class Lab:
     def __init__(
         self, names: Sequence[str], clocks: Mapping[str, int] = {}, days: Mapping[str, int] = {}
     ) -> None:
-        for tool in ("unshare", "nsenter", "ip", "nft"):
-            if shutil.which(tool) is None:
-                pytest.skip(f"there is no {tool}: install util-linux, iproute2 and nftables")
+        needs.use(*NEEDS)
         self.names = list(names)
         self._clocks = dict(clocks) if os.path.exists("/proc/self/ns/time") else {}
         self.days = {n: s for n, s in days.items() if s} if daytime.is_possible() else {}
@@ -67,7 +64,7 @@ class Lab:
         while True:
             if self._holder.poll() is not None:
                 assert self._holder.stderr is not None
-                pytest.skip("no network namespaces: " + self._holder.stderr.read().decode().strip())
+                raise RuntimeError("no network namespaces: " + self._holder.stderr.read().decode().strip())
             with contextlib.suppress(OSError):
                 command = Path(f"/proc/{self._holder.pid}/comm").read_text().strip()
                 if os.readlink(f"/proc/{self._holder.pid}/ns/net") != own and command == "cat":
@@ -144,6 +141,7 @@ class Lab:
 
     def worsen(self, name: str, faults: relay.Faults, seed: int) -> None:
         """Replaces the cable of a host by a bad one. Connections survive it."""
+        needs.use("tun")
         words = [f"--{k}={v}" for k, v in dataclasses.asdict(faults).items()]
         cable = self._cables[name] = subprocess.Popen(
             [*self._enter(), sys.executable, relay.__file__, f"--host={name}", f"--seed={seed}", *words],
@@ -153,8 +151,6 @@ class Lab:
         if not cable.stdout.readline():
             said = cable.stderr.read().decode()
             self._pull(name)
-            if "PermissionError" in said or "/dev/net/tun" in said:
-                pytest.skip("this user may not open /dev/net/tun: " + said.splitlines()[-1])
             raise AssertionError(said)
 
     def mend(self, name: str) -> None:

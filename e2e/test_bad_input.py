@@ -149,6 +149,7 @@ def test_decoder_panics_on_everything(stage: Any, tmp_path: Path, stop: Any) -> 
     code, delivered, stderr = ran(stage, tmp_path, mixture, env={"MILLRACE_FAILPOINTS": "loader/decode/before=panic@0"})
     assert code == 1
     says(stderr.strip().splitlines()[-1], [r"a\.jsonl#\d+", "failpoint"])
+    assert stderr.strip().splitlines()[-1].startswith("source s: "), "the reason comes first"
     for end in delivered.ends:
         failed_with(end, stderr.strip().splitlines()[-1])
 

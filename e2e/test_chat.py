@@ -164,3 +164,122 @@ def test_objects_keep_their_order(binary: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     text = json.loads(done.stdout)["microbatches"][0]["segments"][0]["text"]
     assert text == json.dumps(tools) + json.dumps(record["messages"][0])
+
+
+def documents(binary: Path, path: Path, run: Path) -> Dict[str, Tuple[List[int], List[bool]]]:
+    """The tokens of each document and whether each is trained on, as delivered to one rank."""
+    with Run(binary, path, run, ranks=1) as it:
+        delivered = it.train(tensors=True)
+    out: Dict[str, Tuple[List[int], List[bool]]] = {}
+    for batch in delivered.ranks[0]:
+        for s in batch.segments:
+            row, columns = s[ROW], slice(s[START], s[START] + s[LENGTH])
+            tokens = batch.tensors["tokens"][row, columns].tolist()
+            labels = batch.tensors["labels"][row, columns].tolist()
+            out[s[ID]] = tokens, [False] + [label != -100 for label in labels[:-1]]
+    return out
+
+
+def test_labels_of_data_sets(binary: Path, tmp_path: Path) -> None:
+    """Labels beside input_ids, as TRL and axolotl store them: -100 is not trained on, in every format. Labels that are
+    shifted already make a bad record that is named."""
+    rows = [{"input_ids": [10, 11, 12, 13, 0], "labels": [-100, -100, 12, 13, 0]},
+            {"input_ids": [20, 21, 22], "labels": [20, 21, 22]}, {"input_ids": [30, 31], "labels": [-100, 31]}]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet")
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
+    for name in "a.parquet", "a.jsonl":
+        path = write_mixture(tmp_path, {
+            "version": 1, "sequence_length": 16, "global_batch_size": 1, "stop": {"epochs": 1},
+            "mixture": {"weights": {"t": 1}},
+            "sources": {"t": {"path": name, "tokens": "input_ids", "labels": "labels"}}})
+        assert documents(binary, path, tmp_path / f"run-{name}") == {
+            f"{name}#{i}": (r["input_ids"], [False] + [label != -100 for label in r["labels"][1:]])
+            for i, r in enumerate(rows)}
+    (tmp_path / "b.jsonl").write_text(json.dumps({"input_ids": [5, 6, 7], "labels": [6, 7, -100]}) + "\n")
+    path.write_text(path.read_text().replace("a.jsonl", "b.jsonl"))
+    done = subprocess.run([binary, "check", "--json", path], capture_output=True, text=True)
+    reason = json.loads(done.stdout)["quarantined"]["recent"][0]["reason"]
+    assert 'field "labels" has 6 as value 0, want the id 5' in reason and "shifted already" in reason
+
+
+@pytest.mark.parametrize("name", ["a.parquet", "a.jsonl"])
+@pytest.mark.parametrize("keys, field, values", [
+    ({"tokens": "ids"}, "labels", [[-100, 2, 3], [1, 2, 3]]),
+    ({"tokens": "ids"}, "attention_mask", [[1, 1, 0], [1, 1, 1]]),
+    ({"prompt": "p", "completion": "c"}, "label", [True, False]),
+    ({"messages": "m", "template": "chatml"}, "tools", [[], [{"name": "f"}]]),
+    ({"messages": "m", "template": "chatml", "tools": "tools"}, "tools", [[], [{"name": "f"}]]),
+], ids=["labels", "pads", "verdicts", "tools", "tools that the template does not read"])
+def test_fields_that_no_key_names(
+    binary: Path, tmp_path: Path, name: str, keys: Dict[str, Any], field: str, values: List[Any]
+) -> None:
+    """`check` and `up` refuse a source whose records have a field that decides about the loss and that no key names.
+    With `unused` they take it."""
+    talk = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]
+    rows = [{"ids": [1, 2, 3], "p": "a", "c": " b", "m": talk, field: v} for v in values]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet")
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
+    mixture = {"version": 1, "tokenizer": {"name": "gpt2"}, "sequence_length": 64, "global_batch_size": 1,
+               "stop": {"epochs": 1}, "mixture": {"weights": {"s": 1}}, "sources": {"s": {"path": name, **keys}}}
+    path = write_mixture(tmp_path, mixture)
+    for args in ["check", path], ["up", path, "--ranks", "1", "--run-dir", tmp_path / "run"]:
+        done = subprocess.run([binary, *args], capture_output=True, text=True, timeout=60)
+        said = done.stdout + done.stderr
+        assert done.returncode != 0 and name in said and f'the field "{field}"' in said and "unused: [" in said, said
+    mixture["sources"]["s"]["unused"] = [field]
+    assert len(documents(binary, write_mixture(tmp_path, mixture), tmp_path / "taken")) == 2
+
+
+def test_named_templates_and_messages_of_pairs(binary: Path, tmp_path: Path) -> None:
+    """A conversation with tools has the template tool_use; `name` chooses another; variables reach it. Prompts and
+    completions may be messages."""
+    model = tmp_path / "model"
+    model.mkdir()
+    ranks = "".join(f"{base64.b64encode(bytes([i])).decode()} {i}\n" for i in range(256))
+    (model / "b.tiktoken").write_text(ranks)
+    turns = "{% for m in messages %}{{ m.content }}{% if m.role == 'assistant' %}<|end|>{% endif %}{% endfor %}"
+    (model / "tokenizer_config.json").write_text(json.dumps({"chat_template": [
+        {"name": "default", "template": "D" + turns}, {"name": "tool_use", "template": "T{{ tools | length }}" + turns},
+        {"name": "dated", "template": "{{ strftime_now('%d %b %Y') }}{{ x }}" + turns}]}))
+    talk = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]
+    lines = [{"messages": talk, "tools": [{"a": 1}], "p": talk[:1], "c": talk[1:]},
+             {"messages": talk, "tools": [], "p": talk, "c": talk}]
+    (tmp_path / "c.jsonl").write_text("".join(json.dumps(r) + "\n" for r in lines))
+    base = {"path": "c.jsonl", "messages": "messages", "tools": "tools"}
+    dated = {"path": "model", "name": "dated", "variables": {"date": "2026-11-28", "x": [1]}}
+
+    def texts(source: Dict[str, Any], run: str) -> List[str]:
+        path = write_mixture(tmp_path, {
+            "version": 1, "sequence_length": 64, "global_batch_size": 1, "stop": {"epochs": 1},
+            "tokenizer": {"path": "model/b.tiktoken", "pattern": "cl100k", "specials": {"<|end|>": 256},
+                          "eos": "<|end|>"},
+            "mixture": {"weights": {"c": 1}}, "sources": {"c": source}})
+        out = []
+        for _, (ids, trained) in sorted(documents(binary, path, tmp_path / run).items()):
+            text = ["|" if i == 256 else chr(i) for i in ids]
+            out.append("".join(c.upper() if is_trained else c for c, is_trained in zip(text, trained)))
+        return out
+
+    assert texts(base, "chosen") == ["T1qA|", "DqA|"]
+    assert texts({**base, "template": {"name": "default"}}, "named") == ["DqA|"] * 2
+    assert texts({**base, "template": dated}, "dated") == ["28 Nov 2026[1]qA|"] * 2
+    pairs = {"path": "c.jsonl", "prompt": "p", "completion": "c", "template": "tokenizer", "unused": ["tools"]}
+    assert texts(pairs, "pairs") == ["DqA|", "Dqa|QA|"]
+
+
+@pytest.mark.parametrize("part", [{"type": "image_url", "image_url": {"url": "https://x/y.png"}}, {"type": "image"},
+                                  {"type": "input_audio", "input_audio": {"data": "", "format": "wav"}}])
+def test_images_are_refused(binary: Path, tmp_path: Path, part: Dict[str, Any]) -> None:
+    """One message with an image among many without: `check` refuses the source by the record, its field and a cure."""
+    rows = [{"messages": [{"role": "user", "content": [{"type": "text", "text": "q"}] + [part] * (i == 7)},
+                          {"role": "assistant", "content": "a"}]} for i in range(50)]
+    (tmp_path / "c.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
+    (tmp_path / "t.jinja").write_text("{% for m in messages %}{{ m.content[0].text or m.content }}</s>{% endfor %}")
+    path = write_mixture(tmp_path, {
+        "version": 1, "sequence_length": 64, "global_batch_size": 1, "stop": {"epochs": 1},
+        "tokenizer": {"name": "gpt2"}, "mixture": {"weights": {"c": 1}},
+        "sources": {"c": {"path": "c.jsonl", "messages": "messages", "template": {"path": "t.jinja"}}}})
+    done = subprocess.run([binary, "check", path], capture_output=True, text=True)
+    assert done.returncode == 1
+    for want in "c.jsonl#7", 'message 0 of field "messages"', "are not read", "`filter`":
+        assert want in done.stderr, done.stderr

@@ -15,6 +15,7 @@ from typing import Any, Callable, Dict, Iterator, List, Tuple
 
 import pytest
 
+import needs
 from conftest import variant
 from harness import DEADLINE, LOOK, Run, command
 
@@ -24,11 +25,10 @@ MIXTURE = variant({"global_batch_size": 8, "stop": {"steps": 60}})
 
 def program() -> str:
     """The etcd program of tools/etcd.sh."""
+    needs.use("etcd")
     named = os.environ.get("MILLRACE_ETCD", "")
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     built = [named] if named else sorted(map(str, cache.glob("millrace/etcd-*/etcd")))
-    if not built:
-        pytest.skip("there is no etcd: run tools/etcd.sh")
     return built[-1]
 
 
@@ -75,6 +75,7 @@ def running(stage: Any, directory: Path) -> Iterator[Member]:
             member.kill()
 
 
+@pytest.mark.needs("etcd")
 def test_a_member_stops_without_a_word(stage: Any, tmp_path: Path) -> None:
     """etcd itself reports its clean stop as errors with stacks."""
     with running(stage, tmp_path) as member:
@@ -97,6 +98,7 @@ def frozen(stage: Any, run: Run) -> List[str]:
     return [a["text"] for a in status(stage, run)["alerts"] if "frozen: " in a["text"]]
 
 
+@pytest.mark.needs("etcd")
 def test_training_goes_on_while_etcd_is_away(stage: Any, tmp_path: Path) -> None:
     """etcd dies in the middle of a run. The ranks use the planned steps, `status` says frozen, and the run goes on
     when etcd is back. The batches are those of a run without etcd."""
@@ -131,6 +133,7 @@ def test_training_goes_on_while_etcd_is_away(stage: Any, tmp_path: Path) -> None
         assert member.stop() == 0
 
 
+@pytest.mark.needs("etcd")
 def test_the_end_is_told_by_the_next_process(stage: Any, tmp_path: Path) -> None:
     """The orchestrator warns that etcd is away, and is killed. etcd is back before the next one asks it for the first
     time."""
@@ -158,6 +161,7 @@ def run_stderr(run: Run) -> str:
     return Path(f"{run.directory}.stderr").read_text(encoding="utf-8", errors="replace")
 
 
+@pytest.mark.needs("etcd")
 def test_one_of_two_runs_plans(stage: Any, tmp_path: Path) -> None:
     """Two `up` of one name, as when a job starts again on another host while the old one lives. The second says for
     whom it waits, and is ready when the first has ended."""
@@ -195,6 +199,7 @@ def test_one_of_two_runs_plans(stage: Any, tmp_path: Path) -> None:
                 assert second.wait(DEADLINE) == 0, stderr.read_text()
 
 
+@pytest.mark.needs("etcd")
 def test_a_killed_orchestrator_takes_the_lease_again(stage: Any, tmp_path: Path) -> None:
     """After kill -9 of the orchestrator, the next one takes the lease at once, and the bytes are the same."""
     golden = stage.delivered(MIXTURE, RANKS)

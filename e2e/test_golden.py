@@ -7,7 +7,6 @@ After an intended change, `pytest e2e/test_golden.py --rewrite` writes golden.js
 from __future__ import annotations
 
 import hashlib
-import inspect
 import json
 import os
 import shutil
@@ -22,9 +21,9 @@ import oracle
 from conftest import HERE
 from harness import Delivered, Run, command, write_mixture
 
-SKIPS = HERE.parent / "internal/verify/testreport/testdata/skips.txt"
 GOLDEN = HERE / "golden.json"
 QEMU = shutil.which("qemu-aarch64-static")
+on_arm64 = pytest.mark.needs("qemu-aarch64-static")
 
 COMMON: Dict[str, Any] = {
     "version": 1,
@@ -148,8 +147,6 @@ def test_golden(binary: Path, golden_corpus: Path, tmp_path: Path, name: str, re
 
 @pytest.fixture(scope="module")
 def arm64(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if QEMU is None:
-        pytest.skip("qemu-aarch64-static is not installed (on Debian: apt-get install qemu-user-static)")
     out = tmp_path_factory.mktemp("arm64") / "millrace"
     subprocess.run(
         ["go", "build", "-o", str(out), "./cmd/millrace"],
@@ -164,6 +161,7 @@ WANDERING = "varlen"  # the mixture of the run that alternates between processor
 WHOLE = [name for name in MIXTURES if name != WANDERING]
 
 
+@on_arm64
 @pytest.mark.parametrize("name", WHOLE)
 def test_arm64(arm64: Path, golden_corpus: Path, tmp_path: Path, name: str) -> None:
     """The whole run on an emulated arm64 processor, for which the compiler fuses x*y+z, gives the same bytes."""
@@ -173,6 +171,7 @@ def test_arm64(arm64: Path, golden_corpus: Path, tmp_path: Path, name: str) -> N
     assert json.loads(command(arm64, "version", "--json", launcher=[str(QEMU)]))["arch"] == "arm64"
 
 
+@on_arm64
 def test_arm64_goes_on(binary: Path, arm64: Path, golden_corpus: Path, tmp_path: Path) -> None:
     """A run alternates between processors. Each continues from the other's state to the end, with the same bytes. The
     emulated one plans all steps but the first."""
@@ -186,15 +185,3 @@ def test_arm64_goes_on(binary: Path, arm64: Path, golden_corpus: Path, tmp_path:
         assert steps(delivered) == {step: digests for step, digests in golden.items() if step >= begins}
         state = json.loads([b.state for b in delivered.ranks[i % 2] if b.step == until][-1])
         begins = until + 1
-
-
-def test_arm64_skips_are_listed() -> None:
-    """The list of tests that may be skipped has every test that needs the emulator."""
-    listed = {line.split()[0] for line in SKIPS.read_text().splitlines() if line.strip() and not line.startswith("#")}
-    emulated = []
-    for test, function in globals().items():
-        parameters = inspect.signature(function).parameters if test.startswith("test_") else {}
-        if "arm64" in parameters:
-            emulated += [f"{test}[{name}]" for name in WHOLE] if "name" in parameters else [test]
-    assert emulated
-    assert {f"e2e:test_golden.{test}" for test in emulated} <= listed

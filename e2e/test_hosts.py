@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -81,6 +80,7 @@ def finished(of: Spread, delivered: Delivered) -> None:
         assert run.wait(DEADLINE) == 0, run.stderr()
 
 
+@pytest.mark.needs("etcd")
 def test_hosts_deliver_the_batches_of_one(stage: Any, tmp_path: Path) -> None:
     """Every rank receives the bytes that it receives from one host with all ranks. `status` on each host shows all."""
     golden = stage.delivered(MIXTURE, WORLD)
@@ -110,6 +110,7 @@ def shows_all(seen: Dict[str, Any]) -> bool:
     )
 
 
+@pytest.mark.needs("etcd")
 def test_a_host_with_another_mixture_is_refused(stage: Any, tmp_path: Path) -> None:
     other = variant({"global_batch_size": 8, "seed": 12, "stop": {"steps": 40}})
     with running(stage, tmp_path) as member:
@@ -129,6 +130,7 @@ def test_a_host_with_another_mixture_is_refused(stage: Any, tmp_path: Path) -> N
                 assert done.returncode == code and said in done.stderr, (done.returncode, done.stderr)
 
 
+@pytest.mark.needs("etcd")
 def test_a_failure_ends_every_host(stage: Any, tmp_path: Path) -> None:
     """A source file changes under the run. Every rank and every `up` gets the reason, wherever the run is planned."""
     data = tmp_path / "data"
@@ -153,6 +155,7 @@ def test_a_failure_ends_every_host(stage: Any, tmp_path: Path) -> None:
                 assert "a.jsonl" in run.stderr().splitlines()[-1], run.stderr()
 
 
+@pytest.mark.needs("etcd")
 def test_another_number_of_hosts_resumes(stage: Any, tmp_path: Path) -> None:
     """A state of two hosts goes on on one host with another number of ranks, and the other way round. Commands that
     ask the orchestrator work on the host that does not plan."""
@@ -187,6 +190,7 @@ print(sum(1 for _ in millrace.connect(tensors="numpy", patience=60)), flush=True
 """
 
 
+@pytest.mark.needs("etcd")
 def test_the_script_of_a_host(stage: Any, tmp_path: Path) -> None:
     """examples/cluster/node.sh, as Slurm and systemd run it, with a trainer that finds its socket by RANK."""
     script = EXAMPLE / "node.sh"
@@ -213,10 +217,9 @@ def test_the_script_of_a_host(stage: Any, tmp_path: Path) -> None:
             assert out.splitlines()[0].startswith("ready: 1 ranks") and int(out.splitlines()[-1]) == 40 * 2, (out, err)
 
 
+@pytest.mark.needs("systemd-analyze")
 def test_the_systemd_unit(binary: Path, tmp_path: Path) -> None:
     """systemd finds no mistake in the unit of examples/cluster. Its program is the one of this test."""
-    if shutil.which("systemd-analyze") is None:
-        pytest.skip("there is no systemd-analyze: install systemd")
     text = (EXAMPLE / "millrace@.service").read_text()
     assert "/usr/local/bin/millrace " in text
     unit = tmp_path / "millrace@run-17.service"
@@ -227,6 +230,7 @@ def test_the_systemd_unit(binary: Path, tmp_path: Path) -> None:
     assert done.returncode == 0 and not about, done.stderr
 
 
+@pytest.mark.needs("etcd")
 def test_hosts_train_while_etcd_is_away(stage: Any, tmp_path: Path) -> None:
     """etcd dies in the middle. Every rank uses the planned steps, `status` on the host that plans says frozen, and the
     run goes on when etcd is back."""
@@ -248,6 +252,7 @@ def test_hosts_train_while_etcd_is_away(stage: Any, tmp_path: Path) -> None:
     assert delivered.bytes() == golden.bytes()
 
 
+@pytest.mark.needs("etcd")
 @pytest.mark.parametrize("leads", [True, False])
 def test_a_host_that_stops_holds_nobody_up(stage: Any, tmp_path: Path, leads: bool) -> None:
     """`up` of one host is stopped early in the run. The ranks of the other host use the runway at their own pace. Then

@@ -14,7 +14,7 @@ from typing import Any, Dict, List
 
 import pytest
 
-pytestmark = pytest.mark.skipif("MILLRACE_IMAGE" not in os.environ, reason="MILLRACE_IMAGE names no image")
+pytestmark = pytest.mark.needs("MILLRACE_IMAGE")
 
 ROOT = Path(__file__).resolve().parent.parent
 HERE = {"x86_64": "amd64", "aarch64": "arm64"}[platform.machine()]
@@ -84,7 +84,7 @@ def test_an_image_says_its_user_its_version_and_its_parts(image: Image, arch: st
     assert bill["metadata"]["component"]["version"] == version and len(bill["components"]) > 20
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can change the root directory")
+@pytest.mark.needs("root")  # which alone can change the root directory
 def test_the_program_runs_alone_and_without_root(image: Image, root: Path) -> None:
     config = image.document(image.platforms[HERE]["config"])["config"]
     version = config["Labels"]["org.opencontainers.image.version"]
@@ -102,8 +102,6 @@ def test_the_program_runs_alone_and_without_root(image: Image, root: Path) -> No
     assert {p.stat().st_uid for p in (root / "tmp/index").iterdir()} == {65532}
 
 
+@pytest.mark.needs("MILLRACE_IMAGE_AGAIN")
 def test_a_second_build_gives_the_same_bytes() -> None:
-    again = os.environ.get("MILLRACE_IMAGE_AGAIN")
-    if again is None:
-        pytest.skip("MILLRACE_IMAGE_AGAIN names no second build of the image")
-    assert Path(again).read_bytes() == Path(os.environ["MILLRACE_IMAGE"]).read_bytes()
+    assert Path(os.environ["MILLRACE_IMAGE_AGAIN"]).read_bytes() == Path(os.environ["MILLRACE_IMAGE"]).read_bytes()

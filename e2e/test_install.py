@@ -125,7 +125,7 @@ def test_a_wheel_and_its_parts_say_one_version(installed: Path, wheel: Path) -> 
         assert program.split("+")[0] == wheel.name.split("-")[1].split("+")[0]
 
 
-@pytest.mark.skipif("MILLRACE_WHEEL" not in os.environ, reason="MILLRACE_WHEEL names no wheel of `make wheel`")
+@pytest.mark.needs("MILLRACE_WHEEL")
 def test_a_wheel_lists_the_modules_of_its_program(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/sboms/millrace.cdx.json"))

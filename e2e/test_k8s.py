@@ -18,7 +18,7 @@ from kubelet import Kubelet, Server
 from test_cluster import running
 from trainer import Orders
 
-pytestmark = pytest.mark.skipif("MILLRACE_KUBECONFIG" not in os.environ, reason="MILLRACE_KUBECONFIG names no cluster")
+pytestmark = pytest.mark.needs("MILLRACE_KUBECONFIG", "etcd")
 
 WORLD, RANKS = 2, 1
 MIXTURE = variant({"global_batch_size": 8, "stop": {"steps": 400}, "loaders": 4})

@@ -76,6 +76,7 @@ def golden(stage: Any) -> Delivered:
     return stage.delivered(MIXTURE, RANKS)
 
 
+@pytest.mark.needs("etcd")
 def test_loaders_come_and_go(stage: Any, tmp_path: Path, golden: Delivered) -> None:
     """1 loader, 4, one of them killed, and 1 again. The batches are those of one host."""
     hold = tmp_path / "hold"
@@ -111,6 +112,7 @@ def test_loaders_come_and_go(stage: Any, tmp_path: Path, golden: Delivered) -> N
     assert delivered.bytes() == golden.bytes()
 
 
+@pytest.mark.needs("etcd")
 def test_asked_to_leave(stage: Any, tmp_path: Path, golden: Delivered) -> None:
     """SIGTERM, as a kubelet sends it, needs no preStop hook. A loader hands over first: a stripe always has a reader. A
     sidecar leaves when its trainers have left. Both end within the grace of their pods."""

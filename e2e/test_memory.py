@@ -7,6 +7,7 @@ import os
 import random
 import shutil
 import subprocess
+import tempfile
 import time
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Set
@@ -159,6 +160,39 @@ def test_documented_minimum(stage: Any, large: Path, names: Any, shuffle: str) -
     scale = weighed(stage, large, shape, 2, limit)
     print(f"{names} {shuffle}: {scale}, of {limit // MIB}")
     assert scale.peak <= limit, scale
+
+
+def test_without_room_for_texts(stage: Any, large: Path, tmp_path: Path) -> None:
+    """Six sources in blocks of 64 MiB, with the least limits. A run directory in memory has no room for the texts of
+    blocks, as a full disk has none. Memory stays within the documented bound, and the batches are those of a run whose
+    texts lie on a disk."""
+    names = [f"{name}{n}" for n in range(3) for name in ("plain", "frame")]
+    shape = mixture(
+        "plain",
+        sources={name: SOURCES[name[:-1]] for name in names},
+        mixture={"weights": {name: 1 for name in names}},
+        shuffle="blocks",
+        seekable_copies=False,
+        index_dir=str(tmp_path / "index"),
+        loaders=1,
+        stop={"steps": 4},
+    )
+    limit = documented(1)
+    batches = []
+    for place in (Path(tempfile.mkdtemp(dir="/dev/shm")), stage.new_dir()):
+        try:
+            with Run(stage.binary, write_mixture(large, shape), place, 2) as run:
+                trainers = run.start()
+                with Scale(run, [c.pid for c in trainers.children]) as scale:
+                    delivered = trainers.collect(within=240)
+                assert delivered.ends == ["end"] * 2, f"{delivered.ends}, {scale}\n{run.stderr()}"
+                assert run.wait() == 0
+            batches.append(delivered.bytes())
+        finally:
+            shutil.rmtree(place, ignore_errors=True)
+        print(f"{place}: {scale}, of {limit // MIB}")
+        assert scale.peak <= limit, scale
+    assert batches[0] == batches[1]
 
 
 @pytest.mark.parametrize("ranks", [pytest.param(2, marks=pytest.mark.long), 8])

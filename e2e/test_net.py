@@ -18,7 +18,7 @@ import daytime
 import net
 from conftest import variant
 from harness import DEADLINE
-from lab import Lab
+from lab import NEEDS, Lab
 from relay import Faults
 from test_cluster import program
 from trainer import Orders
@@ -26,6 +26,7 @@ from trainer import Orders
 MIXTURE = variant({"global_batch_size": 6, "micro_batch_size": 1, "stop": {"steps": 60}, "loaders": 1})
 
 
+@pytest.mark.needs("etcd", *NEEDS)
 @pytest.mark.parametrize("name", ["leader unplugged", "one way"])
 def test_a_fault_changes_no_byte(stage: Any, tmp_path: Path, name: str) -> None:
     golden = stage.delivered(MIXTURE, len(net.TRAINING))
@@ -43,11 +44,10 @@ def test_a_fault_changes_no_byte(stage: Any, tmp_path: Path, name: str) -> None:
 DAYS = (2 * 60, -7 * 60, 9 * 60)  # seconds by which the times of day of the hosts are ahead
 
 
+@pytest.mark.needs("etcd", "x86-64", *NEEDS)
 def test_times_of_day_differ(stage: Any, tmp_path: Path) -> None:
     """The host that plans is lost with all its processes. The next one has a time of day that is minutes away from that
     of the first, and of the third. The logs of each host show it."""
-    if not daytime.is_possible():
-        pytest.skip("other times of day need a processor of x86-64")
     golden = stage.delivered(MIXTURE, len(net.TRAINING))
     began = time.time()
     with net.running(stage, tmp_path, program(), MIXTURE, days=DAYS) as run:
@@ -108,6 +108,7 @@ CABLES = {"delay": Faults(delay=0.2), "ahead": Faults(delay=0.02, ahead=0.3), "l
           "rate": Faults(rate=4e3)}
 
 
+@pytest.mark.needs("tun", *NEEDS)
 @pytest.mark.parametrize("faults", CABLES.values(), ids=list(CABLES))
 def test_a_bad_cable(lab: Any, faults: Faults) -> None:
     """The cable has the faults that it is asked for, and no others."""
@@ -139,10 +140,8 @@ def test_a_bad_cable(lab: Any, faults: Faults) -> None:
         echo.communicate()
 
 
+@pytest.mark.needs("time-namespaces", *NEEDS)
 def test_clocks_of_hosts_differ(lab: Any) -> None:
-    if not Path("/proc/self/ns/time").exists():
-        pytest.skip("this kernel has no time namespaces")
-
     def now(name: str) -> float:
         read = "import time; print(time.monotonic())"
         return float(subprocess.check_output([*lab.enter(name), "python3", "-c", read], timeout=DEADLINE))
@@ -151,10 +150,9 @@ def test_clocks_of_hosts_differ(lab: Any) -> None:
     assert 600 <= now("h2") - before < 600 + DEADLINE and 0 <= now("h1") - before < DEADLINE
 
 
+@pytest.mark.needs("x86-64", *NEEDS)
 def test_times_of_day_of_programs_differ(stage: Any, lab: Any, tmp_path: Path) -> None:
     """The time of day of a host's program is ahead by exactly the seconds that were asked for."""
-    if not daytime.is_possible():
-        pytest.skip("other times of day need a processor of x86-64")
     for name in ("h1", "h2"):
         certs = tmp_path / name
         before = time.time()

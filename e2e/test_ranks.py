@@ -32,7 +32,7 @@ def test_unserved_rank_is_refused(stage: Any, ranks: int, served: str, monkeypat
 @pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM])
 def test_trainers_notice_a_stop(stage: Any, kind: signal.Signals) -> None:
     """Trainers that would wait 30 s for a dead `up` notice a stop within 2 s, each with the reason."""
-    with stage.up(ENDLESS, 2) as run:
+    with stage.up(ENDLESS, 2, args=["--grace", "0s"]) as run:
         trainers = run.start(patience=30.0, pause=0.02)
         trainers.collect(until=3)
         run.process.send_signal(kind)

@@ -105,6 +105,7 @@ def engine(*args: Any) -> Iterator[Engine]:
         out.mailbox.wait()
 
 
+@pytest.mark.needs("etcd")
 def test_ray_adds_loaders_to_several_hosts(
     stage: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

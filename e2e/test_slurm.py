@@ -21,6 +21,8 @@ from test_cluster import program
 from trainer import CLIENT
 
 EXAMPLE = Path(__file__).resolve().parent.parent / "examples" / "cluster"
+pytestmark = pytest.mark.needs("MILLRACE_SLURM", "etcd", "unshare", "nsenter")
+
 NODES = 4  # of the job, as train.sbatch says
 STEPS = 150
 MIXTURE = variant({"global_batch_size": 8, "micro_batch_size": 1, "stop": {"steps": STEPS}, "loaders": 1})
@@ -137,10 +139,7 @@ class Job:
 
 @pytest.fixture(scope="module")
 def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
-    unpacked = os.environ.get("MILLRACE_SLURM")
-    if not unpacked:
-        pytest.skip("MILLRACE_SLURM names no Slurm: make test-slurm unpacks it once")
-    with Slurm(Path(unpacked), tmp_path_factory.mktemp("slurm") / "daemons", NODES + 1) as out:
+    with Slurm(Path(os.environ["MILLRACE_SLURM"]), tmp_path_factory.mktemp("slurm") / "daemons", NODES + 1) as out:
         yield out
 
 

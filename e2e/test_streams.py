@@ -12,10 +12,11 @@ import time
 from pathlib import Path
 from typing import Any, Dict, List, Optional
 
+import millrace
 import pytest
 
 from conftest import variant
-from harness import DEADLINE, SOON, Run, command
+from harness import DEADLINE, LOOK, SOON, Run, command
 
 RANKS = 2
 EVERY = 10
@@ -269,7 +270,10 @@ def test_the_tools_know_streams(stage: Any) -> None:
         directory = str(run.directory)
         ranks = Ranks(run, every=EVERY, pause=0, steps=EVERY + 2)
         ranks.until_paused()
-        status = told("status", directory)
+        until = time.monotonic() + DEADLINE
+        while (status := told("status", directory))["step"] < EVERY - 1:  # the last batches are acknowledged later
+            assert time.monotonic() < until, status
+            time.sleep(LOOK)
         assert status["step"] == EVERY - 1 and status["streams"]["eval"]["attempt"] == 1
         assert told("status", directory, "--stream", "eval")["running"]
         step = told("ledger", directory, "--step", "1", "--stream", "eval")
@@ -280,3 +284,29 @@ def test_the_tools_know_streams(stage: Any) -> None:
         ranks.end()
     stored = told("plan", "--run-dir", directory, "--steps", "1..2", "--stream", "eval")
     assert stored["placement_digest"] == planned["placement_digest"]
+
+
+def test_a_stream_for_rank_0_alone(stage: Any) -> None:
+    """Rank 0 evaluates in the middle of training, and no other rank has to connect to the stream. Another rank is
+    refused with the cure."""
+    setting = training(loaders=1, stop={"steps": 12})
+    golden = stage.delivered(setting, RANKS)
+    evaluation = {**EVAL, "ranks": 1}
+    with stage.up({**setting, "streams": {"eval": evaluation}}, RANKS, stage.new_dir()) as run:
+        trainers = run.start(pause=0.2)
+        trainers.collect(until=3)
+        began = time.monotonic()
+        with millrace.connect(run.sockets()[0], stream="eval", tensors="numpy") as loader:
+            alone = [(b.step, b.microbatch, b.digest) for b in loader]
+        assert time.monotonic() - began < DEADLINE
+        began = time.monotonic()
+        with pytest.raises(millrace.StartError, match="rank 1: stream eval is for rank 0 alone: raise `ranks`"):
+            next(millrace.connect(run.sockets()[1], stream="eval", tensors="numpy"))
+        assert time.monotonic() - began < SOON
+        delivered = trainers.collect()
+        assert run.wait() == 0, run.stderr()
+    assert delivered.bytes() == golden.bytes()
+    assert len(alone) == 3 * EVAL["global_batch_size"] // EVAL["micro_batch_size"]
+    with stage.up({**setting, "streams": {"eval": EVAL}}, 1, stage.new_dir()) as run:
+        with millrace.connect(run.sockets()[0], stream="eval", tensors="numpy") as loader:
+            assert [(b.step, b.microbatch, b.digest) for b in loader] == alone

@@ -65,6 +65,7 @@ def spread(stage: Any, directory: Path) -> Iterator[Hosts]:
         yield Hosts(stage, on_loopback(f"http://{member.address}", directory), stack)
 
 
+@pytest.mark.needs("etcd")
 def test_streams_deliver_the_batches_of_one_host(stage: Any, golden: Golden, tmp_path: Path) -> None:
     """Training and evaluations, read by turns, have the bytes and the plans of one host. Commands with --stream work
     on both hosts, and an alert about the copies is over before the next."""
@@ -73,6 +74,7 @@ def test_streams_deliver_the_batches_of_one_host(stage: Any, golden: Golden, tmp
         ranks = Ranks(hosts, every=EVERY, pause=1)
         ranks.until_paused()
         for run in hosts.runs:
+            until("the last batches are acknowledged", lambda: status(stage, run)["step"] >= 2 * EVERY - 1, run)
             seen = status(stage, run)
             assert seen["step"] == 2 * EVERY - 1 and seen["streams"]["eval"]["attempt"] == 2, seen
             shown = command(stage.binary, "mix", str(run.directory), "show", "--stream", "eval", "--json")
@@ -87,6 +89,7 @@ def test_streams_deliver_the_batches_of_one_host(stage: Any, golden: Golden, tmp
             assert told == (["warning:", "over:"] * len(told))[: len(told)], run.stderr()
 
 
+@pytest.mark.needs("etcd")
 @pytest.mark.parametrize("victim", ["orchestrator", "up"])
 def test_the_leader_is_killed_in_an_evaluation(stage: Any, golden: Golden, tmp_path: Path, victim: str) -> None:
     """kill -9 of the leader, or of its host's `up` with all its processes, while both streams are read. The other host

@@ -69,6 +69,7 @@ def test_four_two_and_four_ranks_of_one_up(stage: Any) -> None:
     assert {**first.content(), **second.along(1, 2, 1).content(), **third.content()} == golden.content()
 
 
+@pytest.mark.needs("etcd")
 def test_hosts_take_another_topology(stage: Any, tmp_path: Path) -> None:
     """Two hosts of 2 ranks, then of 1 pipeline stage, then of 2 ranks again. A host with a trainer is refused. No
     process but the sidecars is another one."""
@@ -210,6 +211,7 @@ def test_up_is_killed_in_the_middle_of_a_change(stage: Any, tmp_path: Path, mome
         changed(stage, up, 2, stage.delivered(MIXTURE, 4), first)
 
 
+@pytest.mark.needs("etcd")
 @pytest.mark.parametrize("moment", ["turn/after=kill:{file}", "attempt/after=kill:{file}@2"])
 def test_the_leading_orchestrator_is_killed_in_a_change_of_two_hosts(stage: Any, tmp_path: Path, moment: str) -> None:
     """kill -9 of the leader of two hosts of 2 ranks that become hosts of 1: when it has turned, and when the attempt is
@@ -234,6 +236,7 @@ def test_the_leading_orchestrator_is_killed_in_a_change_of_two_hosts(stage: Any,
     assert second.bytes() == {slot: d for slot, d in stage.delivered(MIXTURE, 2).bytes().items() if slot[0] > 9}
 
 
+@pytest.mark.needs("etcd")
 def test_up_of_one_host_is_killed_before_its_change(stage: Any, tmp_path: Path) -> None:
     """One host of two has its next ranks, and the `up` of the other is killed -9 while it replaces its sidecar. The
     next `up` there has the ranks of the next world. While etcd is away, a change is refused with the cure."""
@@ -257,6 +260,7 @@ def test_up_of_one_host_is_killed_before_its_change(stage: Any, tmp_path: Path) 
     assert {**first.content(), **second.content()} == golden.content()
 
 
+@pytest.mark.needs("etcd")
 def test_etcd_is_away(stage: Any, tmp_path: Path) -> None:
     """A host cannot agree with the others then. The command says so, with the cure."""
     with running(stage, tmp_path) as member:
@@ -274,7 +278,7 @@ def of_stream(sockets: List[str]) -> List[str]:
     return [str(Path(s).parent / "streams" / "eval" / Path(s).name) for s in sockets]
 
 
-@pytest.mark.parametrize("hosts", [1, 2])
+@pytest.mark.parametrize("hosts", [1, pytest.param(2, marks=pytest.mark.needs("etcd"))])
 def test_streams_take_another_topology(stage: Any, tmp_path: Path, hosts: int) -> None:
     """Training and evaluation with 4 ranks, then with 2. A trainer of the evaluation holds the change up."""
     golden = stage.delivered(training(loaders=1, stop={"steps": 16}), 4)

@@ -27,7 +27,7 @@ print(sum(1 for _ in millrace.connect(sys.argv[1])))
 """
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")
+@pytest.mark.needs("root")  # which alone can act as another user
 def test_a_listed_user_trains(stage: Any) -> None:
     """A listed user gets all batches. Another one is refused with the cure."""
     directory = stage.new_dir()

@@ -38,6 +38,7 @@ class Orders:
         None  # mean losses by source; reported with times for each batch
     )
     log: Optional[str] = None  # a file for the client's log
+    stream: Optional[str] = None  # another stream than train
 
 
 @dataclasses.dataclass
@@ -88,8 +89,9 @@ def train(pipe: Any, socket: str, orders: Orders) -> None:
     if orders.log is not None:
         logging.basicConfig(filename=orders.log, format="%(created).3f %(message)s", force=True)
     try:
+        named = {} if orders.stream is None else {"stream": orders.stream}  # the oldest clients know no streams
         loader = millrace.connect(
-            socket, tensors="numpy", start=orders.start, wait=orders.wait, patience=orders.patience
+            socket, tensors="numpy", start=orders.start, wait=orders.wait, patience=orders.patience, **named
         )
         if orders.state is not None:
             loader.load_state_dict(orders.state, override=orders.override)

@@ -79,7 +79,7 @@ type Config struct {
 	// and its failure does not end Run. It lasts.
 	Further bool
 	// sealed is offers.Sealed of each source; nil: nobody looks there.
-	sealed func(source int, o millrace.Ordinal) (millrace.Segment, bool, error)
+	sealed func(source int, o millrace.Ordinal) ([]millrace.Segment, error)
 }
 
 // Elastic describes loaders whose number follows the work.

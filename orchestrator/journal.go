@@ -74,7 +74,7 @@ func (o *Orchestrator) stored(f facts.Fact) (checkpoint.Plan, error) {
 	kept := &proto.Plan{Fence: p.Fence, Step: p.Step, Ranks: p.Ranks, Microbatches: p.Microbatches,
 		Assignments: p.Assignments, Content: p.Content, Placement: p.Placement,
 		Leaves: p.Leaves, Last: p.Last, Delta: p.Delta,
-		SequenceLength: p.SequenceLength, MicroBatch: p.MicroBatch}
+		SequenceLength: p.SequenceLength, MicroBatch: p.MicroBatch, Counted: p.Counted}
 	body, err := pbuf.MarshalOptions{Deterministic: true}.Marshal(kept)
 	if err != nil {
 		return checkpoint.Plan{}, fmt.Errorf("encode plan: %w", err)

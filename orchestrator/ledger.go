@@ -34,6 +34,9 @@ func ledgerRun(s *facts.State, stream millrace.Stream, inverse ledger.Inverse) l
 		Consumed:    maps.Clone(s.Consumed),
 		Inverse:     inverse,
 	}
+	if s.Base != nil && s.Base.HasEras() { // ordinals follow from the state, too
+		run.Inverse = nil
+	}
 	if s.Attempt != nil {
 		run.Consumed[s.Attempt.Attempt] = s.Watermark
 	}
@@ -57,26 +60,26 @@ type recalled struct {
 
 // find implements offers.Sealed of a source. Most bad records are in no step: they cost one look at the ledger in an
 // attempt.
-func (r *recalled) find(source int, o millrace.Ordinal) (millrace.Segment, bool, error) {
+func (r *recalled) find(source int, o millrace.Ordinal) ([]millrace.Segment, error) {
 	if at := r.o.m.s.CurrentAttempt(); r.below == nil || r.in != at {
 		r.in, r.below = at, map[int]uint64{}
 	}
 	below, known := r.below[source]
 	if known && uint64(o) >= below {
-		return millrace.Segment{}, false, nil
+		return nil, nil
 	}
 	l := ledger.New(r.o.opt.Store, ledgerRun(r.o.m.s, r.o.cfg.Stream, nil))
 	if !known {
 		var err error
 		if below, err = l.DrawnBelow(source); err != nil {
-			return millrace.Segment{}, false, err
+			return nil, err
 		}
 		r.below[source] = below
 	}
 	if uint64(o) >= below {
-		return millrace.Segment{}, false, nil
+		return nil, nil
 	}
-	return l.LastSegment(source, uint64(o))
+	return l.Segments(source, uint64(o))
 }
 
 // Ledger answers from the store which segments a step held, or which steps held a sample. It asks the loop for the

@@ -62,7 +62,7 @@ func NewMachine(cfg Config, s *facts.State) (*Machine, error) {
 	m.queues = m.roster.Queues()
 	for i, q := range m.queues {
 		if cfg.sealed != nil {
-			q.Recall(func(o millrace.Ordinal) (millrace.Segment, bool, error) { return cfg.sealed(i, o) })
+			q.Recall(func(o millrace.Ordinal) ([]millrace.Segment, error) { return cfg.sealed(i, o) })
 		}
 	}
 	ranks := attempts.Config{Ranks: cfg.Ranks, Up: cfg.incarnation(), Placing: cfg.Placing,
@@ -111,8 +111,11 @@ func (m *Machine) restart() error {
 func (m *Machine) reposition() {
 	base := m.s.PlannerState(len(m.cfg.Sources))
 	for i := range m.cfg.Sources {
-		piece := m.cfg.Spec.Under(base).Sources[i].PieceTokens
-		m.roster.Reposition(i, base.Floor(i), base.Sources[i].SeekPoint, piece)
+		are := roster.Ordinals{Piece: m.cfg.Spec.Under(base).Sources[i].PieceTokens}
+		if m.s.Base != nil {
+			are.Eras = string(m.s.Base.ErasOf(i))
+		}
+		m.roster.Reposition(i, base.Floor(i), base.Sources[i].SeekPoint, are)
 	}
 }
 

@@ -179,23 +179,24 @@ func newConfig(t *testing.T, ranks int) Config {
 
 func newWorld(t *testing.T, ranks int) *world {
 	w := &world{t: t, cfg: newConfig(t, ranks), reject: func(string, uint64) string { return "" }}
-	w.cfg.sealed = w.lastSegment
+	w.cfg.sealed = w.sealedSegments
 	w.restart()
 	return w
 }
 
-// lastSegment finds the last segment of a document in the journal's plans.
-func (w *world) lastSegment(source int, o millrace.Ordinal) (last millrace.Segment, ok bool, err error) {
+// sealedSegments finds the segments of a document in the journal's plans, by offset.
+func (w *world) sealedSegments(source int, o millrace.Ordinal) (out []millrace.Segment, err error) {
 	for _, f := range w.journal {
 		as := f.Plan.GetAssignments()
 		for i, at := range as.GetOrdinal() {
-			if at == uint64(o) && int(as.Source[i]) == source && (!ok || as.Offset[i] >= last.Offset) {
-				last, ok = millrace.Segment{ID: millrace.SampleID{Shard: as.Shard[i], Record: as.Record[i]},
-					Offset: as.Offset[i], Length: as.Length[i], More: as.More[i]}, true
+			if at == uint64(o) && int(as.Source[i]) == source {
+				out = append(out, millrace.Segment{ID: millrace.SampleID{Shard: as.Shard[i], Record: as.Record[i]},
+					Offset: as.Offset[i], Length: as.Length[i], More: as.More[i]})
 			}
 		}
 	}
-	return last, ok, nil
+	slices.SortStableFunc(out, func(a, b millrace.Segment) int { return int(a.Offset) - int(b.Offset) })
+	return out, nil
 }
 
 // restart starts a new orchestrator over the same journal. No role is connected to it.

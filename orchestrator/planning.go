@@ -170,7 +170,7 @@ func (p *planning) draw() (*missing, error) {
 	}
 	selection, outcome, err := p.selector.Advance(p.queues)
 	if err != nil {
-		return nil, explain(err, p.queues)
+		return nil, p.queues.Explain(err)
 	}
 	switch outcome.Kind {
 	case planner.Waiting:
@@ -188,17 +188,6 @@ func (p *planning) draw() (*missing, error) {
 	}
 	p.pending, p.lacks = "", nil
 	return nil, nil
-}
-
-// explain adds to an error of planning the bad records that the sources held instead of documents.
-func explain(err error, queues offers.Queues) error {
-	for _, q := range queues {
-		if n, last := q.Bad(); n > 0 {
-			err = fmt.Errorf("%w; source %s: %d records could not be decoded, the last is %s at byte %d: %s",
-				err, q.Source(), n, last.ID, last.Offset, last.Reason)
-		}
-	}
-	return err
 }
 
 // ended says in words why no step follows, and which sources were left unread.

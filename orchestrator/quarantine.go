@@ -123,9 +123,9 @@ func (k *masking) observe(b *pb.Bad) {
 	if p == nil || int(b.Source) >= len(k.names) {
 		return // no sidecar builds this step any more
 	}
-	source, length := k.names[b.Source], segment(p.Assignments, b)
+	source, planned := k.names[b.Source], segment(p.Assignments, b)
 	isSame := func(o *pb.Mask) bool { return o.Source == source && o.Ordinal == b.Ordinal && o.Offset == b.Offset }
-	if length == 0 || slices.ContainsFunc(k.s.Masks, isSame) || slices.ContainsFunc(k.found, isSame) {
+	if planned.Length == 0 || slices.ContainsFunc(k.s.Masks, isSame) || slices.ContainsFunc(k.found, isSame) {
 		return
 	}
 	sample := b.Sample
@@ -137,18 +137,29 @@ func (k *masking) observe(b *pb.Bad) {
 		}
 	}
 	sample.Source, sample.Ordinal = source, b.Ordinal
-	k.found = append(k.found, &pb.Mask{Source: source, Ordinal: b.Ordinal, Offset: b.Offset, Length: length,
-		Sample: sample, Attempt: k.s.Attempt.GetAttempt(), Step: b.Step, Tokens: k.plannedLength(b.Source, b.Ordinal)})
+	k.found = append(k.found, &pb.Mask{Source: source, Ordinal: b.Ordinal, Offset: b.Offset, Length: planned.Length,
+		Sample: sample, Attempt: k.s.Attempt.GetAttempt(), Step: b.Step, Tokens: k.plannedLength(b.Source, b.Ordinal),
+		Untrained: planned.Untrained})
 }
 
-// segment returns the length of a plan's segment, 0 if it has no such segment.
-func segment(as *pb.Assignments, b *pb.Bad) uint32 {
+// segment returns the length and the labels of a plan's segment, the zero segment if it has no such one.
+func segment(as *pb.Assignments, b *pb.Bad) (out millrace.Segment) {
 	for i, o := range as.GetOrdinal() {
 		if o == b.Ordinal && as.Source[i] == b.Source && as.Offset[i] == b.Offset {
-			return as.Length[i]
+			out.Length = as.Length[i]
+			if len(as.Untrained) > 0 {
+				out.Untrained = as.Untrained[i]
+			}
+			break
 		}
 	}
-	return 0
+	return out
+}
+
+// setPlanned gives a queue what a mask says of its document.
+func setPlanned(q *offers.Queue, mask *pb.Mask) {
+	q.SetPlanned(millrace.Segment{Ordinal: millrace.Ordinal(mask.Ordinal), Offset: mask.Offset, Length: mask.Length,
+		More: mask.Offset+mask.Length < mask.Tokens, Untrained: mask.Untrained}, mask.Tokens)
 }
 
 // plannedLength returns the length that a document was planned with: the offered length, or as much as sealed plans
@@ -182,7 +193,7 @@ func (k *masking) plannedLength(source uint32, ordinal uint64) (tokens uint32) {
 func (k *masking) restore() {
 	for _, mask := range k.s.Masks {
 		if i := slices.Index(k.names, mask.Source); i >= 0 {
-			k.queues[i].SetPlannedLength(millrace.Ordinal(mask.Ordinal), mask.Tokens)
+			setPlanned(k.queues[i], mask)
 		}
 	}
 }
@@ -198,7 +209,7 @@ func (k *masking) apply(durable []*pb.Mask) {
 	}
 	k.found = left
 	for _, mask := range durable {
-		k.queues[slices.Index(k.names, mask.Source)].SetPlannedLength(millrace.Ordinal(mask.Ordinal), mask.Tokens)
+		setPlanned(k.queues[slices.Index(k.names, mask.Source)], mask)
 		k.out.Say("quarantined %s %s at byte %d: %s (tokens %d to %d were in step %d already: they are masked)",
 			mask.Source, mask.Sample.Id, mask.Sample.Offset, mask.Sample.Reason, mask.Offset, mask.Offset+mask.Length,
 			mask.Step)

@@ -57,6 +57,8 @@ func (m *Machine) Status() *proto.StatusReply {
 			PassedOver:  src.PassedOver(),
 			Missing:     src.Counts.Missing,
 			TooLong:     src.Counts.TooLong,
+			Counted:     m.cfg.Spec.Sources[i].Untrained,
+			Trained:     src.Counts.Trained,
 			Quarantined: m.s.Quarantined[m.cfg.Sources[i].Name],
 		}
 		if total > 0 {

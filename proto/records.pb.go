@@ -526,7 +526,8 @@ type Assignments struct {
 	Part          []uint32 `protobuf:"varint,13,rep,packed,name=part,proto3" json:"part,omitempty"`
 	Parts         []uint32 `protobuf:"varint,14,rep,packed,name=parts,proto3" json:"parts,omitempty"`
 	Holder        []uint32 `protobuf:"varint,15,rep,packed,name=holder,proto3" json:"holder,omitempty"`
-	Patches       []uint32 `protobuf:"varint,16,rep,packed,name=patches,proto3" json:"patches,omitempty"` // empty if no segment has any
+	Patches       []uint32 `protobuf:"varint,16,rep,packed,name=patches,proto3" json:"patches,omitempty"`     // empty if no segment has any
+	Untrained     []uint32 `protobuf:"varint,17,rep,packed,name=untrained,proto3" json:"untrained,omitempty"` // labels that are left out of the loss; empty if all are 0
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -673,6 +674,13 @@ func (x *Assignments) GetPatches() []uint32 {
 	return nil
 }
 
+func (x *Assignments) GetUntrained() []uint32 {
+	if x != nil {
+		return x.Untrained
+	}
+	return nil
+}
+
 type Plan struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	Fence          *Fence                 `protobuf:"bytes,1,opt,name=fence,proto3" json:"fence,omitempty"`
@@ -688,6 +696,7 @@ type Plan struct {
 	Delta          []byte                 `protobuf:"bytes,11,opt,name=delta,proto3" json:"delta,omitempty"`                                          // turns the planner's state before the step into the state after it; see planner.Delta
 	SequenceLength uint32                 `protobuf:"varint,12,opt,name=sequence_length,json=sequenceLength,proto3" json:"sequence_length,omitempty"` // tokens in a row of a microbatch; 0: as the mixture file says
 	MicroBatch     uint32                 `protobuf:"varint,13,opt,name=micro_batch,json=microBatch,proto3" json:"micro_batch,omitempty"`             // rows of a microbatch; 0: as the mixture file says
+	Counted        bool                   `protobuf:"varint,14,opt,name=counted,proto3" json:"counted,omitempty"`                                     // untrained labels are known; false: no source has any, or an earlier release made it
 	Held           *Held                  `protobuf:"bytes,60,opt,name=held,proto3" json:"held,omitempty"`                                            // a part of a plan, on the wire only: assignments and leaves are those of some ranks
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -814,6 +823,13 @@ func (x *Plan) GetMicroBatch() uint32 {
 	return 0
 }
 
+func (x *Plan) GetCounted() bool {
+	if x != nil {
+		return x.Counted
+	}
+	return false
+}
+
 func (x *Plan) GetHeld() *Held {
 	if x != nil {
 		return x.Held
@@ -826,7 +842,7 @@ type Held struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Rank          []uint32               `protobuf:"varint,1,rep,packed,name=rank,proto3" json:"rank,omitempty"` // data-parallel, ascending
 	Proof         []byte                 `protobuf:"bytes,2,opt,name=proof,proto3" json:"proof,omitempty"`       // 16 bytes each; package internal/seal defines their order
-	Labels        uint64                 `protobuf:"varint,3,opt,name=labels,proto3" json:"labels,omitempty"`    // that count in the loss of the whole step, if no token is untrained
+	Labels        uint64                 `protobuf:"varint,3,opt,name=labels,proto3" json:"labels,omitempty"`    // that count in the loss of the whole step, without untrained ones if the plan is counted
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1845,7 +1861,8 @@ func (x *OrdinalRange) GetTo() uint64 {
 }
 
 // Mask: this segment could not be decoded after its plan was sealed. It keeps its place in every attempt: pad tokens,
-// loss_mask 0. tokens is the planned length of its whole document.
+// loss_mask 0. tokens is the planned length of its whole document, untrained the labels of the segment that were out of
+// the loss before.
 type Mask struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Source        string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
@@ -1856,6 +1873,7 @@ type Mask struct {
 	Attempt       uint32                 `protobuf:"varint,6,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	Step          uint64                 `protobuf:"varint,7,opt,name=step,proto3" json:"step,omitempty"`
 	Tokens        uint32                 `protobuf:"varint,8,opt,name=tokens,proto3" json:"tokens,omitempty"`
+	Untrained     uint32                 `protobuf:"varint,9,opt,name=untrained,proto3" json:"untrained,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1942,6 +1960,13 @@ func (x *Mask) GetStep() uint64 {
 func (x *Mask) GetTokens() uint32 {
 	if x != nil {
 		return x.Tokens
+	}
+	return 0
+}
+
+func (x *Mask) GetUntrained() uint32 {
+	if x != nil {
+		return x.Untrained
 	}
 	return 0
 }
@@ -2875,7 +2900,7 @@ const file_records_proto_rawDesc = "" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x16\n" +
 	"\x06offset\x18\x03 \x01(\x03R\x06offset\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x18\n" +
-	"\aordinal\x18\x05 \x01(\x04R\aordinal\"\xff\x02\n" +
+	"\aordinal\x18\x05 \x01(\x04R\aordinal\"\x9d\x03\n" +
 	"\vAssignments\x12\x16\n" +
 	"\x06source\x18\x01 \x03(\rR\x06source\x12\x18\n" +
 	"\aordinal\x18\x02 \x03(\x04R\aordinal\x12\x14\n" +
@@ -2895,7 +2920,8 @@ const file_records_proto_rawDesc = "" +
 	"\x04part\x18\r \x03(\rR\x04part\x12\x14\n" +
 	"\x05parts\x18\x0e \x03(\rR\x05parts\x12\x16\n" +
 	"\x06holder\x18\x0f \x03(\rR\x06holder\x12\x18\n" +
-	"\apatches\x18\x10 \x03(\rR\apatches\"\xbb\x03\n" +
+	"\apatches\x18\x10 \x03(\rR\apatches\x12\x1c\n" +
+	"\tuntrained\x18\x11 \x03(\rR\tuntrained\"\xd5\x03\n" +
 	"\x04Plan\x12(\n" +
 	"\x05fence\x18\x01 \x01(\v2\x12.millrace.v1.FenceR\x05fence\x12\x12\n" +
 	"\x04step\x18\x02 \x01(\x04R\x04step\x12\x14\n" +
@@ -2911,7 +2937,8 @@ const file_records_proto_rawDesc = "" +
 	"\x05delta\x18\v \x01(\fR\x05delta\x12'\n" +
 	"\x0fsequence_length\x18\f \x01(\rR\x0esequenceLength\x12\x1f\n" +
 	"\vmicro_batch\x18\r \x01(\rR\n" +
-	"microBatch\x12%\n" +
+	"microBatch\x12\x18\n" +
+	"\acounted\x18\x0e \x01(\bR\acounted\x12%\n" +
 	"\x04held\x18< \x01(\v2\x11.millrace.v1.HeldR\x04held\"H\n" +
 	"\x04Held\x12\x12\n" +
 	"\x04rank\x18\x01 \x03(\rR\x04rank\x12\x14\n" +
@@ -2987,7 +3014,7 @@ const file_records_proto_rawDesc = "" +
 	"\fOrdinalRange\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\rR\x06source\x12\x12\n" +
 	"\x04from\x18\x02 \x01(\x04R\x04from\x12\x0e\n" +
-	"\x02to\x18\x03 \x01(\x04R\x02to\"\xdf\x01\n" +
+	"\x02to\x18\x03 \x01(\x04R\x02to\"\xfd\x01\n" +
 	"\x04Mask\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x18\n" +
 	"\aordinal\x18\x02 \x01(\x04R\aordinal\x12\x16\n" +
@@ -2996,7 +3023,8 @@ const file_records_proto_rawDesc = "" +
 	"\x06sample\x18\x05 \x01(\v2\x17.millrace.v1.QuarantineR\x06sample\x12\x18\n" +
 	"\aattempt\x18\x06 \x01(\rR\aattempt\x12\x12\n" +
 	"\x04step\x18\a \x01(\x04R\x04step\x12\x16\n" +
-	"\x06tokens\x18\b \x01(\rR\x06tokens\"1\n" +
+	"\x06tokens\x18\b \x01(\rR\x06tokens\x12\x1c\n" +
+	"\tuntrained\x18\t \x01(\rR\tuntrained\"1\n" +
 	"\x06Masked\x12'\n" +
 	"\x05masks\x18\x01 \x03(\v2\x11.millrace.v1.MaskR\x05masks\"\x1f\n" +
 	"\tTermTaken\x12\x12\n" +

@@ -1027,6 +1027,8 @@ type Offers struct {
 	Term          uint64                 `protobuf:"varint,15,opt,name=term,proto3" json:"term,omitempty"`                               // of the stripe's assignment
 	Patches       []uint32               `protobuf:"varint,20,rep,packed,name=patches,proto3" json:"patches,omitempty"`                  // empty if no document has any
 	Offset        []uint32               `protobuf:"varint,25,rep,packed,name=offset,proto3" json:"offset,omitempty"`                    // the document's tokens before the ordinal's piece; empty if all are 0
+	Untrained     []uint32               `protobuf:"varint,26,rep,packed,name=untrained,proto3" json:"untrained,omitempty"`              // labels of the ordinal that are left out of the loss; empty if all are 0
+	Runs          []*UntrainedRuns       `protobuf:"bytes,27,rep,name=runs,proto3" json:"runs,omitempty"`                                // of the ordinals that plans may cut, if some of their labels are left out
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1173,6 +1175,73 @@ func (x *Offers) GetOffset() []uint32 {
 	return nil
 }
 
+func (x *Offers) GetUntrained() []uint32 {
+	if x != nil {
+		return x.Untrained
+	}
+	return nil
+}
+
+func (x *Offers) GetRuns() []*UntrainedRuns {
+	if x != nil {
+		return x.Runs
+	}
+	return nil
+}
+
+// UntrainedRuns: the runs of trained and untrained tokens of an ordinal, and of the token behind its piece.
+type UntrainedRuns struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ordinal       uint64                 `protobuf:"varint,1,opt,name=ordinal,proto3" json:"ordinal,omitempty"`
+	Runs          []byte                 `protobuf:"bytes,2,opt,name=runs,proto3" json:"runs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UntrainedRuns) Reset() {
+	*x = UntrainedRuns{}
+	mi := &file_roles_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UntrainedRuns) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UntrainedRuns) ProtoMessage() {}
+
+func (x *UntrainedRuns) ProtoReflect() protoreflect.Message {
+	mi := &file_roles_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UntrainedRuns.ProtoReflect.Descriptor instead.
+func (*UntrainedRuns) Descriptor() ([]byte, []int) {
+	return file_roles_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *UntrainedRuns) GetOrdinal() uint64 {
+	if x != nil {
+		return x.Ordinal
+	}
+	return 0
+}
+
+func (x *UntrainedRuns) GetRuns() []byte {
+	if x != nil {
+		return x.Runs
+	}
+	return nil
+}
+
 // Leaving: the process was asked to leave. It serves until its stripes are handed over and Bye comes.
 // for_good: no other process of its name follows, so other loaders read its stripes from now on.
 type Leaving struct {
@@ -1185,7 +1254,7 @@ type Leaving struct {
 
 func (x *Leaving) Reset() {
 	*x = Leaving{}
-	mi := &file_roles_proto_msgTypes[13]
+	mi := &file_roles_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1197,7 +1266,7 @@ func (x *Leaving) String() string {
 func (*Leaving) ProtoMessage() {}
 
 func (x *Leaving) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[13]
+	mi := &file_roles_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1210,7 +1279,7 @@ func (x *Leaving) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leaving.ProtoReflect.Descriptor instead.
 func (*Leaving) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{13}
+	return file_roles_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Leaving) GetReason() string {
@@ -1238,7 +1307,7 @@ type Trouble struct {
 
 func (x *Trouble) Reset() {
 	*x = Trouble{}
-	mi := &file_roles_proto_msgTypes[14]
+	mi := &file_roles_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1250,7 +1319,7 @@ func (x *Trouble) String() string {
 func (*Trouble) ProtoMessage() {}
 
 func (x *Trouble) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[14]
+	mi := &file_roles_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1263,7 +1332,7 @@ func (x *Trouble) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Trouble.ProtoReflect.Descriptor instead.
 func (*Trouble) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{14}
+	return file_roles_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Trouble) GetSource() string {
@@ -1292,7 +1361,7 @@ type Ready struct {
 
 func (x *Ready) Reset() {
 	*x = Ready{}
-	mi := &file_roles_proto_msgTypes[15]
+	mi := &file_roles_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1304,7 +1373,7 @@ func (x *Ready) String() string {
 func (*Ready) ProtoMessage() {}
 
 func (x *Ready) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[15]
+	mi := &file_roles_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1317,7 +1386,7 @@ func (x *Ready) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ready.ProtoReflect.Descriptor instead.
 func (*Ready) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{15}
+	return file_roles_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Ready) GetSource() string {
@@ -1362,7 +1431,7 @@ type CacheFigures struct {
 
 func (x *CacheFigures) Reset() {
 	*x = CacheFigures{}
-	mi := &file_roles_proto_msgTypes[16]
+	mi := &file_roles_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1374,7 +1443,7 @@ func (x *CacheFigures) String() string {
 func (*CacheFigures) ProtoMessage() {}
 
 func (x *CacheFigures) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[16]
+	mi := &file_roles_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1387,7 +1456,7 @@ func (x *CacheFigures) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CacheFigures.ProtoReflect.Descriptor instead.
 func (*CacheFigures) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{16}
+	return file_roles_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *CacheFigures) GetStore() string {
@@ -1483,7 +1552,7 @@ type BeatRequest struct {
 
 func (x *BeatRequest) Reset() {
 	*x = BeatRequest{}
-	mi := &file_roles_proto_msgTypes[17]
+	mi := &file_roles_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1495,7 +1564,7 @@ func (x *BeatRequest) String() string {
 func (*BeatRequest) ProtoMessage() {}
 
 func (x *BeatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[17]
+	mi := &file_roles_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1508,7 +1577,7 @@ func (x *BeatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeatRequest.ProtoReflect.Descriptor instead.
 func (*BeatRequest) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{17}
+	return file_roles_proto_rawDescGZIP(), []int{18}
 }
 
 // BeatReply is a sign of life, with the counters of the process.
@@ -1525,7 +1594,7 @@ type BeatReply struct {
 
 func (x *BeatReply) Reset() {
 	*x = BeatReply{}
-	mi := &file_roles_proto_msgTypes[18]
+	mi := &file_roles_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1537,7 +1606,7 @@ func (x *BeatReply) String() string {
 func (*BeatReply) ProtoMessage() {}
 
 func (x *BeatReply) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[18]
+	mi := &file_roles_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1550,7 +1619,7 @@ func (x *BeatReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeatReply.ProtoReflect.Descriptor instead.
 func (*BeatReply) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{18}
+	return file_roles_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *BeatReply) GetProgress() uint64 {
@@ -1598,7 +1667,7 @@ type CurrentRequest struct {
 
 func (x *CurrentRequest) Reset() {
 	*x = CurrentRequest{}
-	mi := &file_roles_proto_msgTypes[19]
+	mi := &file_roles_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1610,7 +1679,7 @@ func (x *CurrentRequest) String() string {
 func (*CurrentRequest) ProtoMessage() {}
 
 func (x *CurrentRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[19]
+	mi := &file_roles_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1623,7 +1692,7 @@ func (x *CurrentRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CurrentRequest.ProtoReflect.Descriptor instead.
 func (*CurrentRequest) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{19}
+	return file_roles_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *CurrentRequest) GetSource() string {
@@ -1649,7 +1718,7 @@ type Activity struct {
 
 func (x *Activity) Reset() {
 	*x = Activity{}
-	mi := &file_roles_proto_msgTypes[20]
+	mi := &file_roles_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1661,7 +1730,7 @@ func (x *Activity) String() string {
 func (*Activity) ProtoMessage() {}
 
 func (x *Activity) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[20]
+	mi := &file_roles_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1674,7 +1743,7 @@ func (x *Activity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Activity.ProtoReflect.Descriptor instead.
 func (*Activity) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{20}
+	return file_roles_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Activity) GetKind() string {
@@ -1738,7 +1807,7 @@ type Figures struct {
 
 func (x *Figures) Reset() {
 	*x = Figures{}
-	mi := &file_roles_proto_msgTypes[21]
+	mi := &file_roles_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1750,7 +1819,7 @@ func (x *Figures) String() string {
 func (*Figures) ProtoMessage() {}
 
 func (x *Figures) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[21]
+	mi := &file_roles_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1763,7 +1832,7 @@ func (x *Figures) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Figures.ProtoReflect.Descriptor instead.
 func (*Figures) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{21}
+	return file_roles_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Figures) GetWall() int64 {
@@ -1841,7 +1910,7 @@ type Supply struct {
 
 func (x *Supply) Reset() {
 	*x = Supply{}
-	mi := &file_roles_proto_msgTypes[22]
+	mi := &file_roles_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1853,7 +1922,7 @@ func (x *Supply) String() string {
 func (*Supply) ProtoMessage() {}
 
 func (x *Supply) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[22]
+	mi := &file_roles_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1866,7 +1935,7 @@ func (x *Supply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Supply.ProtoReflect.Descriptor instead.
 func (*Supply) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{22}
+	return file_roles_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Supply) GetFromLoaders() int64 {
@@ -1907,7 +1976,7 @@ type SourceFigures struct {
 
 func (x *SourceFigures) Reset() {
 	*x = SourceFigures{}
-	mi := &file_roles_proto_msgTypes[23]
+	mi := &file_roles_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1919,7 +1988,7 @@ func (x *SourceFigures) String() string {
 func (*SourceFigures) ProtoMessage() {}
 
 func (x *SourceFigures) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[23]
+	mi := &file_roles_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1932,7 +2001,7 @@ func (x *SourceFigures) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceFigures.ProtoReflect.Descriptor instead.
 func (*SourceFigures) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{23}
+	return file_roles_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *SourceFigures) GetSource() string {
@@ -2007,7 +2076,7 @@ type Fetches struct {
 
 func (x *Fetches) Reset() {
 	*x = Fetches{}
-	mi := &file_roles_proto_msgTypes[24]
+	mi := &file_roles_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2019,7 +2088,7 @@ func (x *Fetches) String() string {
 func (*Fetches) ProtoMessage() {}
 
 func (x *Fetches) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[24]
+	mi := &file_roles_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2032,7 +2101,7 @@ func (x *Fetches) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fetches.ProtoReflect.Descriptor instead.
 func (*Fetches) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{24}
+	return file_roles_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Fetches) GetFetched() int64 {
@@ -2102,7 +2171,7 @@ type RankFigures struct {
 
 func (x *RankFigures) Reset() {
 	*x = RankFigures{}
-	mi := &file_roles_proto_msgTypes[25]
+	mi := &file_roles_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2114,7 +2183,7 @@ func (x *RankFigures) String() string {
 func (*RankFigures) ProtoMessage() {}
 
 func (x *RankFigures) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[25]
+	mi := &file_roles_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2127,7 +2196,7 @@ func (x *RankFigures) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankFigures.ProtoReflect.Descriptor instead.
 func (*RankFigures) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{25}
+	return file_roles_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *RankFigures) GetRank() uint32 {
@@ -2209,7 +2278,7 @@ type RoleFigures struct {
 
 func (x *RoleFigures) Reset() {
 	*x = RoleFigures{}
-	mi := &file_roles_proto_msgTypes[26]
+	mi := &file_roles_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2221,7 +2290,7 @@ func (x *RoleFigures) String() string {
 func (*RoleFigures) ProtoMessage() {}
 
 func (x *RoleFigures) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[26]
+	mi := &file_roles_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2234,7 +2303,7 @@ func (x *RoleFigures) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoleFigures.ProtoReflect.Descriptor instead.
 func (*RoleFigures) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{26}
+	return file_roles_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *RoleFigures) GetRole() string {
@@ -2303,7 +2372,7 @@ type Delivery struct {
 
 func (x *Delivery) Reset() {
 	*x = Delivery{}
-	mi := &file_roles_proto_msgTypes[27]
+	mi := &file_roles_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2315,7 +2384,7 @@ func (x *Delivery) String() string {
 func (*Delivery) ProtoMessage() {}
 
 func (x *Delivery) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[27]
+	mi := &file_roles_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2328,7 +2397,7 @@ func (x *Delivery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delivery.ProtoReflect.Descriptor instead.
 func (*Delivery) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{27}
+	return file_roles_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Delivery) GetRoles() []*RoleFigures {
@@ -2398,7 +2467,7 @@ type Fatal struct {
 
 func (x *Fatal) Reset() {
 	*x = Fatal{}
-	mi := &file_roles_proto_msgTypes[28]
+	mi := &file_roles_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2410,7 +2479,7 @@ func (x *Fatal) String() string {
 func (*Fatal) ProtoMessage() {}
 
 func (x *Fatal) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[28]
+	mi := &file_roles_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2423,7 +2492,7 @@ func (x *Fatal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fatal.ProtoReflect.Descriptor instead.
 func (*Fatal) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{28}
+	return file_roles_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Fatal) GetSource() string {
@@ -2458,7 +2527,7 @@ type LoaderOrder struct {
 
 func (x *LoaderOrder) Reset() {
 	*x = LoaderOrder{}
-	mi := &file_roles_proto_msgTypes[29]
+	mi := &file_roles_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2470,7 +2539,7 @@ func (x *LoaderOrder) String() string {
 func (*LoaderOrder) ProtoMessage() {}
 
 func (x *LoaderOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[29]
+	mi := &file_roles_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2483,7 +2552,7 @@ func (x *LoaderOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoaderOrder.ProtoReflect.Descriptor instead.
 func (*LoaderOrder) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{29}
+	return file_roles_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *LoaderOrder) GetFence() *Fence {
@@ -2605,7 +2674,7 @@ type OpenSource struct {
 
 func (x *OpenSource) Reset() {
 	*x = OpenSource{}
-	mi := &file_roles_proto_msgTypes[30]
+	mi := &file_roles_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2617,7 +2686,7 @@ func (x *OpenSource) String() string {
 func (*OpenSource) ProtoMessage() {}
 
 func (x *OpenSource) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[30]
+	mi := &file_roles_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2630,7 +2699,7 @@ func (x *OpenSource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenSource.ProtoReflect.Descriptor instead.
 func (*OpenSource) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{30}
+	return file_roles_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *OpenSource) GetSource() string {
@@ -2659,13 +2728,14 @@ type ReadFrom struct {
 	SeekPoint     *SeekPoint             `protobuf:"bytes,6,opt,name=seek_point,json=seekPoint,proto3" json:"seek_point,omitempty"`
 	Standby       bool                   `protobuf:"varint,7,opt,name=standby,proto3" json:"standby,omitempty"`
 	PieceTokens   uint32                 `protobuf:"varint,10,opt,name=piece_tokens,json=pieceTokens,proto3" json:"piece_tokens,omitempty"` // an ordinal is a piece of a document, of so many tokens; 0: a whole document
+	Eras          []byte                 `protobuf:"bytes,11,opt,name=eras,proto3" json:"eras,omitempty"`                                   // which files each epoch reads (millrace.Eras); empty: all of them
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ReadFrom) Reset() {
 	*x = ReadFrom{}
-	mi := &file_roles_proto_msgTypes[31]
+	mi := &file_roles_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2677,7 +2747,7 @@ func (x *ReadFrom) String() string {
 func (*ReadFrom) ProtoMessage() {}
 
 func (x *ReadFrom) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[31]
+	mi := &file_roles_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2690,7 +2760,7 @@ func (x *ReadFrom) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFrom.ProtoReflect.Descriptor instead.
 func (*ReadFrom) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{31}
+	return file_roles_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ReadFrom) GetSource() string {
@@ -2749,6 +2819,13 @@ func (x *ReadFrom) GetPieceTokens() uint32 {
 	return 0
 }
 
+func (x *ReadFrom) GetEras() []byte {
+	if x != nil {
+		return x.Eras
+	}
+	return nil
+}
+
 // Promote: this loader, the stripe's standby of that term, is the stripe's primary from the step on. It offers from
 // `ordinal` on. Lower ordinals were offered before; the loader may offer them again.
 type Promote struct {
@@ -2764,7 +2841,7 @@ type Promote struct {
 
 func (x *Promote) Reset() {
 	*x = Promote{}
-	mi := &file_roles_proto_msgTypes[32]
+	mi := &file_roles_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2776,7 +2853,7 @@ func (x *Promote) String() string {
 func (*Promote) ProtoMessage() {}
 
 func (x *Promote) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[32]
+	mi := &file_roles_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2789,7 +2866,7 @@ func (x *Promote) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Promote.ProtoReflect.Descriptor instead.
 func (*Promote) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{32}
+	return file_roles_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Promote) GetSource() string {
@@ -2839,7 +2916,7 @@ type Drop struct {
 
 func (x *Drop) Reset() {
 	*x = Drop{}
-	mi := &file_roles_proto_msgTypes[33]
+	mi := &file_roles_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2851,7 +2928,7 @@ func (x *Drop) String() string {
 func (*Drop) ProtoMessage() {}
 
 func (x *Drop) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[33]
+	mi := &file_roles_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2864,7 +2941,7 @@ func (x *Drop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drop.ProtoReflect.Descriptor instead.
 func (*Drop) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{33}
+	return file_roles_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Drop) GetSource() string {
@@ -2903,7 +2980,7 @@ type Reading struct {
 
 func (x *Reading) Reset() {
 	*x = Reading{}
-	mi := &file_roles_proto_msgTypes[34]
+	mi := &file_roles_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2915,7 +2992,7 @@ func (x *Reading) String() string {
 func (*Reading) ProtoMessage() {}
 
 func (x *Reading) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[34]
+	mi := &file_roles_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2928,7 +3005,7 @@ func (x *Reading) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reading.ProtoReflect.Descriptor instead.
 func (*Reading) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{34}
+	return file_roles_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Reading) GetSource() []string {
@@ -2969,7 +3046,7 @@ type Bye struct {
 
 func (x *Bye) Reset() {
 	*x = Bye{}
-	mi := &file_roles_proto_msgTypes[35]
+	mi := &file_roles_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2981,7 +3058,7 @@ func (x *Bye) String() string {
 func (*Bye) ProtoMessage() {}
 
 func (x *Bye) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[35]
+	mi := &file_roles_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2994,7 +3071,7 @@ func (x *Bye) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Bye.ProtoReflect.Descriptor instead.
 func (*Bye) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{35}
+	return file_roles_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Bye) GetReason() string {
@@ -3019,7 +3096,7 @@ type FetchRequest struct {
 
 func (x *FetchRequest) Reset() {
 	*x = FetchRequest{}
-	mi := &file_roles_proto_msgTypes[36]
+	mi := &file_roles_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3031,7 +3108,7 @@ func (x *FetchRequest) String() string {
 func (*FetchRequest) ProtoMessage() {}
 
 func (x *FetchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[36]
+	mi := &file_roles_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3044,7 +3121,7 @@ func (x *FetchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchRequest.ProtoReflect.Descriptor instead.
 func (*FetchRequest) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{36}
+	return file_roles_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *FetchRequest) GetFence() *Fence {
@@ -3113,7 +3190,7 @@ type FetchPart struct {
 
 func (x *FetchPart) Reset() {
 	*x = FetchPart{}
-	mi := &file_roles_proto_msgTypes[37]
+	mi := &file_roles_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3125,7 +3202,7 @@ func (x *FetchPart) String() string {
 func (*FetchPart) ProtoMessage() {}
 
 func (x *FetchPart) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[37]
+	mi := &file_roles_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3138,7 +3215,7 @@ func (x *FetchPart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchPart.ProtoReflect.Descriptor instead.
 func (*FetchPart) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{37}
+	return file_roles_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *FetchPart) GetSource() string {
@@ -3210,7 +3287,7 @@ type FetchReply struct {
 
 func (x *FetchReply) Reset() {
 	*x = FetchReply{}
-	mi := &file_roles_proto_msgTypes[38]
+	mi := &file_roles_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3222,7 +3299,7 @@ func (x *FetchReply) String() string {
 func (*FetchReply) ProtoMessage() {}
 
 func (x *FetchReply) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[38]
+	mi := &file_roles_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3235,7 +3312,7 @@ func (x *FetchReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchReply.ProtoReflect.Descriptor instead.
 func (*FetchReply) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{38}
+	return file_roles_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *FetchReply) GetRow() []uint32 {
@@ -3315,7 +3392,7 @@ type GroupRequest struct {
 
 func (x *GroupRequest) Reset() {
 	*x = GroupRequest{}
-	mi := &file_roles_proto_msgTypes[39]
+	mi := &file_roles_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3327,7 +3404,7 @@ func (x *GroupRequest) String() string {
 func (*GroupRequest) ProtoMessage() {}
 
 func (x *GroupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[39]
+	mi := &file_roles_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3340,7 +3417,7 @@ func (x *GroupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupRequest.ProtoReflect.Descriptor instead.
 func (*GroupRequest) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{39}
+	return file_roles_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *GroupRequest) GetFence() *Fence {
@@ -3389,7 +3466,7 @@ type PlacedRows struct {
 
 func (x *PlacedRows) Reset() {
 	*x = PlacedRows{}
-	mi := &file_roles_proto_msgTypes[40]
+	mi := &file_roles_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3401,7 +3478,7 @@ func (x *PlacedRows) String() string {
 func (*PlacedRows) ProtoMessage() {}
 
 func (x *PlacedRows) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[40]
+	mi := &file_roles_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3414,7 +3491,7 @@ func (x *PlacedRows) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlacedRows.ProtoReflect.Descriptor instead.
 func (*PlacedRows) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{40}
+	return file_roles_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *PlacedRows) GetPath() string {
@@ -3500,7 +3577,7 @@ type PartFailed struct {
 
 func (x *PartFailed) Reset() {
 	*x = PartFailed{}
-	mi := &file_roles_proto_msgTypes[41]
+	mi := &file_roles_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3512,7 +3589,7 @@ func (x *PartFailed) String() string {
 func (*PartFailed) ProtoMessage() {}
 
 func (x *PartFailed) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[41]
+	mi := &file_roles_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3525,7 +3602,7 @@ func (x *PartFailed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartFailed.ProtoReflect.Descriptor instead.
 func (*PartFailed) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{41}
+	return file_roles_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *PartFailed) GetPart() uint32 {
@@ -3580,7 +3657,7 @@ type SidecarEvent struct {
 
 func (x *SidecarEvent) Reset() {
 	*x = SidecarEvent{}
-	mi := &file_roles_proto_msgTypes[42]
+	mi := &file_roles_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3592,7 +3669,7 @@ func (x *SidecarEvent) String() string {
 func (*SidecarEvent) ProtoMessage() {}
 
 func (x *SidecarEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[42]
+	mi := &file_roles_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3605,7 +3682,7 @@ func (x *SidecarEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SidecarEvent.ProtoReflect.Descriptor instead.
 func (*SidecarEvent) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{42}
+	return file_roles_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *SidecarEvent) GetFence() *Fence {
@@ -3816,7 +3893,7 @@ type GpuFigures struct {
 
 func (x *GpuFigures) Reset() {
 	*x = GpuFigures{}
-	mi := &file_roles_proto_msgTypes[43]
+	mi := &file_roles_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3828,7 +3905,7 @@ func (x *GpuFigures) String() string {
 func (*GpuFigures) ProtoMessage() {}
 
 func (x *GpuFigures) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[43]
+	mi := &file_roles_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3841,7 +3918,7 @@ func (x *GpuFigures) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GpuFigures.ProtoReflect.Descriptor instead.
 func (*GpuFigures) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{43}
+	return file_roles_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *GpuFigures) GetGpus() []*Gpu {
@@ -3877,7 +3954,7 @@ type Gpu struct {
 
 func (x *Gpu) Reset() {
 	*x = Gpu{}
-	mi := &file_roles_proto_msgTypes[44]
+	mi := &file_roles_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3889,7 +3966,7 @@ func (x *Gpu) String() string {
 func (*Gpu) ProtoMessage() {}
 
 func (x *Gpu) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[44]
+	mi := &file_roles_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3902,7 +3979,7 @@ func (x *Gpu) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gpu.ProtoReflect.Descriptor instead.
 func (*Gpu) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{44}
+	return file_roles_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Gpu) GetRank() uint32 {
@@ -4052,7 +4129,7 @@ type SidecarHello struct {
 
 func (x *SidecarHello) Reset() {
 	*x = SidecarHello{}
-	mi := &file_roles_proto_msgTypes[45]
+	mi := &file_roles_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4064,7 +4141,7 @@ func (x *SidecarHello) String() string {
 func (*SidecarHello) ProtoMessage() {}
 
 func (x *SidecarHello) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[45]
+	mi := &file_roles_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4077,7 +4154,7 @@ func (x *SidecarHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SidecarHello.ProtoReflect.Descriptor instead.
 func (*SidecarHello) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{45}
+	return file_roles_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *SidecarHello) GetName() string {
@@ -4197,7 +4274,7 @@ type RankPosition struct {
 
 func (x *RankPosition) Reset() {
 	*x = RankPosition{}
-	mi := &file_roles_proto_msgTypes[46]
+	mi := &file_roles_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4209,7 +4286,7 @@ func (x *RankPosition) String() string {
 func (*RankPosition) ProtoMessage() {}
 
 func (x *RankPosition) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[46]
+	mi := &file_roles_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4222,7 +4299,7 @@ func (x *RankPosition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankPosition.ProtoReflect.Descriptor instead.
 func (*RankPosition) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{46}
+	return file_roles_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *RankPosition) GetRank() uint32 {
@@ -4275,7 +4352,7 @@ type Join struct {
 
 func (x *Join) Reset() {
 	*x = Join{}
-	mi := &file_roles_proto_msgTypes[47]
+	mi := &file_roles_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4287,7 +4364,7 @@ func (x *Join) String() string {
 func (*Join) ProtoMessage() {}
 
 func (x *Join) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[47]
+	mi := &file_roles_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4300,7 +4377,7 @@ func (x *Join) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Join.ProtoReflect.Descriptor instead.
 func (*Join) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{47}
+	return file_roles_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Join) GetRank() uint32 {
@@ -4401,7 +4478,7 @@ type Switched struct {
 
 func (x *Switched) Reset() {
 	*x = Switched{}
-	mi := &file_roles_proto_msgTypes[48]
+	mi := &file_roles_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4413,7 +4490,7 @@ func (x *Switched) String() string {
 func (*Switched) ProtoMessage() {}
 
 func (x *Switched) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[48]
+	mi := &file_roles_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4426,7 +4503,7 @@ func (x *Switched) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Switched.ProtoReflect.Descriptor instead.
 func (*Switched) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{48}
+	return file_roles_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Switched) GetSource() string {
@@ -4479,7 +4556,7 @@ type Bad struct {
 
 func (x *Bad) Reset() {
 	*x = Bad{}
-	mi := &file_roles_proto_msgTypes[49]
+	mi := &file_roles_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4491,7 +4568,7 @@ func (x *Bad) String() string {
 func (*Bad) ProtoMessage() {}
 
 func (x *Bad) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[49]
+	mi := &file_roles_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4504,7 +4581,7 @@ func (x *Bad) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Bad.ProtoReflect.Descriptor instead.
 func (*Bad) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{49}
+	return file_roles_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Bad) GetStep() uint64 {
@@ -4561,7 +4638,7 @@ type Commit struct {
 
 func (x *Commit) Reset() {
 	*x = Commit{}
-	mi := &file_roles_proto_msgTypes[50]
+	mi := &file_roles_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4573,7 +4650,7 @@ func (x *Commit) String() string {
 func (*Commit) ProtoMessage() {}
 
 func (x *Commit) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[50]
+	mi := &file_roles_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4586,7 +4663,7 @@ func (x *Commit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Commit.ProtoReflect.Descriptor instead.
 func (*Commit) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{50}
+	return file_roles_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Commit) GetRank() uint32 {
@@ -4620,7 +4697,7 @@ type Left struct {
 
 func (x *Left) Reset() {
 	*x = Left{}
-	mi := &file_roles_proto_msgTypes[51]
+	mi := &file_roles_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4632,7 +4709,7 @@ func (x *Left) String() string {
 func (*Left) ProtoMessage() {}
 
 func (x *Left) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[51]
+	mi := &file_roles_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4645,7 +4722,7 @@ func (x *Left) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Left.ProtoReflect.Descriptor instead.
 func (*Left) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{51}
+	return file_roles_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Left) GetRank() uint32 {
@@ -4670,7 +4747,7 @@ type Reported struct {
 
 func (x *Reported) Reset() {
 	*x = Reported{}
-	mi := &file_roles_proto_msgTypes[52]
+	mi := &file_roles_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4682,7 +4759,7 @@ func (x *Reported) String() string {
 func (*Reported) ProtoMessage() {}
 
 func (x *Reported) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[52]
+	mi := &file_roles_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4695,7 +4772,7 @@ func (x *Reported) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reported.ProtoReflect.Descriptor instead.
 func (*Reported) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{52}
+	return file_roles_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Reported) GetRank() uint32 {
@@ -4751,7 +4828,7 @@ type SourceLoss struct {
 
 func (x *SourceLoss) Reset() {
 	*x = SourceLoss{}
-	mi := &file_roles_proto_msgTypes[53]
+	mi := &file_roles_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4763,7 +4840,7 @@ func (x *SourceLoss) String() string {
 func (*SourceLoss) ProtoMessage() {}
 
 func (x *SourceLoss) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[53]
+	mi := &file_roles_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4776,7 +4853,7 @@ func (x *SourceLoss) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceLoss.ProtoReflect.Descriptor instead.
 func (*SourceLoss) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{53}
+	return file_roles_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *SourceLoss) GetSource() string {
@@ -4811,7 +4888,7 @@ type Present struct {
 
 func (x *Present) Reset() {
 	*x = Present{}
-	mi := &file_roles_proto_msgTypes[54]
+	mi := &file_roles_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4823,7 +4900,7 @@ func (x *Present) String() string {
 func (*Present) ProtoMessage() {}
 
 func (x *Present) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[54]
+	mi := &file_roles_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4836,7 +4913,7 @@ func (x *Present) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Present.ProtoReflect.Descriptor instead.
 func (*Present) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{54}
+	return file_roles_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Present) GetCall() uint64 {
@@ -4882,7 +4959,7 @@ type SidecarOrder struct {
 
 func (x *SidecarOrder) Reset() {
 	*x = SidecarOrder{}
-	mi := &file_roles_proto_msgTypes[55]
+	mi := &file_roles_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4894,7 +4971,7 @@ func (x *SidecarOrder) String() string {
 func (*SidecarOrder) ProtoMessage() {}
 
 func (x *SidecarOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[55]
+	mi := &file_roles_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4907,7 +4984,7 @@ func (x *SidecarOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SidecarOrder.ProtoReflect.Descriptor instead.
 func (*SidecarOrder) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{55}
+	return file_roles_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *SidecarOrder) GetFence() *Fence {
@@ -5193,7 +5270,7 @@ type Starved struct {
 
 func (x *Starved) Reset() {
 	*x = Starved{}
-	mi := &file_roles_proto_msgTypes[56]
+	mi := &file_roles_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5205,7 +5282,7 @@ func (x *Starved) String() string {
 func (*Starved) ProtoMessage() {}
 
 func (x *Starved) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[56]
+	mi := &file_roles_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5218,7 +5295,7 @@ func (x *Starved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Starved.ProtoReflect.Descriptor instead.
 func (*Starved) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{56}
+	return file_roles_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Starved) GetHosts() []*StarvedHost {
@@ -5239,7 +5316,7 @@ type StarvedHost struct {
 
 func (x *StarvedHost) Reset() {
 	*x = StarvedHost{}
-	mi := &file_roles_proto_msgTypes[57]
+	mi := &file_roles_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5251,7 +5328,7 @@ func (x *StarvedHost) String() string {
 func (*StarvedHost) ProtoMessage() {}
 
 func (x *StarvedHost) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[57]
+	mi := &file_roles_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5264,7 +5341,7 @@ func (x *StarvedHost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StarvedHost.ProtoReflect.Descriptor instead.
 func (*StarvedHost) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{57}
+	return file_roles_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *StarvedHost) GetUp() string {
@@ -5291,7 +5368,7 @@ type Groups struct {
 
 func (x *Groups) Reset() {
 	*x = Groups{}
-	mi := &file_roles_proto_msgTypes[58]
+	mi := &file_roles_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5303,7 +5380,7 @@ func (x *Groups) String() string {
 func (*Groups) ProtoMessage() {}
 
 func (x *Groups) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[58]
+	mi := &file_roles_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5316,7 +5393,7 @@ func (x *Groups) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Groups.ProtoReflect.Descriptor instead.
 func (*Groups) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{58}
+	return file_roles_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Groups) GetGroup() []*Group {
@@ -5338,7 +5415,7 @@ type Group struct {
 
 func (x *Group) Reset() {
 	*x = Group{}
-	mi := &file_roles_proto_msgTypes[59]
+	mi := &file_roles_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5350,7 +5427,7 @@ func (x *Group) String() string {
 func (*Group) ProtoMessage() {}
 
 func (x *Group) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[59]
+	mi := &file_roles_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5363,7 +5440,7 @@ func (x *Group) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Group.ProtoReflect.Descriptor instead.
 func (*Group) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{59}
+	return file_roles_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Group) GetRank() uint32 {
@@ -5406,7 +5483,7 @@ type Committed struct {
 
 func (x *Committed) Reset() {
 	*x = Committed{}
-	mi := &file_roles_proto_msgTypes[60]
+	mi := &file_roles_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5418,7 +5495,7 @@ func (x *Committed) String() string {
 func (*Committed) ProtoMessage() {}
 
 func (x *Committed) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[60]
+	mi := &file_roles_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5431,7 +5508,7 @@ func (x *Committed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Committed.ProtoReflect.Descriptor instead.
 func (*Committed) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{60}
+	return file_roles_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *Committed) GetRank() uint32 {
@@ -5466,7 +5543,7 @@ type Welcome struct {
 
 func (x *Welcome) Reset() {
 	*x = Welcome{}
-	mi := &file_roles_proto_msgTypes[61]
+	mi := &file_roles_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5478,7 +5555,7 @@ func (x *Welcome) String() string {
 func (*Welcome) ProtoMessage() {}
 
 func (x *Welcome) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[61]
+	mi := &file_roles_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5491,7 +5568,7 @@ func (x *Welcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Welcome.ProtoReflect.Descriptor instead.
 func (*Welcome) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{61}
+	return file_roles_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Welcome) GetManifests() []*Manifest {
@@ -5518,7 +5595,7 @@ type Alerts struct {
 
 func (x *Alerts) Reset() {
 	*x = Alerts{}
-	mi := &file_roles_proto_msgTypes[62]
+	mi := &file_roles_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5530,7 +5607,7 @@ func (x *Alerts) String() string {
 func (*Alerts) ProtoMessage() {}
 
 func (x *Alerts) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[62]
+	mi := &file_roles_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5543,7 +5620,7 @@ func (x *Alerts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Alerts.ProtoReflect.Descriptor instead.
 func (*Alerts) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{62}
+	return file_roles_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Alerts) GetAlerts() []*Alert {
@@ -5565,7 +5642,7 @@ type Alert struct {
 
 func (x *Alert) Reset() {
 	*x = Alert{}
-	mi := &file_roles_proto_msgTypes[63]
+	mi := &file_roles_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5577,7 +5654,7 @@ func (x *Alert) String() string {
 func (*Alert) ProtoMessage() {}
 
 func (x *Alert) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[63]
+	mi := &file_roles_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5590,7 +5667,7 @@ func (x *Alert) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Alert.ProtoReflect.Descriptor instead.
 func (*Alert) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{63}
+	return file_roles_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Alert) GetKind() string {
@@ -5629,7 +5706,7 @@ type Begin struct {
 
 func (x *Begin) Reset() {
 	*x = Begin{}
-	mi := &file_roles_proto_msgTypes[64]
+	mi := &file_roles_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5641,7 +5718,7 @@ func (x *Begin) String() string {
 func (*Begin) ProtoMessage() {}
 
 func (x *Begin) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[64]
+	mi := &file_roles_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5654,7 +5731,7 @@ func (x *Begin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Begin.ProtoReflect.Descriptor instead.
 func (*Begin) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{64}
+	return file_roles_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Begin) GetRank() uint32 {
@@ -5717,7 +5794,7 @@ type Refusal struct {
 
 func (x *Refusal) Reset() {
 	*x = Refusal{}
-	mi := &file_roles_proto_msgTypes[65]
+	mi := &file_roles_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5729,7 +5806,7 @@ func (x *Refusal) String() string {
 func (*Refusal) ProtoMessage() {}
 
 func (x *Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[65]
+	mi := &file_roles_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5742,7 +5819,7 @@ func (x *Refusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
 func (*Refusal) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{65}
+	return file_roles_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *Refusal) GetRank() uint32 {
@@ -5779,7 +5856,7 @@ type Loaders struct {
 
 func (x *Loaders) Reset() {
 	*x = Loaders{}
-	mi := &file_roles_proto_msgTypes[66]
+	mi := &file_roles_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5791,7 +5868,7 @@ func (x *Loaders) String() string {
 func (*Loaders) ProtoMessage() {}
 
 func (x *Loaders) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[66]
+	mi := &file_roles_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5804,7 +5881,7 @@ func (x *Loaders) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Loaders.ProtoReflect.Descriptor instead.
 func (*Loaders) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{66}
+	return file_roles_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *Loaders) GetStripes() []*LoaderStripe {
@@ -5842,7 +5919,7 @@ type LoaderStripe struct {
 
 func (x *LoaderStripe) Reset() {
 	*x = LoaderStripe{}
-	mi := &file_roles_proto_msgTypes[67]
+	mi := &file_roles_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5854,7 +5931,7 @@ func (x *LoaderStripe) String() string {
 func (*LoaderStripe) ProtoMessage() {}
 
 func (x *LoaderStripe) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[67]
+	mi := &file_roles_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5867,7 +5944,7 @@ func (x *LoaderStripe) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoaderStripe.ProtoReflect.Descriptor instead.
 func (*LoaderStripe) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{67}
+	return file_roles_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *LoaderStripe) GetSource() string {
@@ -5962,7 +6039,7 @@ type Standby struct {
 
 func (x *Standby) Reset() {
 	*x = Standby{}
-	mi := &file_roles_proto_msgTypes[68]
+	mi := &file_roles_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5974,7 +6051,7 @@ func (x *Standby) String() string {
 func (*Standby) ProtoMessage() {}
 
 func (x *Standby) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[68]
+	mi := &file_roles_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5987,7 +6064,7 @@ func (x *Standby) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Standby.ProtoReflect.Descriptor instead.
 func (*Standby) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{68}
+	return file_roles_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *Standby) GetTerm() uint64 {
@@ -6049,7 +6126,7 @@ type RollCall struct {
 
 func (x *RollCall) Reset() {
 	*x = RollCall{}
-	mi := &file_roles_proto_msgTypes[69]
+	mi := &file_roles_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6061,7 +6138,7 @@ func (x *RollCall) String() string {
 func (*RollCall) ProtoMessage() {}
 
 func (x *RollCall) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[69]
+	mi := &file_roles_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6074,7 +6151,7 @@ func (x *RollCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RollCall.ProtoReflect.Descriptor instead.
 func (*RollCall) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{69}
+	return file_roles_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *RollCall) GetCall() uint64 {
@@ -6095,7 +6172,7 @@ type Waiting struct {
 
 func (x *Waiting) Reset() {
 	*x = Waiting{}
-	mi := &file_roles_proto_msgTypes[70]
+	mi := &file_roles_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6107,7 +6184,7 @@ func (x *Waiting) String() string {
 func (*Waiting) ProtoMessage() {}
 
 func (x *Waiting) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[70]
+	mi := &file_roles_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6120,7 +6197,7 @@ func (x *Waiting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiting.ProtoReflect.Descriptor instead.
 func (*Waiting) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{70}
+	return file_roles_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *Waiting) GetText() string {
@@ -6160,7 +6237,7 @@ type MixRequest struct {
 
 func (x *MixRequest) Reset() {
 	*x = MixRequest{}
-	mi := &file_roles_proto_msgTypes[71]
+	mi := &file_roles_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6172,7 +6249,7 @@ func (x *MixRequest) String() string {
 func (*MixRequest) ProtoMessage() {}
 
 func (x *MixRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[71]
+	mi := &file_roles_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6185,7 +6262,7 @@ func (x *MixRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MixRequest.ProtoReflect.Descriptor instead.
 func (*MixRequest) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{71}
+	return file_roles_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *MixRequest) GetHasFrom() bool {
@@ -6337,7 +6414,7 @@ type SetWeights struct {
 
 func (x *SetWeights) Reset() {
 	*x = SetWeights{}
-	mi := &file_roles_proto_msgTypes[72]
+	mi := &file_roles_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6349,7 +6426,7 @@ func (x *SetWeights) String() string {
 func (*SetWeights) ProtoMessage() {}
 
 func (x *SetWeights) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[72]
+	mi := &file_roles_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6362,7 +6439,7 @@ func (x *SetWeights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetWeights.ProtoReflect.Descriptor instead.
 func (*SetWeights) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{72}
+	return file_roles_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *SetWeights) GetWeights() []*SourceWeight {
@@ -6396,7 +6473,7 @@ type SourceWeight struct {
 
 func (x *SourceWeight) Reset() {
 	*x = SourceWeight{}
-	mi := &file_roles_proto_msgTypes[73]
+	mi := &file_roles_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6408,7 +6485,7 @@ func (x *SourceWeight) String() string {
 func (*SourceWeight) ProtoMessage() {}
 
 func (x *SourceWeight) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[73]
+	mi := &file_roles_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6421,7 +6498,7 @@ func (x *SourceWeight) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceWeight.ProtoReflect.Descriptor instead.
 func (*SourceWeight) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{73}
+	return file_roles_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *SourceWeight) GetSource() string {
@@ -6447,7 +6524,7 @@ type SetSchedule struct {
 
 func (x *SetSchedule) Reset() {
 	*x = SetSchedule{}
-	mi := &file_roles_proto_msgTypes[74]
+	mi := &file_roles_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6459,7 +6536,7 @@ func (x *SetSchedule) String() string {
 func (*SetSchedule) ProtoMessage() {}
 
 func (x *SetSchedule) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[74]
+	mi := &file_roles_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6472,7 +6549,7 @@ func (x *SetSchedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetSchedule.ProtoReflect.Descriptor instead.
 func (*SetSchedule) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{74}
+	return file_roles_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *SetSchedule) GetMilestones() []*WeightsAt {
@@ -6495,7 +6572,7 @@ type WeightsAt struct {
 
 func (x *WeightsAt) Reset() {
 	*x = WeightsAt{}
-	mi := &file_roles_proto_msgTypes[75]
+	mi := &file_roles_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6507,7 +6584,7 @@ func (x *WeightsAt) String() string {
 func (*WeightsAt) ProtoMessage() {}
 
 func (x *WeightsAt) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[75]
+	mi := &file_roles_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6520,7 +6597,7 @@ func (x *WeightsAt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WeightsAt.ProtoReflect.Descriptor instead.
 func (*WeightsAt) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{75}
+	return file_roles_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *WeightsAt) GetFrom() uint64 {
@@ -6568,7 +6645,7 @@ type AddSource struct {
 
 func (x *AddSource) Reset() {
 	*x = AddSource{}
-	mi := &file_roles_proto_msgTypes[76]
+	mi := &file_roles_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6580,7 +6657,7 @@ func (x *AddSource) String() string {
 func (*AddSource) ProtoMessage() {}
 
 func (x *AddSource) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[76]
+	mi := &file_roles_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6593,7 +6670,7 @@ func (x *AddSource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddSource.ProtoReflect.Descriptor instead.
 func (*AddSource) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{76}
+	return file_roles_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *AddSource) GetSource() string {
@@ -6619,7 +6696,7 @@ type MixReply struct {
 
 func (x *MixReply) Reset() {
 	*x = MixReply{}
-	mi := &file_roles_proto_msgTypes[77]
+	mi := &file_roles_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6631,7 +6708,7 @@ func (x *MixReply) String() string {
 func (*MixReply) ProtoMessage() {}
 
 func (x *MixReply) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[77]
+	mi := &file_roles_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6644,7 +6721,7 @@ func (x *MixReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MixReply.ProtoReflect.Descriptor instead.
 func (*MixReply) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{77}
+	return file_roles_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *MixReply) GetChange() *MixChange {
@@ -6669,7 +6746,7 @@ type MixChange struct {
 
 func (x *MixChange) Reset() {
 	*x = MixChange{}
-	mi := &file_roles_proto_msgTypes[78]
+	mi := &file_roles_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6681,7 +6758,7 @@ func (x *MixChange) String() string {
 func (*MixChange) ProtoMessage() {}
 
 func (x *MixChange) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[78]
+	mi := &file_roles_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6694,7 +6771,7 @@ func (x *MixChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MixChange.ProtoReflect.Descriptor instead.
 func (*MixChange) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{78}
+	return file_roles_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *MixChange) GetAtStep() uint64 {
@@ -6754,7 +6831,7 @@ type MixtureStatus struct {
 
 func (x *MixtureStatus) Reset() {
 	*x = MixtureStatus{}
-	mi := &file_roles_proto_msgTypes[79]
+	mi := &file_roles_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6766,7 +6843,7 @@ func (x *MixtureStatus) String() string {
 func (*MixtureStatus) ProtoMessage() {}
 
 func (x *MixtureStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[79]
+	mi := &file_roles_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6779,7 +6856,7 @@ func (x *MixtureStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MixtureStatus.ProtoReflect.Descriptor instead.
 func (*MixtureStatus) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{79}
+	return file_roles_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *MixtureStatus) GetWeights() []*SourceWeight {
@@ -6838,7 +6915,7 @@ type Calibration struct {
 
 func (x *Calibration) Reset() {
 	*x = Calibration{}
-	mi := &file_roles_proto_msgTypes[80]
+	mi := &file_roles_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6850,7 +6927,7 @@ func (x *Calibration) String() string {
 func (*Calibration) ProtoMessage() {}
 
 func (x *Calibration) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[80]
+	mi := &file_roles_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6863,7 +6940,7 @@ func (x *Calibration) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Calibration.ProtoReflect.Descriptor instead.
 func (*Calibration) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{80}
+	return file_roles_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *Calibration) GetReports() uint64 {
@@ -6902,7 +6979,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_roles_proto_msgTypes[81]
+	mi := &file_roles_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6914,7 +6991,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[81]
+	mi := &file_roles_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6927,7 +7004,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{81}
+	return file_roles_proto_rawDescGZIP(), []int{82}
 }
 
 type StatusReply struct {
@@ -6961,7 +7038,7 @@ type StatusReply struct {
 
 func (x *StatusReply) Reset() {
 	*x = StatusReply{}
-	mi := &file_roles_proto_msgTypes[82]
+	mi := &file_roles_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6973,7 +7050,7 @@ func (x *StatusReply) String() string {
 func (*StatusReply) ProtoMessage() {}
 
 func (x *StatusReply) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[82]
+	mi := &file_roles_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6986,7 +7063,7 @@ func (x *StatusReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusReply.ProtoReflect.Descriptor instead.
 func (*StatusReply) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{82}
+	return file_roles_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *StatusReply) GetFence() *Fence {
@@ -7166,7 +7243,7 @@ type Scaling struct {
 
 func (x *Scaling) Reset() {
 	*x = Scaling{}
-	mi := &file_roles_proto_msgTypes[83]
+	mi := &file_roles_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7178,7 +7255,7 @@ func (x *Scaling) String() string {
 func (*Scaling) ProtoMessage() {}
 
 func (x *Scaling) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[83]
+	mi := &file_roles_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7191,7 +7268,7 @@ func (x *Scaling) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Scaling.ProtoReflect.Descriptor instead.
 func (*Scaling) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{83}
+	return file_roles_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *Scaling) GetWished() uint32 {
@@ -7260,13 +7337,15 @@ type SourceStatus struct {
 	Quarantined   uint64                 `protobuf:"varint,15,opt,name=quarantined,proto3" json:"quarantined,omitempty"`                 // records
 	Shuffle       string                 `protobuf:"bytes,11,opt,name=shuffle,proto3" json:"shuffle,omitempty"`                          // the order that the files allow; empty before the survey of the files
 	Why           string                 `protobuf:"bytes,12,opt,name=why,proto3" json:"why,omitempty"`                                  // the reason if this is not the configured order
+	Counted       bool                   `protobuf:"varint,16,opt,name=counted,proto3" json:"counted,omitempty"`                         // some of its tokens may be left out of the loss: trained counts the others
+	Trained       uint64                 `protobuf:"varint,17,opt,name=trained,proto3" json:"trained,omitempty"`                         // labels that count in the loss, of the tokens
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SourceStatus) Reset() {
 	*x = SourceStatus{}
-	mi := &file_roles_proto_msgTypes[84]
+	mi := &file_roles_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7278,7 +7357,7 @@ func (x *SourceStatus) String() string {
 func (*SourceStatus) ProtoMessage() {}
 
 func (x *SourceStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[84]
+	mi := &file_roles_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7291,7 +7370,7 @@ func (x *SourceStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceStatus.ProtoReflect.Descriptor instead.
 func (*SourceStatus) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{84}
+	return file_roles_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *SourceStatus) GetTokens() uint64 {
@@ -7399,6 +7478,20 @@ func (x *SourceStatus) GetWhy() string {
 	return ""
 }
 
+func (x *SourceStatus) GetCounted() bool {
+	if x != nil {
+		return x.Counted
+	}
+	return false
+}
+
+func (x *SourceStatus) GetTrained() uint64 {
+	if x != nil {
+		return x.Trained
+	}
+	return 0
+}
+
 // RoleStatus: cache is absent without a token cache. host is empty if the run has one host.
 type RoleStatus struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -7415,7 +7508,7 @@ type RoleStatus struct {
 
 func (x *RoleStatus) Reset() {
 	*x = RoleStatus{}
-	mi := &file_roles_proto_msgTypes[85]
+	mi := &file_roles_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7427,7 +7520,7 @@ func (x *RoleStatus) String() string {
 func (*RoleStatus) ProtoMessage() {}
 
 func (x *RoleStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[85]
+	mi := &file_roles_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7440,7 +7533,7 @@ func (x *RoleStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoleStatus.ProtoReflect.Descriptor instead.
 func (*RoleStatus) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{85}
+	return file_roles_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *RoleStatus) GetRole() string {
@@ -7505,7 +7598,7 @@ type LedgerRequest struct {
 
 func (x *LedgerRequest) Reset() {
 	*x = LedgerRequest{}
-	mi := &file_roles_proto_msgTypes[86]
+	mi := &file_roles_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7517,7 +7610,7 @@ func (x *LedgerRequest) String() string {
 func (*LedgerRequest) ProtoMessage() {}
 
 func (x *LedgerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[86]
+	mi := &file_roles_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7530,7 +7623,7 @@ func (x *LedgerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LedgerRequest.ProtoReflect.Descriptor instead.
 func (*LedgerRequest) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{86}
+	return file_roles_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *LedgerRequest) GetByStep() bool {
@@ -7582,7 +7675,7 @@ type LedgerReply struct {
 
 func (x *LedgerReply) Reset() {
 	*x = LedgerReply{}
-	mi := &file_roles_proto_msgTypes[87]
+	mi := &file_roles_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7594,7 +7687,7 @@ func (x *LedgerReply) String() string {
 func (*LedgerReply) ProtoMessage() {}
 
 func (x *LedgerReply) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[87]
+	mi := &file_roles_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7607,7 +7700,7 @@ func (x *LedgerReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LedgerReply.ProtoReflect.Descriptor instead.
 func (*LedgerReply) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{87}
+	return file_roles_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *LedgerReply) GetAttempt() uint32 {
@@ -7762,7 +7855,7 @@ const file_roles_proto_rawDesc = "" +
 	"\aOpening\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x12\n" +
 	"\x04done\x18\x02 \x01(\x03R\x04done\x12\x14\n" +
-	"\x05total\x18\x03 \x01(\x03R\x05total\"\xc3\x03\n" +
+	"\x05total\x18\x03 \x01(\x03R\x05total\"\x91\x04\n" +
 	"\x06Offers\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x16\n" +
 	"\x06stripe\x18\x02 \x01(\rR\x06stripe\x12\x18\n" +
@@ -7782,7 +7875,12 @@ const file_roles_proto_rawDesc = "" +
 	"\arefused\x18\x0e \x03(\x04R\arefused\x12\x12\n" +
 	"\x04term\x18\x0f \x01(\x04R\x04term\x12\x18\n" +
 	"\apatches\x18\x14 \x03(\rR\apatches\x12\x16\n" +
-	"\x06offset\x18\x19 \x03(\rR\x06offset\"<\n" +
+	"\x06offset\x18\x19 \x03(\rR\x06offset\x12\x1c\n" +
+	"\tuntrained\x18\x1a \x03(\rR\tuntrained\x12.\n" +
+	"\x04runs\x18\x1b \x03(\v2\x1a.millrace.v1.UntrainedRunsR\x04runs\"=\n" +
+	"\rUntrainedRuns\x12\x18\n" +
+	"\aordinal\x18\x01 \x01(\x04R\aordinal\x12\x12\n" +
+	"\x04runs\x18\x02 \x01(\fR\x04runs\"<\n" +
 	"\aLeaving\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x19\n" +
 	"\bfor_good\x18Z \x01(\bR\aforGood\"5\n" +
@@ -7901,7 +7999,7 @@ const file_roles_proto_rawDesc = "" +
 	"\n" +
 	"OpenSource\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x14\n" +
-	"\x05known\x18\x02 \x01(\bR\x05known\"\xf6\x01\n" +
+	"\x05known\x18\x02 \x01(\bR\x05known\"\x8a\x02\n" +
 	"\bReadFrom\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x16\n" +
 	"\x06stripe\x18\x02 \x01(\rR\x06stripe\x12\x18\n" +
@@ -7912,7 +8010,8 @@ const file_roles_proto_rawDesc = "" +
 	"seek_point\x18\x06 \x01(\v2\x16.millrace.v1.SeekPointR\tseekPoint\x12\x18\n" +
 	"\astandby\x18\a \x01(\bR\astandby\x12!\n" +
 	"\fpiece_tokens\x18\n" +
-	" \x01(\rR\vpieceTokens\"{\n" +
+	" \x01(\rR\vpieceTokens\x12\x12\n" +
+	"\x04eras\x18\v \x01(\fR\x04eras\"{\n" +
 	"\aPromote\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x16\n" +
 	"\x06stripe\x18\x02 \x01(\rR\x06stripe\x12\x12\n" +
@@ -8278,7 +8377,7 @@ const file_roles_proto_rawDesc = "" +
 	"\x03max\x18\x04 \x01(\rR\x03max\x12\x10\n" +
 	"\x03why\x18\x05 \x01(\tR\x03why\x12\x18\n" +
 	"\achanged\x18\x06 \x01(\x03R\achanged\x12\x18\n" +
-	"\atrouble\x18\a \x01(\tR\atrouble\"\x98\x03\n" +
+	"\atrouble\x18\a \x01(\tR\atrouble\"\xcc\x03\n" +
 	"\fSourceStatus\x12\x16\n" +
 	"\x06tokens\x18\x01 \x01(\x04R\x06tokens\x12\x18\n" +
 	"\asamples\x18\x02 \x01(\x04R\asamples\x12\x14\n" +
@@ -8296,7 +8395,9 @@ const file_roles_proto_rawDesc = "" +
 	"\btoo_long\x18\x0e \x01(\x04R\atooLong\x12 \n" +
 	"\vquarantined\x18\x0f \x01(\x04R\vquarantined\x12\x18\n" +
 	"\ashuffle\x18\v \x01(\tR\ashuffle\x12\x10\n" +
-	"\x03why\x18\f \x01(\tR\x03why\"\xb5\x01\n" +
+	"\x03why\x18\f \x01(\tR\x03why\x12\x18\n" +
+	"\acounted\x18\x10 \x01(\bR\acounted\x12\x18\n" +
+	"\atrained\x18\x11 \x01(\x04R\atrained\"\xb5\x01\n" +
 	"\n" +
 	"RoleStatus\x12\x12\n" +
 	"\x04role\x18\x01 \x01(\tR\x04role\x12\x12\n" +
@@ -8351,7 +8452,7 @@ func file_roles_proto_rawDescGZIP() []byte {
 	return file_roles_proto_rawDescData
 }
 
-var file_roles_proto_msgTypes = make([]protoimpl.MessageInfo, 89)
+var file_roles_proto_msgTypes = make([]protoimpl.MessageInfo, 90)
 var file_roles_proto_goTypes = []any{
 	(*FollowerEvent)(nil),  // 0: millrace.v1.FollowerEvent
 	(*FollowerHello)(nil),  // 1: millrace.v1.FollowerHello
@@ -8366,95 +8467,96 @@ var file_roles_proto_goTypes = []any{
 	(*Version)(nil),        // 10: millrace.v1.Version
 	(*Opening)(nil),        // 11: millrace.v1.Opening
 	(*Offers)(nil),         // 12: millrace.v1.Offers
-	(*Leaving)(nil),        // 13: millrace.v1.Leaving
-	(*Trouble)(nil),        // 14: millrace.v1.Trouble
-	(*Ready)(nil),          // 15: millrace.v1.Ready
-	(*CacheFigures)(nil),   // 16: millrace.v1.CacheFigures
-	(*BeatRequest)(nil),    // 17: millrace.v1.BeatRequest
-	(*BeatReply)(nil),      // 18: millrace.v1.BeatReply
-	(*CurrentRequest)(nil), // 19: millrace.v1.CurrentRequest
-	(*Activity)(nil),       // 20: millrace.v1.Activity
-	(*Figures)(nil),        // 21: millrace.v1.Figures
-	(*Supply)(nil),         // 22: millrace.v1.Supply
-	(*SourceFigures)(nil),  // 23: millrace.v1.SourceFigures
-	(*Fetches)(nil),        // 24: millrace.v1.Fetches
-	(*RankFigures)(nil),    // 25: millrace.v1.RankFigures
-	(*RoleFigures)(nil),    // 26: millrace.v1.RoleFigures
-	(*Delivery)(nil),       // 27: millrace.v1.Delivery
-	(*Fatal)(nil),          // 28: millrace.v1.Fatal
-	(*LoaderOrder)(nil),    // 29: millrace.v1.LoaderOrder
-	(*OpenSource)(nil),     // 30: millrace.v1.OpenSource
-	(*ReadFrom)(nil),       // 31: millrace.v1.ReadFrom
-	(*Promote)(nil),        // 32: millrace.v1.Promote
-	(*Drop)(nil),           // 33: millrace.v1.Drop
-	(*Reading)(nil),        // 34: millrace.v1.Reading
-	(*Bye)(nil),            // 35: millrace.v1.Bye
-	(*FetchRequest)(nil),   // 36: millrace.v1.FetchRequest
-	(*FetchPart)(nil),      // 37: millrace.v1.FetchPart
-	(*FetchReply)(nil),     // 38: millrace.v1.FetchReply
-	(*GroupRequest)(nil),   // 39: millrace.v1.GroupRequest
-	(*PlacedRows)(nil),     // 40: millrace.v1.PlacedRows
-	(*PartFailed)(nil),     // 41: millrace.v1.PartFailed
-	(*SidecarEvent)(nil),   // 42: millrace.v1.SidecarEvent
-	(*GpuFigures)(nil),     // 43: millrace.v1.GpuFigures
-	(*Gpu)(nil),            // 44: millrace.v1.Gpu
-	(*SidecarHello)(nil),   // 45: millrace.v1.SidecarHello
-	(*RankPosition)(nil),   // 46: millrace.v1.RankPosition
-	(*Join)(nil),           // 47: millrace.v1.Join
-	(*Switched)(nil),       // 48: millrace.v1.Switched
-	(*Bad)(nil),            // 49: millrace.v1.Bad
-	(*Commit)(nil),         // 50: millrace.v1.Commit
-	(*Left)(nil),           // 51: millrace.v1.Left
-	(*Reported)(nil),       // 52: millrace.v1.Reported
-	(*SourceLoss)(nil),     // 53: millrace.v1.SourceLoss
-	(*Present)(nil),        // 54: millrace.v1.Present
-	(*SidecarOrder)(nil),   // 55: millrace.v1.SidecarOrder
-	(*Starved)(nil),        // 56: millrace.v1.Starved
-	(*StarvedHost)(nil),    // 57: millrace.v1.StarvedHost
-	(*Groups)(nil),         // 58: millrace.v1.Groups
-	(*Group)(nil),          // 59: millrace.v1.Group
-	(*Committed)(nil),      // 60: millrace.v1.Committed
-	(*Welcome)(nil),        // 61: millrace.v1.Welcome
-	(*Alerts)(nil),         // 62: millrace.v1.Alerts
-	(*Alert)(nil),          // 63: millrace.v1.Alert
-	(*Begin)(nil),          // 64: millrace.v1.Begin
-	(*Refusal)(nil),        // 65: millrace.v1.Refusal
-	(*Loaders)(nil),        // 66: millrace.v1.Loaders
-	(*LoaderStripe)(nil),   // 67: millrace.v1.LoaderStripe
-	(*Standby)(nil),        // 68: millrace.v1.Standby
-	(*RollCall)(nil),       // 69: millrace.v1.RollCall
-	(*Waiting)(nil),        // 70: millrace.v1.Waiting
-	(*MixRequest)(nil),     // 71: millrace.v1.MixRequest
-	(*SetWeights)(nil),     // 72: millrace.v1.SetWeights
-	(*SourceWeight)(nil),   // 73: millrace.v1.SourceWeight
-	(*SetSchedule)(nil),    // 74: millrace.v1.SetSchedule
-	(*WeightsAt)(nil),      // 75: millrace.v1.WeightsAt
-	(*AddSource)(nil),      // 76: millrace.v1.AddSource
-	(*MixReply)(nil),       // 77: millrace.v1.MixReply
-	(*MixChange)(nil),      // 78: millrace.v1.MixChange
-	(*MixtureStatus)(nil),  // 79: millrace.v1.MixtureStatus
-	(*Calibration)(nil),    // 80: millrace.v1.Calibration
-	(*StatusRequest)(nil),  // 81: millrace.v1.StatusRequest
-	(*StatusReply)(nil),    // 82: millrace.v1.StatusReply
-	(*Scaling)(nil),        // 83: millrace.v1.Scaling
-	(*SourceStatus)(nil),   // 84: millrace.v1.SourceStatus
-	(*RoleStatus)(nil),     // 85: millrace.v1.RoleStatus
-	(*LedgerRequest)(nil),  // 86: millrace.v1.LedgerRequest
-	(*LedgerReply)(nil),    // 87: millrace.v1.LedgerReply
-	nil,                    // 88: millrace.v1.StatusReply.SourcesEntry
-	(*Fence)(nil),          // 89: millrace.v1.Fence
-	(*Manifest)(nil),       // 90: millrace.v1.Manifest
-	(*Quarantine)(nil),     // 91: millrace.v1.Quarantine
-	(*SeekPoint)(nil),      // 92: millrace.v1.SeekPoint
-	(*Saved)(nil),          // 93: millrace.v1.Saved
-	(*Plan)(nil),           // 94: millrace.v1.Plan
-	(*Ended)(nil),          // 95: millrace.v1.Ended
-	(*Masked)(nil),         // 96: millrace.v1.Masked
-	(*Mask)(nil),           // 97: millrace.v1.Mask
-	(*Skipped)(nil),        // 98: millrace.v1.Skipped
-	(*Costed)(nil),         // 99: millrace.v1.Costed
-	(*Assignments)(nil),    // 100: millrace.v1.Assignments
-	(*OrdinalRange)(nil),   // 101: millrace.v1.OrdinalRange
+	(*UntrainedRuns)(nil),  // 13: millrace.v1.UntrainedRuns
+	(*Leaving)(nil),        // 14: millrace.v1.Leaving
+	(*Trouble)(nil),        // 15: millrace.v1.Trouble
+	(*Ready)(nil),          // 16: millrace.v1.Ready
+	(*CacheFigures)(nil),   // 17: millrace.v1.CacheFigures
+	(*BeatRequest)(nil),    // 18: millrace.v1.BeatRequest
+	(*BeatReply)(nil),      // 19: millrace.v1.BeatReply
+	(*CurrentRequest)(nil), // 20: millrace.v1.CurrentRequest
+	(*Activity)(nil),       // 21: millrace.v1.Activity
+	(*Figures)(nil),        // 22: millrace.v1.Figures
+	(*Supply)(nil),         // 23: millrace.v1.Supply
+	(*SourceFigures)(nil),  // 24: millrace.v1.SourceFigures
+	(*Fetches)(nil),        // 25: millrace.v1.Fetches
+	(*RankFigures)(nil),    // 26: millrace.v1.RankFigures
+	(*RoleFigures)(nil),    // 27: millrace.v1.RoleFigures
+	(*Delivery)(nil),       // 28: millrace.v1.Delivery
+	(*Fatal)(nil),          // 29: millrace.v1.Fatal
+	(*LoaderOrder)(nil),    // 30: millrace.v1.LoaderOrder
+	(*OpenSource)(nil),     // 31: millrace.v1.OpenSource
+	(*ReadFrom)(nil),       // 32: millrace.v1.ReadFrom
+	(*Promote)(nil),        // 33: millrace.v1.Promote
+	(*Drop)(nil),           // 34: millrace.v1.Drop
+	(*Reading)(nil),        // 35: millrace.v1.Reading
+	(*Bye)(nil),            // 36: millrace.v1.Bye
+	(*FetchRequest)(nil),   // 37: millrace.v1.FetchRequest
+	(*FetchPart)(nil),      // 38: millrace.v1.FetchPart
+	(*FetchReply)(nil),     // 39: millrace.v1.FetchReply
+	(*GroupRequest)(nil),   // 40: millrace.v1.GroupRequest
+	(*PlacedRows)(nil),     // 41: millrace.v1.PlacedRows
+	(*PartFailed)(nil),     // 42: millrace.v1.PartFailed
+	(*SidecarEvent)(nil),   // 43: millrace.v1.SidecarEvent
+	(*GpuFigures)(nil),     // 44: millrace.v1.GpuFigures
+	(*Gpu)(nil),            // 45: millrace.v1.Gpu
+	(*SidecarHello)(nil),   // 46: millrace.v1.SidecarHello
+	(*RankPosition)(nil),   // 47: millrace.v1.RankPosition
+	(*Join)(nil),           // 48: millrace.v1.Join
+	(*Switched)(nil),       // 49: millrace.v1.Switched
+	(*Bad)(nil),            // 50: millrace.v1.Bad
+	(*Commit)(nil),         // 51: millrace.v1.Commit
+	(*Left)(nil),           // 52: millrace.v1.Left
+	(*Reported)(nil),       // 53: millrace.v1.Reported
+	(*SourceLoss)(nil),     // 54: millrace.v1.SourceLoss
+	(*Present)(nil),        // 55: millrace.v1.Present
+	(*SidecarOrder)(nil),   // 56: millrace.v1.SidecarOrder
+	(*Starved)(nil),        // 57: millrace.v1.Starved
+	(*StarvedHost)(nil),    // 58: millrace.v1.StarvedHost
+	(*Groups)(nil),         // 59: millrace.v1.Groups
+	(*Group)(nil),          // 60: millrace.v1.Group
+	(*Committed)(nil),      // 61: millrace.v1.Committed
+	(*Welcome)(nil),        // 62: millrace.v1.Welcome
+	(*Alerts)(nil),         // 63: millrace.v1.Alerts
+	(*Alert)(nil),          // 64: millrace.v1.Alert
+	(*Begin)(nil),          // 65: millrace.v1.Begin
+	(*Refusal)(nil),        // 66: millrace.v1.Refusal
+	(*Loaders)(nil),        // 67: millrace.v1.Loaders
+	(*LoaderStripe)(nil),   // 68: millrace.v1.LoaderStripe
+	(*Standby)(nil),        // 69: millrace.v1.Standby
+	(*RollCall)(nil),       // 70: millrace.v1.RollCall
+	(*Waiting)(nil),        // 71: millrace.v1.Waiting
+	(*MixRequest)(nil),     // 72: millrace.v1.MixRequest
+	(*SetWeights)(nil),     // 73: millrace.v1.SetWeights
+	(*SourceWeight)(nil),   // 74: millrace.v1.SourceWeight
+	(*SetSchedule)(nil),    // 75: millrace.v1.SetSchedule
+	(*WeightsAt)(nil),      // 76: millrace.v1.WeightsAt
+	(*AddSource)(nil),      // 77: millrace.v1.AddSource
+	(*MixReply)(nil),       // 78: millrace.v1.MixReply
+	(*MixChange)(nil),      // 79: millrace.v1.MixChange
+	(*MixtureStatus)(nil),  // 80: millrace.v1.MixtureStatus
+	(*Calibration)(nil),    // 81: millrace.v1.Calibration
+	(*StatusRequest)(nil),  // 82: millrace.v1.StatusRequest
+	(*StatusReply)(nil),    // 83: millrace.v1.StatusReply
+	(*Scaling)(nil),        // 84: millrace.v1.Scaling
+	(*SourceStatus)(nil),   // 85: millrace.v1.SourceStatus
+	(*RoleStatus)(nil),     // 86: millrace.v1.RoleStatus
+	(*LedgerRequest)(nil),  // 87: millrace.v1.LedgerRequest
+	(*LedgerReply)(nil),    // 88: millrace.v1.LedgerReply
+	nil,                    // 89: millrace.v1.StatusReply.SourcesEntry
+	(*Fence)(nil),          // 90: millrace.v1.Fence
+	(*Manifest)(nil),       // 91: millrace.v1.Manifest
+	(*Quarantine)(nil),     // 92: millrace.v1.Quarantine
+	(*SeekPoint)(nil),      // 93: millrace.v1.SeekPoint
+	(*Saved)(nil),          // 94: millrace.v1.Saved
+	(*Plan)(nil),           // 95: millrace.v1.Plan
+	(*Ended)(nil),          // 96: millrace.v1.Ended
+	(*Masked)(nil),         // 97: millrace.v1.Masked
+	(*Mask)(nil),           // 98: millrace.v1.Mask
+	(*Skipped)(nil),        // 99: millrace.v1.Skipped
+	(*Costed)(nil),         // 100: millrace.v1.Costed
+	(*Assignments)(nil),    // 101: millrace.v1.Assignments
+	(*OrdinalRange)(nil),   // 102: millrace.v1.OrdinalRange
 }
 var file_roles_proto_depIdxs = []int32{
 	1,   // 0: millrace.v1.FollowerEvent.hello:type_name -> millrace.v1.FollowerHello
@@ -8463,145 +8565,146 @@ var file_roles_proto_depIdxs = []int32{
 	4,   // 3: millrace.v1.JournalPart.waiting:type_name -> millrace.v1.JournalWaiting
 	5,   // 4: millrace.v1.JournalPart.image:type_name -> millrace.v1.JournalImage
 	6,   // 5: millrace.v1.JournalPart.bytes:type_name -> millrace.v1.JournalBytes
-	89,  // 6: millrace.v1.LoaderEvent.fence:type_name -> millrace.v1.Fence
+	90,  // 6: millrace.v1.LoaderEvent.fence:type_name -> millrace.v1.Fence
 	9,   // 7: millrace.v1.LoaderEvent.hello:type_name -> millrace.v1.LoaderHello
 	11,  // 8: millrace.v1.LoaderEvent.opening:type_name -> millrace.v1.Opening
-	90,  // 9: millrace.v1.LoaderEvent.manifest:type_name -> millrace.v1.Manifest
-	28,  // 10: millrace.v1.LoaderEvent.fatal:type_name -> millrace.v1.Fatal
-	13,  // 11: millrace.v1.LoaderEvent.leaving:type_name -> millrace.v1.Leaving
-	14,  // 12: millrace.v1.LoaderEvent.trouble:type_name -> millrace.v1.Trouble
-	15,  // 13: millrace.v1.LoaderEvent.ready:type_name -> millrace.v1.Ready
+	91,  // 9: millrace.v1.LoaderEvent.manifest:type_name -> millrace.v1.Manifest
+	29,  // 10: millrace.v1.LoaderEvent.fatal:type_name -> millrace.v1.Fatal
+	14,  // 11: millrace.v1.LoaderEvent.leaving:type_name -> millrace.v1.Leaving
+	15,  // 12: millrace.v1.LoaderEvent.trouble:type_name -> millrace.v1.Trouble
+	16,  // 13: millrace.v1.LoaderEvent.ready:type_name -> millrace.v1.Ready
 	8,   // 14: millrace.v1.LoaderEvent.offered:type_name -> millrace.v1.Offered
-	16,  // 15: millrace.v1.LoaderEvent.cache:type_name -> millrace.v1.CacheFigures
-	21,  // 16: millrace.v1.LoaderEvent.figures:type_name -> millrace.v1.Figures
+	17,  // 15: millrace.v1.LoaderEvent.cache:type_name -> millrace.v1.CacheFigures
+	22,  // 16: millrace.v1.LoaderEvent.figures:type_name -> millrace.v1.Figures
 	12,  // 17: millrace.v1.Offered.stripes:type_name -> millrace.v1.Offers
 	10,  // 18: millrace.v1.LoaderHello.version:type_name -> millrace.v1.Version
-	33,  // 19: millrace.v1.LoaderHello.held:type_name -> millrace.v1.Drop
-	91,  // 20: millrace.v1.Offers.rejects:type_name -> millrace.v1.Quarantine
-	92,  // 21: millrace.v1.Offers.seek_points:type_name -> millrace.v1.SeekPoint
-	23,  // 22: millrace.v1.Figures.sources:type_name -> millrace.v1.SourceFigures
-	25,  // 23: millrace.v1.Figures.ranks:type_name -> millrace.v1.RankFigures
-	22,  // 24: millrace.v1.Figures.supply:type_name -> millrace.v1.Supply
-	20,  // 25: millrace.v1.SourceFigures.current:type_name -> millrace.v1.Activity
-	24,  // 26: millrace.v1.SourceFigures.fetches:type_name -> millrace.v1.Fetches
-	20,  // 27: millrace.v1.RankFigures.waiting:type_name -> millrace.v1.Activity
-	23,  // 28: millrace.v1.RoleFigures.sources:type_name -> millrace.v1.SourceFigures
-	22,  // 29: millrace.v1.RoleFigures.supply:type_name -> millrace.v1.Supply
-	26,  // 30: millrace.v1.Delivery.roles:type_name -> millrace.v1.RoleFigures
-	25,  // 31: millrace.v1.Delivery.ranks:type_name -> millrace.v1.RankFigures
-	20,  // 32: millrace.v1.Delivery.slowest:type_name -> millrace.v1.Activity
-	89,  // 33: millrace.v1.LoaderOrder.fence:type_name -> millrace.v1.Fence
-	30,  // 34: millrace.v1.LoaderOrder.open:type_name -> millrace.v1.OpenSource
-	31,  // 35: millrace.v1.LoaderOrder.read:type_name -> millrace.v1.ReadFrom
-	35,  // 36: millrace.v1.LoaderOrder.bye:type_name -> millrace.v1.Bye
-	32,  // 37: millrace.v1.LoaderOrder.promote:type_name -> millrace.v1.Promote
-	33,  // 38: millrace.v1.LoaderOrder.drop:type_name -> millrace.v1.Drop
-	34,  // 39: millrace.v1.LoaderOrder.reading:type_name -> millrace.v1.Reading
-	92,  // 40: millrace.v1.ReadFrom.seek_point:type_name -> millrace.v1.SeekPoint
-	92,  // 41: millrace.v1.Reading.seek_point:type_name -> millrace.v1.SeekPoint
-	89,  // 42: millrace.v1.FetchRequest.fence:type_name -> millrace.v1.Fence
-	37,  // 43: millrace.v1.FetchRequest.part:type_name -> millrace.v1.FetchPart
-	41,  // 44: millrace.v1.FetchReply.failed:type_name -> millrace.v1.PartFailed
-	40,  // 45: millrace.v1.FetchReply.placed:type_name -> millrace.v1.PlacedRows
-	89,  // 46: millrace.v1.GroupRequest.fence:type_name -> millrace.v1.Fence
-	91,  // 47: millrace.v1.PartFailed.samples:type_name -> millrace.v1.Quarantine
-	89,  // 48: millrace.v1.SidecarEvent.fence:type_name -> millrace.v1.Fence
-	45,  // 49: millrace.v1.SidecarEvent.hello:type_name -> millrace.v1.SidecarHello
-	47,  // 50: millrace.v1.SidecarEvent.join:type_name -> millrace.v1.Join
-	50,  // 51: millrace.v1.SidecarEvent.commit:type_name -> millrace.v1.Commit
-	93,  // 52: millrace.v1.SidecarEvent.saved:type_name -> millrace.v1.Saved
-	51,  // 53: millrace.v1.SidecarEvent.left:type_name -> millrace.v1.Left
-	28,  // 54: millrace.v1.SidecarEvent.fatal:type_name -> millrace.v1.Fatal
-	48,  // 55: millrace.v1.SidecarEvent.switched:type_name -> millrace.v1.Switched
-	49,  // 56: millrace.v1.SidecarEvent.bad:type_name -> millrace.v1.Bad
-	54,  // 57: millrace.v1.SidecarEvent.present:type_name -> millrace.v1.Present
-	52,  // 58: millrace.v1.SidecarEvent.reported:type_name -> millrace.v1.Reported
-	43,  // 59: millrace.v1.SidecarEvent.gpus:type_name -> millrace.v1.GpuFigures
-	21,  // 60: millrace.v1.SidecarEvent.figures:type_name -> millrace.v1.Figures
-	44,  // 61: millrace.v1.GpuFigures.gpus:type_name -> millrace.v1.Gpu
-	46,  // 62: millrace.v1.SidecarHello.ranks:type_name -> millrace.v1.RankPosition
-	10,  // 63: millrace.v1.SidecarHello.version:type_name -> millrace.v1.Version
-	91,  // 64: millrace.v1.Bad.sample:type_name -> millrace.v1.Quarantine
-	53,  // 65: millrace.v1.Reported.losses:type_name -> millrace.v1.SourceLoss
-	89,  // 66: millrace.v1.SidecarOrder.fence:type_name -> millrace.v1.Fence
-	61,  // 67: millrace.v1.SidecarOrder.welcome:type_name -> millrace.v1.Welcome
-	64,  // 68: millrace.v1.SidecarOrder.begin:type_name -> millrace.v1.Begin
-	65,  // 69: millrace.v1.SidecarOrder.refusal:type_name -> millrace.v1.Refusal
-	94,  // 70: millrace.v1.SidecarOrder.plan:type_name -> millrace.v1.Plan
-	95,  // 71: millrace.v1.SidecarOrder.ended:type_name -> millrace.v1.Ended
-	28,  // 72: millrace.v1.SidecarOrder.failed:type_name -> millrace.v1.Fatal
-	66,  // 73: millrace.v1.SidecarOrder.loaders:type_name -> millrace.v1.Loaders
-	70,  // 74: millrace.v1.SidecarOrder.waiting:type_name -> millrace.v1.Waiting
-	35,  // 75: millrace.v1.SidecarOrder.bye:type_name -> millrace.v1.Bye
-	60,  // 76: millrace.v1.SidecarOrder.committed:type_name -> millrace.v1.Committed
-	96,  // 77: millrace.v1.SidecarOrder.masked:type_name -> millrace.v1.Masked
-	62,  // 78: millrace.v1.SidecarOrder.alerts:type_name -> millrace.v1.Alerts
-	69,  // 79: millrace.v1.SidecarOrder.roll_call:type_name -> millrace.v1.RollCall
-	56,  // 80: millrace.v1.SidecarOrder.starved:type_name -> millrace.v1.Starved
-	48,  // 81: millrace.v1.SidecarOrder.switched:type_name -> millrace.v1.Switched
-	58,  // 82: millrace.v1.SidecarOrder.groups:type_name -> millrace.v1.Groups
-	57,  // 83: millrace.v1.Starved.hosts:type_name -> millrace.v1.StarvedHost
-	59,  // 84: millrace.v1.Groups.group:type_name -> millrace.v1.Group
-	90,  // 85: millrace.v1.Welcome.manifests:type_name -> millrace.v1.Manifest
-	97,  // 86: millrace.v1.Welcome.masks:type_name -> millrace.v1.Mask
-	63,  // 87: millrace.v1.Alerts.alerts:type_name -> millrace.v1.Alert
-	67,  // 88: millrace.v1.Loaders.stripes:type_name -> millrace.v1.LoaderStripe
-	68,  // 89: millrace.v1.LoaderStripe.standby:type_name -> millrace.v1.Standby
-	20,  // 90: millrace.v1.Waiting.cause:type_name -> millrace.v1.Activity
-	72,  // 91: millrace.v1.MixRequest.set:type_name -> millrace.v1.SetWeights
-	74,  // 92: millrace.v1.MixRequest.schedule:type_name -> millrace.v1.SetSchedule
-	98,  // 93: millrace.v1.MixRequest.skip:type_name -> millrace.v1.Skipped
-	76,  // 94: millrace.v1.MixRequest.add:type_name -> millrace.v1.AddSource
-	99,  // 95: millrace.v1.MixRequest.costs:type_name -> millrace.v1.Costed
-	73,  // 96: millrace.v1.SetWeights.weights:type_name -> millrace.v1.SourceWeight
-	75,  // 97: millrace.v1.SetSchedule.milestones:type_name -> millrace.v1.WeightsAt
-	73,  // 98: millrace.v1.WeightsAt.weights:type_name -> millrace.v1.SourceWeight
-	78,  // 99: millrace.v1.MixReply.change:type_name -> millrace.v1.MixChange
-	73,  // 100: millrace.v1.MixtureStatus.weights:type_name -> millrace.v1.SourceWeight
-	78,  // 101: millrace.v1.MixtureStatus.changes:type_name -> millrace.v1.MixChange
-	99,  // 102: millrace.v1.MixtureStatus.costs:type_name -> millrace.v1.Costed
-	80,  // 103: millrace.v1.MixtureStatus.calibration:type_name -> millrace.v1.Calibration
-	99,  // 104: millrace.v1.Calibration.best:type_name -> millrace.v1.Costed
-	89,  // 105: millrace.v1.StatusReply.fence:type_name -> millrace.v1.Fence
-	88,  // 106: millrace.v1.StatusReply.sources:type_name -> millrace.v1.StatusReply.SourcesEntry
-	91,  // 107: millrace.v1.StatusReply.recent:type_name -> millrace.v1.Quarantine
-	85,  // 108: millrace.v1.StatusReply.roles:type_name -> millrace.v1.RoleStatus
-	63,  // 109: millrace.v1.StatusReply.alerts:type_name -> millrace.v1.Alert
-	67,  // 110: millrace.v1.StatusReply.stripes:type_name -> millrace.v1.LoaderStripe
-	79,  // 111: millrace.v1.StatusReply.mixture:type_name -> millrace.v1.MixtureStatus
-	44,  // 112: millrace.v1.StatusReply.gpus:type_name -> millrace.v1.Gpu
-	27,  // 113: millrace.v1.StatusReply.delivery:type_name -> millrace.v1.Delivery
-	83,  // 114: millrace.v1.StatusReply.scaling:type_name -> millrace.v1.Scaling
-	16,  // 115: millrace.v1.RoleStatus.cache:type_name -> millrace.v1.CacheFigures
-	100, // 116: millrace.v1.LedgerReply.segments:type_name -> millrace.v1.Assignments
-	101, // 117: millrace.v1.LedgerReply.ranges:type_name -> millrace.v1.OrdinalRange
-	78,  // 118: millrace.v1.LedgerReply.changes:type_name -> millrace.v1.MixChange
-	84,  // 119: millrace.v1.StatusReply.SourcesEntry.value:type_name -> millrace.v1.SourceStatus
-	7,   // 120: millrace.v1.Orchestrator.Load:input_type -> millrace.v1.LoaderEvent
-	42,  // 121: millrace.v1.Orchestrator.Serve:input_type -> millrace.v1.SidecarEvent
-	81,  // 122: millrace.v1.Orchestrator.Status:input_type -> millrace.v1.StatusRequest
-	86,  // 123: millrace.v1.Orchestrator.Ledger:input_type -> millrace.v1.LedgerRequest
-	71,  // 124: millrace.v1.Orchestrator.Mix:input_type -> millrace.v1.MixRequest
-	0,   // 125: millrace.v1.Orchestrator.Follow:input_type -> millrace.v1.FollowerEvent
-	36,  // 126: millrace.v1.Loader.Fetch:input_type -> millrace.v1.FetchRequest
-	17,  // 127: millrace.v1.Loader.Beat:input_type -> millrace.v1.BeatRequest
-	19,  // 128: millrace.v1.Loader.Current:input_type -> millrace.v1.CurrentRequest
-	39,  // 129: millrace.v1.Constructor.Fetch:input_type -> millrace.v1.GroupRequest
-	29,  // 130: millrace.v1.Orchestrator.Load:output_type -> millrace.v1.LoaderOrder
-	55,  // 131: millrace.v1.Orchestrator.Serve:output_type -> millrace.v1.SidecarOrder
-	82,  // 132: millrace.v1.Orchestrator.Status:output_type -> millrace.v1.StatusReply
-	87,  // 133: millrace.v1.Orchestrator.Ledger:output_type -> millrace.v1.LedgerReply
-	77,  // 134: millrace.v1.Orchestrator.Mix:output_type -> millrace.v1.MixReply
-	3,   // 135: millrace.v1.Orchestrator.Follow:output_type -> millrace.v1.JournalPart
-	38,  // 136: millrace.v1.Loader.Fetch:output_type -> millrace.v1.FetchReply
-	18,  // 137: millrace.v1.Loader.Beat:output_type -> millrace.v1.BeatReply
-	20,  // 138: millrace.v1.Loader.Current:output_type -> millrace.v1.Activity
-	38,  // 139: millrace.v1.Constructor.Fetch:output_type -> millrace.v1.FetchReply
-	130, // [130:140] is the sub-list for method output_type
-	120, // [120:130] is the sub-list for method input_type
-	120, // [120:120] is the sub-list for extension type_name
-	120, // [120:120] is the sub-list for extension extendee
-	0,   // [0:120] is the sub-list for field type_name
+	34,  // 19: millrace.v1.LoaderHello.held:type_name -> millrace.v1.Drop
+	92,  // 20: millrace.v1.Offers.rejects:type_name -> millrace.v1.Quarantine
+	93,  // 21: millrace.v1.Offers.seek_points:type_name -> millrace.v1.SeekPoint
+	13,  // 22: millrace.v1.Offers.runs:type_name -> millrace.v1.UntrainedRuns
+	24,  // 23: millrace.v1.Figures.sources:type_name -> millrace.v1.SourceFigures
+	26,  // 24: millrace.v1.Figures.ranks:type_name -> millrace.v1.RankFigures
+	23,  // 25: millrace.v1.Figures.supply:type_name -> millrace.v1.Supply
+	21,  // 26: millrace.v1.SourceFigures.current:type_name -> millrace.v1.Activity
+	25,  // 27: millrace.v1.SourceFigures.fetches:type_name -> millrace.v1.Fetches
+	21,  // 28: millrace.v1.RankFigures.waiting:type_name -> millrace.v1.Activity
+	24,  // 29: millrace.v1.RoleFigures.sources:type_name -> millrace.v1.SourceFigures
+	23,  // 30: millrace.v1.RoleFigures.supply:type_name -> millrace.v1.Supply
+	27,  // 31: millrace.v1.Delivery.roles:type_name -> millrace.v1.RoleFigures
+	26,  // 32: millrace.v1.Delivery.ranks:type_name -> millrace.v1.RankFigures
+	21,  // 33: millrace.v1.Delivery.slowest:type_name -> millrace.v1.Activity
+	90,  // 34: millrace.v1.LoaderOrder.fence:type_name -> millrace.v1.Fence
+	31,  // 35: millrace.v1.LoaderOrder.open:type_name -> millrace.v1.OpenSource
+	32,  // 36: millrace.v1.LoaderOrder.read:type_name -> millrace.v1.ReadFrom
+	36,  // 37: millrace.v1.LoaderOrder.bye:type_name -> millrace.v1.Bye
+	33,  // 38: millrace.v1.LoaderOrder.promote:type_name -> millrace.v1.Promote
+	34,  // 39: millrace.v1.LoaderOrder.drop:type_name -> millrace.v1.Drop
+	35,  // 40: millrace.v1.LoaderOrder.reading:type_name -> millrace.v1.Reading
+	93,  // 41: millrace.v1.ReadFrom.seek_point:type_name -> millrace.v1.SeekPoint
+	93,  // 42: millrace.v1.Reading.seek_point:type_name -> millrace.v1.SeekPoint
+	90,  // 43: millrace.v1.FetchRequest.fence:type_name -> millrace.v1.Fence
+	38,  // 44: millrace.v1.FetchRequest.part:type_name -> millrace.v1.FetchPart
+	42,  // 45: millrace.v1.FetchReply.failed:type_name -> millrace.v1.PartFailed
+	41,  // 46: millrace.v1.FetchReply.placed:type_name -> millrace.v1.PlacedRows
+	90,  // 47: millrace.v1.GroupRequest.fence:type_name -> millrace.v1.Fence
+	92,  // 48: millrace.v1.PartFailed.samples:type_name -> millrace.v1.Quarantine
+	90,  // 49: millrace.v1.SidecarEvent.fence:type_name -> millrace.v1.Fence
+	46,  // 50: millrace.v1.SidecarEvent.hello:type_name -> millrace.v1.SidecarHello
+	48,  // 51: millrace.v1.SidecarEvent.join:type_name -> millrace.v1.Join
+	51,  // 52: millrace.v1.SidecarEvent.commit:type_name -> millrace.v1.Commit
+	94,  // 53: millrace.v1.SidecarEvent.saved:type_name -> millrace.v1.Saved
+	52,  // 54: millrace.v1.SidecarEvent.left:type_name -> millrace.v1.Left
+	29,  // 55: millrace.v1.SidecarEvent.fatal:type_name -> millrace.v1.Fatal
+	49,  // 56: millrace.v1.SidecarEvent.switched:type_name -> millrace.v1.Switched
+	50,  // 57: millrace.v1.SidecarEvent.bad:type_name -> millrace.v1.Bad
+	55,  // 58: millrace.v1.SidecarEvent.present:type_name -> millrace.v1.Present
+	53,  // 59: millrace.v1.SidecarEvent.reported:type_name -> millrace.v1.Reported
+	44,  // 60: millrace.v1.SidecarEvent.gpus:type_name -> millrace.v1.GpuFigures
+	22,  // 61: millrace.v1.SidecarEvent.figures:type_name -> millrace.v1.Figures
+	45,  // 62: millrace.v1.GpuFigures.gpus:type_name -> millrace.v1.Gpu
+	47,  // 63: millrace.v1.SidecarHello.ranks:type_name -> millrace.v1.RankPosition
+	10,  // 64: millrace.v1.SidecarHello.version:type_name -> millrace.v1.Version
+	92,  // 65: millrace.v1.Bad.sample:type_name -> millrace.v1.Quarantine
+	54,  // 66: millrace.v1.Reported.losses:type_name -> millrace.v1.SourceLoss
+	90,  // 67: millrace.v1.SidecarOrder.fence:type_name -> millrace.v1.Fence
+	62,  // 68: millrace.v1.SidecarOrder.welcome:type_name -> millrace.v1.Welcome
+	65,  // 69: millrace.v1.SidecarOrder.begin:type_name -> millrace.v1.Begin
+	66,  // 70: millrace.v1.SidecarOrder.refusal:type_name -> millrace.v1.Refusal
+	95,  // 71: millrace.v1.SidecarOrder.plan:type_name -> millrace.v1.Plan
+	96,  // 72: millrace.v1.SidecarOrder.ended:type_name -> millrace.v1.Ended
+	29,  // 73: millrace.v1.SidecarOrder.failed:type_name -> millrace.v1.Fatal
+	67,  // 74: millrace.v1.SidecarOrder.loaders:type_name -> millrace.v1.Loaders
+	71,  // 75: millrace.v1.SidecarOrder.waiting:type_name -> millrace.v1.Waiting
+	36,  // 76: millrace.v1.SidecarOrder.bye:type_name -> millrace.v1.Bye
+	61,  // 77: millrace.v1.SidecarOrder.committed:type_name -> millrace.v1.Committed
+	97,  // 78: millrace.v1.SidecarOrder.masked:type_name -> millrace.v1.Masked
+	63,  // 79: millrace.v1.SidecarOrder.alerts:type_name -> millrace.v1.Alerts
+	70,  // 80: millrace.v1.SidecarOrder.roll_call:type_name -> millrace.v1.RollCall
+	57,  // 81: millrace.v1.SidecarOrder.starved:type_name -> millrace.v1.Starved
+	49,  // 82: millrace.v1.SidecarOrder.switched:type_name -> millrace.v1.Switched
+	59,  // 83: millrace.v1.SidecarOrder.groups:type_name -> millrace.v1.Groups
+	58,  // 84: millrace.v1.Starved.hosts:type_name -> millrace.v1.StarvedHost
+	60,  // 85: millrace.v1.Groups.group:type_name -> millrace.v1.Group
+	91,  // 86: millrace.v1.Welcome.manifests:type_name -> millrace.v1.Manifest
+	98,  // 87: millrace.v1.Welcome.masks:type_name -> millrace.v1.Mask
+	64,  // 88: millrace.v1.Alerts.alerts:type_name -> millrace.v1.Alert
+	68,  // 89: millrace.v1.Loaders.stripes:type_name -> millrace.v1.LoaderStripe
+	69,  // 90: millrace.v1.LoaderStripe.standby:type_name -> millrace.v1.Standby
+	21,  // 91: millrace.v1.Waiting.cause:type_name -> millrace.v1.Activity
+	73,  // 92: millrace.v1.MixRequest.set:type_name -> millrace.v1.SetWeights
+	75,  // 93: millrace.v1.MixRequest.schedule:type_name -> millrace.v1.SetSchedule
+	99,  // 94: millrace.v1.MixRequest.skip:type_name -> millrace.v1.Skipped
+	77,  // 95: millrace.v1.MixRequest.add:type_name -> millrace.v1.AddSource
+	100, // 96: millrace.v1.MixRequest.costs:type_name -> millrace.v1.Costed
+	74,  // 97: millrace.v1.SetWeights.weights:type_name -> millrace.v1.SourceWeight
+	76,  // 98: millrace.v1.SetSchedule.milestones:type_name -> millrace.v1.WeightsAt
+	74,  // 99: millrace.v1.WeightsAt.weights:type_name -> millrace.v1.SourceWeight
+	79,  // 100: millrace.v1.MixReply.change:type_name -> millrace.v1.MixChange
+	74,  // 101: millrace.v1.MixtureStatus.weights:type_name -> millrace.v1.SourceWeight
+	79,  // 102: millrace.v1.MixtureStatus.changes:type_name -> millrace.v1.MixChange
+	100, // 103: millrace.v1.MixtureStatus.costs:type_name -> millrace.v1.Costed
+	81,  // 104: millrace.v1.MixtureStatus.calibration:type_name -> millrace.v1.Calibration
+	100, // 105: millrace.v1.Calibration.best:type_name -> millrace.v1.Costed
+	90,  // 106: millrace.v1.StatusReply.fence:type_name -> millrace.v1.Fence
+	89,  // 107: millrace.v1.StatusReply.sources:type_name -> millrace.v1.StatusReply.SourcesEntry
+	92,  // 108: millrace.v1.StatusReply.recent:type_name -> millrace.v1.Quarantine
+	86,  // 109: millrace.v1.StatusReply.roles:type_name -> millrace.v1.RoleStatus
+	64,  // 110: millrace.v1.StatusReply.alerts:type_name -> millrace.v1.Alert
+	68,  // 111: millrace.v1.StatusReply.stripes:type_name -> millrace.v1.LoaderStripe
+	80,  // 112: millrace.v1.StatusReply.mixture:type_name -> millrace.v1.MixtureStatus
+	45,  // 113: millrace.v1.StatusReply.gpus:type_name -> millrace.v1.Gpu
+	28,  // 114: millrace.v1.StatusReply.delivery:type_name -> millrace.v1.Delivery
+	84,  // 115: millrace.v1.StatusReply.scaling:type_name -> millrace.v1.Scaling
+	17,  // 116: millrace.v1.RoleStatus.cache:type_name -> millrace.v1.CacheFigures
+	101, // 117: millrace.v1.LedgerReply.segments:type_name -> millrace.v1.Assignments
+	102, // 118: millrace.v1.LedgerReply.ranges:type_name -> millrace.v1.OrdinalRange
+	79,  // 119: millrace.v1.LedgerReply.changes:type_name -> millrace.v1.MixChange
+	85,  // 120: millrace.v1.StatusReply.SourcesEntry.value:type_name -> millrace.v1.SourceStatus
+	7,   // 121: millrace.v1.Orchestrator.Load:input_type -> millrace.v1.LoaderEvent
+	43,  // 122: millrace.v1.Orchestrator.Serve:input_type -> millrace.v1.SidecarEvent
+	82,  // 123: millrace.v1.Orchestrator.Status:input_type -> millrace.v1.StatusRequest
+	87,  // 124: millrace.v1.Orchestrator.Ledger:input_type -> millrace.v1.LedgerRequest
+	72,  // 125: millrace.v1.Orchestrator.Mix:input_type -> millrace.v1.MixRequest
+	0,   // 126: millrace.v1.Orchestrator.Follow:input_type -> millrace.v1.FollowerEvent
+	37,  // 127: millrace.v1.Loader.Fetch:input_type -> millrace.v1.FetchRequest
+	18,  // 128: millrace.v1.Loader.Beat:input_type -> millrace.v1.BeatRequest
+	20,  // 129: millrace.v1.Loader.Current:input_type -> millrace.v1.CurrentRequest
+	40,  // 130: millrace.v1.Constructor.Fetch:input_type -> millrace.v1.GroupRequest
+	30,  // 131: millrace.v1.Orchestrator.Load:output_type -> millrace.v1.LoaderOrder
+	56,  // 132: millrace.v1.Orchestrator.Serve:output_type -> millrace.v1.SidecarOrder
+	83,  // 133: millrace.v1.Orchestrator.Status:output_type -> millrace.v1.StatusReply
+	88,  // 134: millrace.v1.Orchestrator.Ledger:output_type -> millrace.v1.LedgerReply
+	78,  // 135: millrace.v1.Orchestrator.Mix:output_type -> millrace.v1.MixReply
+	3,   // 136: millrace.v1.Orchestrator.Follow:output_type -> millrace.v1.JournalPart
+	39,  // 137: millrace.v1.Loader.Fetch:output_type -> millrace.v1.FetchReply
+	19,  // 138: millrace.v1.Loader.Beat:output_type -> millrace.v1.BeatReply
+	21,  // 139: millrace.v1.Loader.Current:output_type -> millrace.v1.Activity
+	39,  // 140: millrace.v1.Constructor.Fetch:output_type -> millrace.v1.FetchReply
+	131, // [131:141] is the sub-list for method output_type
+	121, // [121:131] is the sub-list for method input_type
+	121, // [121:121] is the sub-list for extension type_name
+	121, // [121:121] is the sub-list for extension extendee
+	0,   // [0:121] is the sub-list for field type_name
 }
 
 func init() { file_roles_proto_init() }
@@ -8631,7 +8734,7 @@ func file_roles_proto_init() {
 		(*LoaderEvent_Cache)(nil),
 		(*LoaderEvent_Figures)(nil),
 	}
-	file_roles_proto_msgTypes[29].OneofWrappers = []any{
+	file_roles_proto_msgTypes[30].OneofWrappers = []any{
 		(*LoaderOrder_Open)(nil),
 		(*LoaderOrder_Read)(nil),
 		(*LoaderOrder_Bye)(nil),
@@ -8639,7 +8742,7 @@ func file_roles_proto_init() {
 		(*LoaderOrder_Drop)(nil),
 		(*LoaderOrder_Reading)(nil),
 	}
-	file_roles_proto_msgTypes[42].OneofWrappers = []any{
+	file_roles_proto_msgTypes[43].OneofWrappers = []any{
 		(*SidecarEvent_Hello)(nil),
 		(*SidecarEvent_Join)(nil),
 		(*SidecarEvent_Commit)(nil),
@@ -8653,7 +8756,7 @@ func file_roles_proto_init() {
 		(*SidecarEvent_Gpus)(nil),
 		(*SidecarEvent_Figures)(nil),
 	}
-	file_roles_proto_msgTypes[55].OneofWrappers = []any{
+	file_roles_proto_msgTypes[56].OneofWrappers = []any{
 		(*SidecarOrder_Welcome)(nil),
 		(*SidecarOrder_Begin)(nil),
 		(*SidecarOrder_Refusal)(nil),
@@ -8672,7 +8775,7 @@ func file_roles_proto_init() {
 		(*SidecarOrder_Part)(nil),
 		(*SidecarOrder_Groups)(nil),
 	}
-	file_roles_proto_msgTypes[71].OneofWrappers = []any{
+	file_roles_proto_msgTypes[72].OneofWrappers = []any{
 		(*MixRequest_Set)(nil),
 		(*MixRequest_Schedule)(nil),
 		(*MixRequest_Skip)(nil),
@@ -8687,7 +8790,7 @@ func file_roles_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_roles_proto_rawDesc), len(file_roles_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   89,
+			NumMessages:   90,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

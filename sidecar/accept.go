@@ -27,8 +27,11 @@ type door struct {
 func (d *door) open(ctx context.Context, at *claim, l *socket) {
 	var g errgroup.Group
 	g.SetLimit(backlog)
+	tell := func(err error) {
+		d.config.Log.Warn("the socket was removed from outside and is made again", "rank", at.rank, "error", err)
+	}
 	for {
-		c, err := l.AcceptUnix()
+		c, err := l.accept(tell)
 		if errors.Is(err, net.ErrClosed) {
 			break
 		}
@@ -163,6 +166,10 @@ func (d *door) checkRank(rank uint32, own millrace.Rank) error {
 	serves := fmt.Sprintf("rank %d alone", first)
 	if first < last {
 		serves = fmt.Sprintf("ranks %d to %d", first, last)
+	}
+	if d.config.Limited != "" {
+		return &StartError{Reason: fmt.Sprintf("rank %d: stream %s is for %s: raise `ranks` of the stream in the "+
+			"mixture file, or do not connect this rank to it", rank, d.config.Limited, serves)}
 	}
 	if d.config.IsSpread {
 		return &StartError{Reason: fmt.Sprintf("rank %d: this host serves %s of the run; check RANK and the socket's "+

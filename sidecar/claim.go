@@ -36,7 +36,8 @@ func newClaim(number int, rank millrace.Rank) *claim {
 
 // take gets the claim for a session. It waits while the holder is leaving or has hung up. It returns an error if the
 // holder still lives after the grace. A client that continues held the claim before: a holder that has not begun is
-// refused in its favour. If ctx ends, take returns its cause.
+// refused in its favour, unless the client is gone by now: the holder may be its successor. If ctx ends, take returns
+// its cause.
 func (c *claim) take(ctx context.Context, by *session, continues bool) error {
 	long := grace
 	if continues {
@@ -54,7 +55,7 @@ func (c *claim) take(ctx context.Context, by *session, continues bool) error {
 		}
 		holder, leaving, changed := c.holder, c.leaving, c.changed
 		c.mu.Unlock()
-		if continues && holder != asked {
+		if continues && holder != asked && !by.isGone() {
 			asked = holder
 			holder.post(outranked{
 				fmt.Errorf("rank %d continues in process %d: one trainer process a rank; close that one first",

@@ -15,6 +15,7 @@ import (
 type Config struct {
 	Dir      string          // directory of the sockets rank-<r>.sock
 	Ranks    []millrace.Rank // of the world, that this host serves; consecutive
+	Limited  string          // the name of the stream if it is for some of the run's ranks alone
 	IsSpread bool            // other hosts serve further ranks of the world
 	Upstream Upstream
 	Fetcher  Fetcher

@@ -18,6 +18,7 @@ import (
 
 	"millrace"
 	"millrace/constructors"
+	"millrace/internal/verify/needs"
 	"millrace/sidecar"
 	"millrace/sidecar/sidecartest"
 )
@@ -206,9 +207,7 @@ const otherUser = 4242
 
 // TestAListedUserMayConnect: the process of another user, as in another container of a pod, gets batches.
 func TestAListedUserMayConnect(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("only root can act as another user")
-	}
+	needs.Require(t, "root") // which alone can act as another user
 	h := open(t, sidecartest.Config{World: 1, Microbatches: 1, Rows: 1, Length: 16},
 		func(c *sidecar.Config) { c.UIDs = []uint32{0, otherUser} })
 	dir := filepath.Dir(h.path(0))
@@ -240,6 +239,29 @@ func as(t *testing.T, user int, do func()) {
 	set(user)
 	defer set(0)
 	do()
+}
+
+// TestARemovedSocketIsMadeAgain: a cleaner removes a socket. A trainer that is connected goes on, and one that comes
+// later connects at the same path.
+func TestARemovedSocketIsMadeAgain(t *testing.T) {
+	h := open(t, small, nil)
+	early := dial(t, h.path(0))
+	early.hello("fresh", nil)
+	before, err := os.Stat(h.path(1))
+	if err := errors.Join(err, os.Remove(h.path(0)), os.Remove(h.path(1))); err != nil {
+		t.Fatal(err)
+	}
+	after, err := os.Stat(h.path(1))
+	for began := time.Now(); err != nil && time.Since(began) < 20*time.Second; after, err = os.Stat(h.path(1)) {
+		time.Sleep(20 * time.Millisecond)
+	}
+	if err != nil || after.Mode() != before.Mode() {
+		t.Fatalf("its mode is %v: %v", before.Mode(), err)
+	}
+	late := dial(t, h.path(1))
+	late.hello("fresh", nil)
+	early.want(begin)
+	late.want(begin)
 }
 
 // TestLargerBatch: a batch that does not fit comes in a new ring. Frames of the old ring stay valid.

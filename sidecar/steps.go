@@ -219,8 +219,8 @@ func (s *steps) load(e *entry) {
 	s.give(e)
 }
 
-// unknownLoss is the number of labels of a step if some tokens are left out of its loss, and only other hosts have some
-// of the step's tokens.
+// unknownLoss is the number of labels of a step if some tokens are left out of its loss, an earlier release planned it
+// without counting them, and only other hosts have some of the step's tokens.
 const unknownLoss = ^uint64(0)
 
 // lossTokens returns the labels that take part in the loss of a step over all data-parallel ranks of the run.
@@ -230,10 +230,10 @@ func (s *steps) lossTokens(plan *millrace.Plan, payload Payload) (uint64, error)
 		labels = plan.Labels
 	}
 	switch isWhole := len(s.ranks) == int(plan.Ranks); {
-	case !isWhole && s.marked:
-		return unknownLoss, nil
-	case !isWhole:
+	case plan.Counted || !s.marked:
 		return labels, nil
+	case !isWhole:
+		return unknownLoss, nil
 	}
 	for _, rank := range s.ranks {
 		for m := range plan.Microbatches {

@@ -16,6 +16,7 @@ import (
 
 	"millrace"
 	"millrace/sources/copies"
+	"millrace/sources/find"
 	"millrace/sources/guard"
 	"millrace/sources/identity"
 	"millrace/sources/kept"
@@ -43,6 +44,17 @@ func shardPaths(format Format, path string) []string {
 		paths = append(paths, c.Companions(path)...)
 	}
 	return paths
+}
+
+// mostPaths returns the most files of one of these shards.
+func mostPaths(format Format, files []find.File) int {
+	most := 1
+	if _, ok := format.(Companions); ok {
+		for i := range files {
+			most = max(most, len(shardPaths(format, files[i].Path)))
+		}
+	}
+	return most
 }
 
 // shardDigest hashes size, first and last MiB of a shard's file and of its companions; deep hashes every byte.
@@ -105,6 +117,9 @@ func (e *evidence) digestFile(h io.Writer, path string, deep bool) (int64, error
 			return 0, fmt.Errorf("digest %s: %w", path, err)
 		}
 		h.Write(end)
+		if err := find.CheckContent(path, end, size); err != nil {
+			return 0, err
+		}
 	}
 	return size, nil
 }

@@ -53,6 +53,18 @@ func isAny(err error, targets ...error) bool {
 	return false
 }
 
+// LimitError is the reason why a file is not read that may be whole: it passes a fixed limit of its reader. Errors of
+// damage wrap it, because a damaged size passes limits, too. Its cure takes the place of a restored file.
+type LimitError struct{ What, Cure string }
+
+// Error implements error.
+func (e *LimitError) Error() string { return e.What + ": " + e.Cure }
+
+// Limited returns a LimitError.
+func Limited(cure, what string, args ...any) error {
+	return &LimitError{What: fmt.Sprintf(what, args...), Cure: cure}
+}
+
 // Missing is the way in which a record is without a field.
 type Missing string
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 
 	"millrace"
@@ -62,7 +63,7 @@ func (osFS) Open(path string) (OpenFile, error) {
 	}
 	if !st.Mode().IsRegular() {
 		f.Close()
-		return nil, fmt.Errorf("open shard %s: not a regular file", path)
+		return nil, fmt.Errorf("open shard %s: not a regular file: %w", path, fs.ErrInvalid)
 	}
 	return &osFile{File: f, size: st.Size()}, nil
 }

@@ -3,6 +3,7 @@ package sources
 import (
 	"context"
 	"io"
+	"slices"
 
 	"millrace"
 )
@@ -23,15 +24,21 @@ type Field struct {
 	// Needed is the number of the first values of Others, which the source's Maker needs. In place of nil, a format may
 	// give the *MissingError of such a value, which says more.
 	Needed int
-	// AsJSON: in place of a list or an object among these values, a format of JSON gives the value's JSON text, which
-	// has the order of keys.
-	AsJSON bool
+	// MayLack are the fields whose column a file may lack: its records then lack the field. Another missing column is
+	// an error of the file, a *LackError.
+	MayLack []string
 }
 
 // split divides the values of Others into those that a document needs and the others.
 func (f Field) split(values []any) (needed, others []any) {
 	n := min(f.Needed, len(values))
 	return values[:n], values[n:]
+}
+
+// equals reports whether two fields ask for the same.
+func (f Field) equals(g Field) bool {
+	return f.Text == g.Text && f.Needed == g.Needed && slices.Equal(f.Others, g.Others) &&
+		slices.Equal(f.MayLack, g.MayLack)
 }
 
 // Limits decide about content. They belong to the run's identity, not to a host.
@@ -81,8 +88,8 @@ type Record struct {
 	TooLong bool
 	Start   uint32 // of a part of a document (ReadPieces): the document's tokens before Tokens
 	Total   uint32 // of a part of a document (ReadPieces): the document's tokens
-	// Others has the values of Field.Others, in order: string, int, float64, bool, nil if the record has none, []byte,
-	// []any and map[string]any of such values, []uint32 for a column of token ids, and *MissingError (Field.Needed).
+	// Others has the values of Field.Others, in order: those of package values, and *MissingError (Field.Needed). A
+	// value that the record lacks is nil.
 	// The slice is valid until fn returns; the values have memory of their own, and nobody changes them.
 	Others []any
 	// Err is the reason to quarantine the record (wraps millrace.ErrBadSample). The record then has no content. Only
@@ -149,7 +156,7 @@ func IsUnpacked(f File) bool {
 // Companions is implemented by formats whose shards have several files. The shard's digest covers the companions as it
 // covers the file that names the shard.
 type Companions interface {
-	// Companions returns the paths of the other files of the shard at path.
+	// Companions returns the paths of the other files of the shard at path; nil: it has none.
 	Companions(path string) []string
 }
 

@@ -15,10 +15,10 @@ import (
 // TestLongDocumentsAreNoted: offers of documents that are too long have their note, whatever the treatment: when the
 // documents are made, and when their lengths are known from before. Filters decide as without it.
 func TestLongDocumentsAreNoted(t *testing.T) {
-	const records, most = 200, 5
+	const records, most = 200, 6
 	var b bytes.Buffer
 	for i := range records {
-		fmt.Fprintf(&b, "{\"id\": %d, \"p\": \"x\", \"c\": %q}\n", i, strings.Repeat(" y", i%10))
+		fmt.Fprintf(&b, "{\"id\": %d, \"p\": \"x\", \"c\": %q}\n", i, strings.Repeat(" y", i%10+1))
 	}
 	for _, name := range []string{"a.jsonl", "a.jsonl.gz"} {
 		dir := t.TempDir()
@@ -40,7 +40,7 @@ func TestLongDocumentsAreNoted(t *testing.T) {
 						t.Fatalf("%d offers, %d too long", len(offers), st.TooLong)
 					}
 					for id, o := range offers {
-						tokens := uint32(1 + id.Record%10)
+						tokens := uint32(2 + id.Record%10)
 						noted := tokens > most
 						switch {
 						case noted && long.Truncate:

@@ -34,6 +34,9 @@ type KnownLengths struct {
 	Tokens func(record uint64) (tokens uint32, ok bool)
 	// Refused returns the bits of the filters that refuse a record of this length; nil if the source has no filters.
 	Refused func(record uint64, tokens uint32) (bits uint32, ok bool)
+	// Untrained returns the labels of a record that are left out of the loss; nil if the source has no untrained
+	// tokens.
+	Untrained func(record uint64) (labels uint32, ok bool)
 	// Patches returns the image patches of a record; nil if the shard has none.
 	Patches func(record uint64) uint32
 }
@@ -44,7 +47,8 @@ func (v *LengthView) Of(ctx context.Context, shard uint32) (KnownLengths, error)
 	if err != nil {
 		return KnownLengths{}, err
 	}
-	return KnownLengths{Tokens: get, Refused: v.refusals(shard), Patches: v.patches(shard)}, nil
+	return KnownLengths{Tokens: get, Refused: v.refusals(shard), Untrained: v.untrained(shard),
+		Patches: v.patches(shard)}, nil
 }
 
 func noLength(uint64) (uint32, bool) { return 0, false }
@@ -79,7 +83,7 @@ func (v *LengthView) sum(ctx context.Context, shard uint32, count uint64, piece 
 	if err != nil {
 		return err
 	}
-	otherwise, refusals := v.otherwise(shard), v.refusals(shard)
+	otherwise, refusals, untrained := v.otherwise(shard), v.refusals(shard), v.untrained(shard)
 	if runs := v.runs(shard); runs != nil && refusals == nil {
 		return runs.LengthRuns(func(tokens uint32, records uint64) error {
 			st.add(tokens, records, piece)
@@ -110,6 +114,10 @@ func (v *LengthView) sum(ctx context.Context, shard uint32, count uint64, piece 
 			}
 		}
 		st.add(n, 1, piece)
+		if untrained != nil && n > 0 {
+			labels, _ := untrained(r)
+			st.Trained += uint64(n - 1 - labels)
+		}
 	}
 	return nil
 }
@@ -171,10 +179,18 @@ func (v *LengthView) refusals(shard uint32) func(record uint64, tokens uint32) (
 			return bits, err == nil
 		}
 	}
-	if st, ok := v.from.kept.Known(shard).(*kept.Filtered); ok {
+	if st := kept.Filters(v.from.kept.Known(shard)); st != nil {
 		return func(record uint64, _ uint32) (uint32, bool) { return st.Refused(record) }
 	}
 	return func(uint64, uint32) (uint32, bool) { return 0, false }
+}
+
+// untrained returns the lookup of untrained labels, nil if the source has no untrained tokens or keeps no lengths.
+func (v *LengthView) untrained(shard uint32) func(record uint64) (labels uint32, ok bool) {
+	if st, ok := v.from.kept.Known(shard).(*kept.Labelled); ok {
+		return st.Untrained
+	}
+	return nil
 }
 
 // patches returns the lookup of patches in a shard that the view has opened, nil if it has none.

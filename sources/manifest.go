@@ -1,21 +1,21 @@
 package sources
 
 import (
+	"context"
 	"encoding/binary"
 	"fmt"
-
-	"golang.org/x/crypto/blake2b"
+	"slices"
 
 	"millrace"
+	"millrace/sources/find"
+	"millrace/sources/growth"
 )
 
-// manifestFingerprint hashes the facts that decide a source's samples, without the seed of its order. It leaves out
-// paths and counts.
-func manifestFingerprint(m *millrace.Manifest, spec Spec) (d millrace.Digest) {
-	h, err := blake2b.New(len(d), nil)
-	if err != nil {
-		return d // only a size or key out of range is an error
-	}
+// manifestSettings returns the facts that decide the source's samples beside its files, without the seed of its order.
+// Of the constants, their names are among the facts: the values follow from the names of the files, which the log of a
+// table never gives to other rows.
+func (s *Source) manifestSettings() []byte {
+	m, spec := &s.manifest, &s.spec
 	in := []byte("millrace manifest 1")
 	in = appendText(in, settled(spec.Format))
 	in = appendText(in, spec.Field.Text)
@@ -25,19 +25,82 @@ func manifestFingerprint(m *millrace.Manifest, spec Spec) (d millrace.Digest) {
 	if spec.SkipMissing {
 		in = appendText(in, "skip missing")
 	}
-	in = appendText(in, string(m.Shuffle))
-	in = binary.LittleEndian.AppendUint64(in, uint64(spec.Limits.SampleBytes))
-	in = binary.LittleEndian.AppendUint64(in, uint64(len(m.Shards)))
-	for _, s := range m.Shards {
-		in = appendText(in, s.Name)
-		in = binary.LittleEndian.AppendUint64(in, uint64(s.Size))
-		in = append(in, s.Digest[:]...)
-		h.Write(in)
-		in = in[:0]
+	for _, name := range s.constants {
+		in = appendText(in, "constant "+name)
 	}
-	h.Write(in)
-	h.Sum(d[:0])
-	return d
+	in = appendText(in, string(m.Shuffle))
+	return binary.LittleEndian.AppendUint64(in, uint64(spec.Limits.SampleBytes))
+}
+
+// keepListing keeps the list of the source's files, so that a later run can tell which files came and went. A run goes
+// on without it.
+func (s *Source) keepListing(piece uint32) {
+	l := growth.Listing{Manifest: s.manifest, Settings: s.manifestSettings(), Blocks: blocksKind(&s.opener.evidence,
+		s.manifest.Shuffle == millrace.InFileOrder)}
+	if g := s.pieces.byTokens[piece]; g != nil {
+		l.Piece = piece
+		for i := range s.manifest.Shards {
+			l.Pieces = append(l.Pieces, g.Ordinals(i))
+		}
+	}
+	err := l.Save(s.kept)
+	if err == nil {
+		err = s.kept.Flush()
+	}
+	if err != nil {
+		s.log.Warn("the list of files is not kept; files that are added later cannot be told from these", "err", err)
+	}
+}
+
+// KeepPieces counts the pieces of so many tokens in each file, and keeps the list of the files with them, as Open does
+// for PieceTokens. It needs the length of every document.
+func (s *Source) KeepPieces(ctx context.Context, tokens uint32) error {
+	if _, err := s.InPieces(ctx, tokens); err != nil {
+		return err
+	}
+	s.keepListing(tokens)
+	return nil
+}
+
+// cureOfChanged is the cure for a file with other bytes.
+const cureOfChanged = "restore the file, or begin a new run with it"
+
+// cureOfMissing returns the cure for a pinned file that is missing. It may be there and yet not be read: older versions
+// read files of its name.
+func cureOfMissing(pinned *millrace.Manifest, file *millrace.Shard) string {
+	if why := find.LeftOutName(file.Name, pinned.Format); why != "" {
+		return "; directories and wildcards pass over it, because " + why + ": add the file itself to the source's " +
+			"`path` to read it as before"
+	}
+	return "; restore it, or resume in a new run directory with override=[\"sources." + pinned.Source +
+		".files=mask\"]" + cureOfTable(pinned)
+}
+
+// cureOfNew returns the cure for a file that the pinned manifest does not have.
+func cureOfNew(pinned, now *millrace.Manifest) string {
+	is := make(map[string]bool, len(now.Shards))
+	for i := range now.Shards {
+		is[now.Shards[i].Name] = true
+	}
+	gone := slices.IndexFunc(pinned.Shards, func(s millrace.Shard) bool { return !is[s.Name] })
+	override := "\"sources." + pinned.Source + ".files=append\""
+	others := ""
+	if gone >= 0 {
+		others = ", and others are missing, as " + pinned.Shards[gone].Name
+		override += ", \"sources." + pinned.Source + ".files=mask\""
+	}
+	return others + "; put it under another source, or resume in a new run directory with override=[" + override + "]" +
+		cureOfTable(pinned)
+}
+
+// cureOfTable returns the cure for other files if they may be those of a table, whose rows move to new files when they
+// are rewritten. Overrides would then read rows again, or never.
+func cureOfTable(pinned *millrace.Manifest) string {
+	if pinned.Format != "parquet" {
+		return ""
+	}
+	return "; if they are of a Delta table, write its version of that time as `version` of the source instead: rows " +
+		"that were rewritten have moved to new files"
 }
 
 // Compare returns an error if a source differs from its pinned manifest. The error names the first file that differs,
@@ -56,16 +119,18 @@ func Compare(pinned, now *millrace.Manifest) error {
 	for i, j := 0, 0; i < len(pinned.Shards) || j < len(now.Shards); i, j = i+1, j+1 {
 		switch {
 		case j == len(now.Shards) || i < len(pinned.Shards) && pinned.Shards[i].Name < now.Shards[j].Name:
-			return differ("file %s is missing (it was at %s)", pinned.Shards[i].Name, pinned.Shards[i].Path)
+			return differ("file %s is missing (it was at %s)%s", pinned.Shards[i].Name, pinned.Shards[i].Path,
+				cureOfMissing(pinned, &pinned.Shards[i]))
 		case i == len(pinned.Shards) || pinned.Shards[i].Name > now.Shards[j].Name:
-			return differ("file %s is new; put it under another source or start a new run", now.Shards[j].Path)
+			return differ("file %s is new%s", now.Shards[j].Path, cureOfNew(pinned, now))
 		}
 		was, is := pinned.Shards[i], now.Shards[j]
 		if was.Size != is.Size {
-			return differ("file %s had %d bytes and has %d", is.Path, was.Size, is.Size)
+			return differ("file %s had %d bytes and has %d; %s", is.Path, was.Size, is.Size, cureOfChanged)
 		}
 		if was.Digest != is.Digest {
-			return differ("file %s changed its content (digest %s, was %s)", is.Path, is.Digest, was.Digest)
+			return differ("file %s changed its content (digest %s, was %s); %s", is.Path, is.Digest, was.Digest,
+				cureOfChanged)
 		}
 	}
 	if pinned.Shuffle == millrace.Blocks && now.Shuffle == millrace.Global {
@@ -74,5 +139,5 @@ func Compare(pinned, now *millrace.Manifest) error {
 	if pinned.Shuffle != now.Shuffle {
 		return differ("its shuffle was %s and is %s", pinned.Shuffle, now.Shuffle)
 	}
-	return differ("its text field or limits changed")
+	return differ("its text field, its limits, or the fields that its folders give changed")
 }

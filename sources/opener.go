@@ -5,19 +5,23 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"sync"
 
 	"millrace"
 	"millrace/internal/activity"
 	"millrace/sources/copies"
 	"millrace/sources/guard"
+	"millrace/sources/identity"
+	"millrace/sources/remedy"
 )
 
 // opener opens shards of one source.
 type opener struct {
 	evidence
-	field  Field
-	limits Limits
+	field     Field
+	limits    Limits
+	constants map[string]Constants // that the source asks for, by the names of shards; nil: none
 }
 
 // open opens a file with its kept index, or without one. If the index does not fit, it opens without one: the survey
@@ -53,12 +57,12 @@ func (op *opener) openWith(ctx context.Context, sh millrace.Shard, g *guard.Guar
 	o := &OpenShard{file: file, copy: c}
 	var from File = file
 	if c != nil {
-		from = &unpackedFile{Copy: c, packed: file, opener: op}
+		from = &unpackedFile{Copy: c, packed: file, opener: op, shard: sh.Name}
 	}
 	what := func() string { return sh.Path }
 	open := func() (io.Closer, error) {
 		return nil, Fence(millrace.ErrDamaged, what, func() (err error) {
-			o.Shard, err = op.format.Open(ctx, from, op.field, op.limits, index)
+			o.Shard, err = op.constants[sh.Name].Open(ctx, op.format, from, op.field, op.limits, index)
 			return err
 		})
 	}
@@ -84,18 +88,24 @@ func (op *opener) hold(sh millrace.Shard, g *guard.Guard) (*retryFile, error) {
 		f, err := op.fs.Open(sh.Path)
 		if err == nil && file.size >= 0 && f.Size() != file.size {
 			return nil, errors.Join(f.Close(), millrace.Errorf(millrace.ErrMismatch,
-				"open shard %s: it had %d bytes and has %d; restore the file, or begin a new run with it",
-				sh.Path, file.size, f.Size()))
+				"open shard %s: it had %d bytes and has %d; %s",
+				sh.Path, file.size, f.Size(), cureOfChanged))
 		}
 		return f, err
 	})
-	err := file.use(func(f OpenFile) error {
-		file.size = f.Size()
-		return g.Check(&file.opened, f)
+	var now identity.File
+	err := file.use(func(f OpenFile) (err error) {
+		if file.size = f.Size(); g != nil {
+			now, err = f.Identity()
+		}
+		return err
 	})
+	if err == nil {
+		err = g.Check(&file.opened, now)
+	}
 	if err != nil {
 		file.held.Close()
-		return nil, err
+		return nil, remedy.Explain(err)
 	}
 	return file, nil
 }
@@ -113,8 +123,8 @@ func (op *opener) openAgain(ctx context.Context, sh millrace.Shard, g *guard.Gua
 	case err == nil && o.file.Size() != sh.Size:
 		o.close()
 		return nil, millrace.Errorf(millrace.ErrMismatch,
-			"open shard %s: it had %d bytes and has %d; restore the file, or begin a new run with it",
-			sh.Path, sh.Size, o.file.Size())
+			"open shard %s: it had %d bytes and has %d; %s",
+			sh.Path, sh.Size, o.file.Size(), cureOfChanged)
 	case err != nil || !sh.Counted:
 		return o, err
 	}
@@ -154,6 +164,9 @@ func (op *opener) complete(ctx context.Context, o *OpenShard, sh millrace.Shard,
 // indexOpen scans an open shard once, and keeps its index.
 func (op *opener) indexOpen(ctx context.Context, o *OpenShard, sh millrace.Shard, g *guard.Guard,
 	progress func(int64)) (blob []byte, err error) {
+	if err := op.canKeep(sh); err != nil {
+		return nil, err
+	}
 	kind := kindCopyIndex
 	if o.copy == nil {
 		kind, o.file.hash = kindIndex, newContentHash()
@@ -199,6 +212,9 @@ func (op *opener) needsCopy(o *OpenShard) bool {
 // for that.
 func (op *opener) makeCopy(ctx context.Context, o *OpenShard, sh millrace.Shard, g *guard.Guard,
 	progress func(int64)) error {
+	if err := op.canKeep(sh); err != nil {
+		return err
+	}
 	op.log.Info("a packed file gets a seekable copy", "file", sh.Path, "dir", op.copies.Dir())
 	hash := newContentHash()
 	o.file.hash = hash
@@ -220,6 +236,17 @@ func (op *opener) makeCopy(ctx context.Context, o *OpenShard, sh millrace.Shard,
 	return millrace.Errorf(millrace.ErrInvalid, "%s can only be streamed, and its seekable copy in %s cannot be "+
 		"written: %w; give index_dir a directory with room for the packed files, or write `seekable_copies: false` "+
 		"for blocks order", sh.Path, op.copies.Dir(), err)
+}
+
+// canKeep refuses the work on a shard whose result cannot be kept. Each process would do it again at each start.
+func (op *opener) canKeep(sh millrace.Shard) error {
+	dir := op.kept.ReadOnly()
+	if dir == "" {
+		return nil
+	}
+	return millrace.Errorf(millrace.ErrInvalid, "index %s: index_dir %s is read-only and has no index of this file as "+
+		"it is now; run `millrace index` on the mixture file with an index_dir that can be written, and use that one",
+		sh.Path, dir)
 }
 
 // keepContent keeps the digest of the content of a file that was just copied.
@@ -258,6 +285,7 @@ type unpackedFile struct {
 	*copies.Copy
 	packed *retryFile
 	opener *opener
+	shard  string // its name
 	warn   sync.Once
 }
 
@@ -269,12 +297,20 @@ func (f *unpackedFile) Name() string { return f.packed.name }
 // IsUnpacked implements Unpacked.
 func (f *unpackedFile) IsUnpacked() bool { return true }
 
-// ReadAt implements io.ReaderAt. If the copy cannot be read any more, the bytes come from the packed file, which is
-// unpacked from its beginning for each read. The next start makes the copy again.
+// ReadAt implements io.ReaderAt. An error of the host that may pass is waited for. If the copy is gone or damaged, the
+// bytes come from the packed file, which is unpacked from its beginning for each read. The next start makes the copy
+// again.
 func (f *unpackedFile) ReadAt(p []byte, off int64) (n int, err error) {
 	reading := f.packed.activity.Begin(activity.Read, f.packed.shard)
 	defer func() { reading.End(int64(n)) }()
-	if n, err = f.Copy.ReadAt(p, off); err == nil || errors.Is(err, io.EOF) {
+	passing := func(err error) bool { return Passing(err) && !errors.Is(err, fs.ErrNotExist) }
+	err = f.opener.patience.try(context.Background(), "reading "+f.Path(), passing, func() (err error) {
+		if n, err = f.Copy.ReadAt(p, off); err != nil && passing(err) {
+			reading.Turn(activity.Storage)
+		}
+		return err
+	})
+	if err == nil || errors.Is(err, io.EOF) || passing(err) {
 		return n, err
 	}
 	f.warn.Do(func() {
@@ -287,7 +323,7 @@ func (f *unpackedFile) ReadAt(p []byte, off int64) (n int, err error) {
 // stream reads unpacked bytes from the packed file.
 func (f *unpackedFile) stream(p []byte, off int64) (int, error) {
 	op, ctx := f.opener, context.Background()
-	shard, err := op.format.Open(ctx, f.packed, op.field, op.limits, nil)
+	shard, err := op.constants[f.shard].Open(ctx, op.format, f.packed, op.field, op.limits, nil)
 	if err != nil {
 		return 0, err
 	}

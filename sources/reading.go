@@ -12,11 +12,13 @@ import (
 
 	"millrace"
 	"millrace/internal/activity"
+	"millrace/internal/tokenid"
 	"millrace/sources/copies"
 	"millrace/sources/filter"
 	"millrace/sources/find"
 	"millrace/sources/kept"
 	"millrace/sources/order"
+	"millrace/sources/values"
 )
 
 // Name returns the source's name.
@@ -58,7 +60,7 @@ func (s *Source) Log() *slog.Logger { return s.log }
 func (s *Source) RecordBytes() int64 {
 	records, ok := s.records()
 	if s.PieceTokens() > 0 {
-		records = s.global.Total()
+		records = s.global.Total(math.MaxUint32)
 	}
 	if !ok || records == 0 {
 		return 4 << 10
@@ -97,10 +99,21 @@ func (s *Source) Document(dst []uint32, r *Record, tell func()) ([]uint32, error
 		return append(dst, r.Tokens...), nil
 	}
 	needed, _ := s.spec.Field.split(r.Others)
+	from := len(dst)
 	var err error
 	dst, r.MadeOf, err = s.maker.Document(dst, r, needed, tell)
+	if ids := dst[from:]; err == nil && len(ids) > 0 && s.masker != nil &&
+		int(tokenid.CountUntrained(ids[1:])) == len(ids)-1 {
+		err = s.masker.Untrained(r, needed)
+	}
 	return dst, err
 }
+
+// HasUntrained reports whether some tokens of the source's documents may be left out of the loss.
+func (s *Source) HasUntrained() bool { return s.masker != nil }
+
+// Uncut returns the length up to which plans never cut a document, 0 if they may cut any.
+func (s *Source) Uncut() uint32 { return s.spec.Uncut }
 
 // Judge decides which records of a source are left out, and which of their fields go to the trainer. It is
 // not safe for concurrent use.
@@ -144,6 +157,27 @@ func (j *Judge) Forget(others []any) {
 	clear(needed)
 }
 
+// IsReadAs reports whether another source makes the same documents of the same files, so that only the answers of
+// filters, and the order, may differ. All records are counted, and the lengths of both are kept.
+func (s *Source) IsReadAs(other *Source) bool {
+	_, isCounted := s.records()
+	a, b := &s.spec, &other.spec
+	return isCounted && s.kept.HasLengths() && a.transforms() == b.transforms() && a.IndexDir == b.IndexDir &&
+		a.Limits == b.Limits && a.Verify == b.Verify && a.Field.equals(b.Field) &&
+		slices.Equal(s.manifest.Shards, other.manifest.Shards)
+}
+
+// With returns a view of a source whose reading finds the lengths of further sources too, which are read as it is. It
+// is valid until one of them is closed.
+func (s *Source) With(others []*Source) *Source {
+	view := *s
+	view.others = others
+	return &view
+}
+
+// Others returns the further sources of With.
+func (s *Source) Others() []*Source { return s.others }
+
 // Activity returns the measures of the source's activities, nil if nothing is measured.
 func (s *Source) Activity() *activity.Source { return s.activity }
 
@@ -182,8 +216,8 @@ func (s *Source) Grain(ctx context.Context) (int64, error) {
 }
 
 // OpenAlone opens a shard's file without an index, for one scan. The caller closes the shard.
-func (s *Source) OpenAlone(ctx context.Context, f File) (Shard, error) {
-	return s.spec.Format.Open(ctx, f, s.spec.Field, s.spec.Limits, nil)
+func (s *Source) OpenAlone(ctx context.Context, sh millrace.Shard, f File) (Shard, error) {
+	return s.opener.constants[sh.Name].Open(ctx, s.spec.Format, f, s.spec.Field, s.spec.Limits, nil)
 }
 
 // Acquire returns an open shard of the manifest. The caller releases it.
@@ -194,10 +228,16 @@ func (s *Source) Acquire(ctx context.Context, shard uint32) (*OpenShard, error) 
 // Release ends the use of a shard that Acquire returned.
 func (s *Source) Release(o *OpenShard) { s.shards.release(o) }
 
-// BlockSize returns the size of a block, if a scan found it before. end means that the shard has no such block. Block
-// orders only.
-func (s *Source) BlockSize(shard, block uint32) (size order.BlockSize, known, end bool) {
-	return s.tables.known(shard, block)
+// BlockAt returns the shard of the block at a seek point, and the block's size if a scan found it before. end means
+// that the shard has no such block. The rest of a shard that was removed is one block. Block orders only.
+func (s *Source) BlockAt(at millrace.SeekPoint) (shard uint32, size order.BlockSize, known, end bool) {
+	shard, removed := s.blocks.ShardAt(at.Epoch, at.Shard)
+	if shard == millrace.RemovedShard {
+		rest := removed - min(at.Record, removed)
+		return shard, order.BlockSize{Records: rest}, rest > 0, rest == 0
+	}
+	size, known, end = s.tables.known(shard, at.Block)
+	return shard, size, known, end
 }
 
 // AddBlock remembers the size of a block that a scan found.
@@ -206,7 +246,12 @@ func (s *Source) AddBlock(at millrace.SeekPoint, shard uint32, size order.BlockS
 }
 
 // EndShard remembers that a shard has no block with this number, and stores its block table if it is complete.
-func (s *Source) EndShard(shard, block uint32) error { return s.tables.ended(shard, block) }
+func (s *Source) EndShard(shard, block uint32) error {
+	if shard == millrace.RemovedShard {
+		return nil
+	}
+	return s.tables.ended(shard, block)
+}
 
 // PassedBytes is the most that a record's passed-through fields take as JSON. A record with more is quarantined.
 const PassedBytes = 4 << 10
@@ -274,10 +319,10 @@ func plainJSON(v any) any {
 			out[i] = plainJSON(v[i])
 		}
 		return out
-	case map[string]any:
-		out := make(map[string]any, len(v))
-		for key := range v {
-			out[key] = plainJSON(v[key])
+	case values.Object:
+		out := values.Object{Keys: v.Keys, Values: make([]any, len(v.Values))}
+		for i := range v.Values {
+			out.Values[i] = plainJSON(v.Values[i])
 		}
 		return out
 	case *MissingError:

@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/zeebo/xxh3"
@@ -16,7 +15,9 @@ import (
 	"millrace"
 	"millrace/internal/activity"
 	"millrace/sources/guard"
+	"millrace/sources/identity"
 	"millrace/sources/openfiles"
+	"millrace/sources/remedy"
 )
 
 // A failing read is tried several times. The waits double from retryWait: without long patience, some 1.5 s in all.
@@ -29,20 +30,32 @@ const (
 )
 
 // Passing reports whether the host caused an error that may end by itself: a missing file, a device that does not
-// answer. Bad bytes and missing permissions are no such errors.
+// answer, a permission that is missing for now. Bad bytes are no such error.
 func Passing(err error) bool {
-	var errno syscall.Errno
-	var exhausted *openfiles.Exhausted
+	r, _ := remedyOf(err)
+	return r != remedy.Final
+}
+
+// remedyOf returns the next act after an error. known is false if neither the kernel nor a store caused it.
+func remedyOf(err error) (r remedy.Remedy, known bool) {
 	switch {
-	case errors.As(err, &exhausted):
-		return false
-	case isAny(err, fs.ErrNotExist, ErrUnavailable):
-		return true
-	case errors.Is(err, millrace.ErrMismatch), !errors.As(err, &errno):
-		return false
+	case errors.Is(err, ErrUnavailable):
+		return remedy.Again, true // a store's file holds no descriptor
+	case errors.Is(err, millrace.ErrMismatch):
+		return remedy.Final, true
 	}
-	return !isAny(err, fs.ErrPermission, fs.ErrInvalid, syscall.EISDIR, syscall.ENOTDIR, syscall.ELOOP,
-		syscall.ENAMETOOLONG)
+	return remedy.Of(err)
+}
+
+// remedyOfRead returns the next act after a failed read. A file may have errors of its own; they are the host's.
+func remedyOfRead(err error) remedy.Remedy {
+	var exhausted *openfiles.Exhausted
+	r, known := remedyOf(err)
+	if known || errors.As(err, &exhausted) || isAny(err, io.EOF, io.ErrUnexpectedEOF, fs.ErrClosed, fs.ErrPermission,
+		fs.ErrInvalid) {
+		return r
+	}
+	return remedy.Again
 }
 
 // ErrUnavailable is the class of errors of a store that does not answer, or asks to wait. It may answer later.
@@ -129,16 +142,9 @@ func (p *patience) pause(ctx context.Context, d time.Duration) bool {
 	return false
 }
 
-// heldFile is a file that is open while it is acquired: an openfiles.File of an OpenFile.
-type heldFile interface {
-	Acquire() (io.Closer, error)
-	Release()
-	Close() error
-}
-
 // retryFile repeats failing reads. It remembers a lasting failure, because formats may report it as damage.
 type retryFile struct {
-	held     heldFile
+	held     *openfiles.File // of an OpenFile
 	name     string
 	size     int64
 	patience *patience
@@ -168,31 +174,37 @@ func (f *retryFile) Size() int64 { return f.size }
 func (f *retryFile) ReadAt(p []byte, off int64) (n int, err error) {
 	reading := f.activity.Begin(activity.Read, f.shard)
 	defer func() { reading.End(int64(n)) }()
-	passing := func(err error) bool {
-		var exhausted *openfiles.Exhausted
-		return !errors.As(err, &exhausted) && !isAny(err, io.EOF, io.ErrUnexpectedEOF, fs.ErrClosed, fs.ErrPermission,
-			fs.ErrInvalid, millrace.ErrMismatch)
-	}
-	var changed error
-	err = f.patience.try(context.Background(), "reading "+f.name, passing, func() error {
-		n, changed = 0, nil
-		err := f.use(func(file OpenFile) (err error) {
-			n, err = file.ReadAt(p, off)
-			// The check comes after the read: bytes that were read before a change are served, later ones are not.
-			changed = f.guard.Check(&f.opened, file)
-			return err
-		})
-		if err != nil && changed == nil && passing(err) {
+	passing := func(err error) bool { return remedyOfRead(err) != remedy.Final }
+	err = f.patience.try(context.Background(), "reading "+f.name, passing, func() (err error) {
+		if n, err = f.readOnce(p, off); err != nil && passing(err) {
 			reading.Turn(activity.Storage)
 		}
 		return err
 	})
-	if changed != nil {
-		n, err = 0, changed
-	}
 	f.hash.add(p[:n], off)
 	if err != nil && !isAny(err, io.EOF, io.ErrUnexpectedEOF) {
+		err = remedy.Explain(err)
 		f.failed.Store(&err)
+	}
+	return n, err
+}
+
+// readOnce reads, and returns no byte if the file is not the shard any more.
+func (f *retryFile) readOnce(p []byte, off int64) (n int, err error) {
+	var now identity.File
+	var unknown error
+	err = f.use(func(file OpenFile) (err error) {
+		n, err = file.ReadAt(p, off)
+		if f.guard != nil {
+			now, unknown = file.Identity()
+		}
+		return err
+	})
+	if unknown == nil && now != (identity.File{}) {
+		// The check comes after the read: bytes that were read before a change are served, later ones are not.
+		if changed := f.guard.Check(&f.opened, now); changed != nil {
+			return 0, changed
+		}
 	}
 	return n, err
 }
@@ -207,14 +219,17 @@ func (f *retryFile) Expect(list func() []Range) (done func()) {
 	return done
 }
 
-// use opens the file for an act, if it is not open.
+// use opens the file for an act, if it is not open. After an error of which the descriptor may be dead, the next use
+// opens the file anew.
 func (f *retryFile) use(act func(OpenFile) error) error {
-	file, err := f.held.Acquire()
+	handle, err := f.held.Acquire()
 	if err != nil {
 		return err
 	}
-	defer f.held.Release()
-	return act(file.(OpenFile))
+	defer handle.Release()
+	err = act(handle.Opened.(OpenFile))
+	handle.Judge(err)
+	return err
 }
 
 // failure returns the error of the read that failed for good, if one did.

@@ -14,6 +14,7 @@ import (
 
 	"millrace"
 	"millrace/internal/activity"
+	"millrace/sources/openfiles"
 )
 
 // hiccup fails its first reads.
@@ -23,12 +24,12 @@ type hiccup struct {
 }
 
 func (h *hiccup) Name() string { return "a.jsonl" }
+func (h *hiccup) Close() error { return nil }
 
-// fixedFile is a file that stays open.
-type fixedFile struct{ OpenFile }
-
-func (f fixedFile) Acquire() (io.Closer, error) { return f.OpenFile, nil }
-func (fixedFile) Release()                      {}
+// fixed returns a file that is the same whenever it is opened.
+func fixed(file OpenFile) *openfiles.File {
+	return openfiles.New(1).File(func() (io.Closer, error) { return file, nil })
+}
 
 func (h *hiccup) ReadAt(p []byte, _ int64) (int, error) {
 	if h.left--; h.left >= 0 {
@@ -48,7 +49,7 @@ func TestTroubleIsToldAndItsEnd(t *testing.T) {
 		for _, long := range []bool{false, true} {
 			var told []string
 			f := &retryFile{
-				held: fixedFile{&hiccup{left: fails}}, name: "a.jsonl",
+				held: fixed(&hiccup{left: fails}), name: "a.jsonl",
 				patience: patient(long, func(text string) { told = append(told, text) }),
 			}
 			_, err := f.ReadAt(make([]byte, 1), 0)
@@ -73,7 +74,7 @@ func TestAWaitForStorageIsNamed(t *testing.T) {
 	var seen []activity.Kind
 	p := patient(true, func(string) {})
 	p.tried = func() { seen = append(seen, meter.Current("web").Kind) }
-	f := &retryFile{held: fixedFile{&hiccup{left: 3}}, name: "a.jsonl", shard: "a.jsonl", patience: p,
+	f := &retryFile{held: fixed(&hiccup{left: 3}), name: "a.jsonl", shard: "a.jsonl", patience: p,
 		activity: meter.Source("web")}
 	if _, err := f.ReadAt(make([]byte, 1), 0); err != nil {
 		t.Fatal(err)
@@ -109,7 +110,7 @@ func TestPatienceEnds(t *testing.T) {
 		tries := 0
 		p := patient(true, func(string) {})
 		p.done, p.wait = done, time.Hour
-		f := &retryFile{held: fixedFile{&failing{err: c.err, tries: &tries}}, patience: p}
+		f := &retryFile{held: fixed(&failing{err: c.err, tries: &tries}), patience: p}
 		if _, err := f.ReadAt(make([]byte, 1), 0); !errors.Is(err, c.err) || tries != c.tries {
 			t.Errorf("%s: %v after %d tries", name, err, tries)
 		}
@@ -123,6 +124,7 @@ type failing struct {
 }
 
 func (*failing) Name() string { return "a.jsonl" }
+func (*failing) Close() error { return nil }
 
 func (f *failing) ReadAt([]byte, int64) (int, error) {
 	*f.tries++

@@ -79,6 +79,8 @@ const (
 	sourceFacts = 32 << 10
 	shardFacts  = 72 + 66 // and the path
 	fileFacts   = 40      // of each file of a shard
+	// of a shard with constants that its source asks for; files of one folder share the values
+	constantFacts = 80
 )
 
 // factsOf returns the memory of the facts about a source with these files, in bytes.
@@ -168,15 +170,20 @@ func (s *shardSet) acquire(ctx context.Context, shard uint32) (*OpenShard, error
 		close(slot.ready)
 		return nil, err
 	}
-	slot.Shard, slot.file, slot.copy, slot.memory = opened.Shard, opened.file, opened.copy, plainMemory
-	if sized, ok := slot.Shard.(Sized); ok {
-		slot.memory = sized.Memory()
-	}
+	slot.Shard, slot.file, slot.copy, slot.memory = opened.Shard, opened.file, opened.copy, memoryOf(opened.Shard)
 	if slot.copy != nil {
 		slot.memory += slot.copy.Memory()
 	}
 	close(slot.ready)
 	return slot, nil
+}
+
+// memoryOf returns the memory of an open shard.
+func memoryOf(s Shard) int64 {
+	if sized, ok := s.(Sized); ok {
+		return sized.Memory()
+	}
+	return plainMemory
 }
 
 // release ends the reading that acquire began.
@@ -251,14 +258,13 @@ func (o *OpenShard) Path() string { return o.file.Name() }
 // identity is the zero value if the store has none.
 func (o *OpenShard) Identity() (id identity.File, err error) {
 	err = o.file.use(func(file OpenFile) error {
-		if o.file.guard == nil {
-			id, err = file.Identity()
-			return err
-		}
-		err = o.file.guard.Check(&o.file.opened, file)
-		id = o.file.opened.Identity()
+		id, err = file.Identity()
 		return err
 	})
+	if err == nil && o.file.guard != nil {
+		err = o.file.guard.Check(&o.file.opened, id)
+		id = o.file.opened.Identity()
+	}
 	return id, err
 }
 

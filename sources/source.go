@@ -18,6 +18,7 @@ import (
 	"millrace/internal/activity"
 	"millrace/sources/copies"
 	"millrace/sources/find"
+	"millrace/sources/growth"
 	"millrace/sources/guard"
 	"millrace/sources/identity"
 	"millrace/sources/kept"
@@ -27,27 +28,30 @@ import (
 // Source is an opened source: its manifest, the order of its samples, and access to its records and their lengths. It
 // is safe for concurrent use by several feeds. It starts no goroutine.
 type Source struct {
-	spec     Spec
-	log      *slog.Logger
-	manifest millrace.Manifest
-	maker    Maker // nil: records are documents of tokens
-	host     *Host
-	ownHost  bool // the source closes its host
-	kept     *kept.Store
-	opener   opener
-	shards   *shardSet
-	survey   *survey
-	guarding *guard.Group // nil if the source is not verified
-	seen     *guard.Seen
-	lengths  lengthReader
-	verifier verifier
-	patience patience
-	halt     func() // ends the waits for failing reads
-	unbind   func() bool
-	closing  *sync.Once
-	pieces   *pieceOrders
-	facts    int64 // bytes of the facts about the source and its files
-	activity *activity.Source
+	spec      Spec
+	log       *slog.Logger
+	manifest  millrace.Manifest
+	maker     Maker  // nil: records are documents of tokens
+	masker    Masker // nil: all tokens are trained on
+	host      *Host
+	ownHost   bool // the source closes its host
+	kept      *kept.Store
+	opener    opener
+	constants []string // names and kinds of the fields by the places of files that the source asks for
+	shards    *shardSet
+	survey    *survey
+	guarding  *guard.Group // nil if the source is not verified
+	seen      *guard.Seen
+	lengths   lengthReader
+	verifier  verifier
+	patience  patience
+	halt      func() // ends the waits for failing reads
+	unbind    func() bool
+	closing   *sync.Once
+	pieces    *pieceOrders
+	facts     int64 // bytes of the facts about the source and its files
+	activity  *activity.Source
+	others    []*Source // whose lengths are found with this source's (With)
 
 	global *order.Global // nil in block orders
 	blocks *order.Blocks // nil in global order
@@ -82,6 +86,7 @@ func newSource(spec Spec, opts OpenOptions) (*Source, error) {
 		spec:     spec,
 		log:      opts.Logger.With("source", spec.Name),
 		maker:    spec.madeBy(),
+		masker:   spec.masker(),
 		unbind:   func() bool { return true },
 		closing:  new(sync.Once),
 		pieces:   &pieceOrders{byTokens: map[uint32]*order.Global{}},
@@ -145,15 +150,31 @@ func (s *Source) wrap(o *OpenShard, shard uint32, cache Cache) {
 		return err
 	})
 	if err == nil && !file.IsZero() {
-		key := s.spec.cacheKey(s.manifest.Shards[shard].Digest, file)
+		sh := s.manifest.Shards[shard]
+		key := s.spec.cacheKey(s.opener.contentKey(&sh), file, s.version(sh, file))
 		o.Shard = cache.Wrap(Cached{Source: s, Shard: shard, Key: key}, o.Shard)
 	}
+}
+
+// version returns a number that tells a shard's file from another one with the same size, times and ends: a sample of
+// its middle. It is 0 if the ends are the whole file. The sample of a file that no run compares may be of an earlier
+// one, so the number of its inode stands in for it. The number of an object is its version.
+func (s *Source) version(sh millrace.Shard, file identity.File) uint64 {
+	if !file.IsObject() && s.guarding != nil {
+		if s.opener.CoversAll([]identity.File{file}) {
+			return 0
+		}
+		if sample := s.seen.Sample(sh); sample != 0 {
+			return sample
+		}
+	}
+	return file.Inode
 }
 
 // describe returns the key of a shard's length store.
 func (s *Source) describe(shard uint32) kept.Shard {
 	sh := s.manifest.Shards[shard]
-	out := kept.Shard{Path: sh.Path, Digest: sh.Digest}
+	out := kept.Shard{Path: sh.Path, Digest: s.opener.contentKey(&sh)}
 	out.Count, out.Counted = s.countOf(shard)
 	return out
 }
@@ -171,14 +192,16 @@ func (s *Source) countOf(shard uint32) (uint64, bool) {
 
 func (s *Source) open(ctx context.Context, opts OpenOptions) error {
 	tree, _ := opts.FS.(find.Tree)
-	files, err := find.Resolve(tree, s.spec.Base, s.spec.Patterns, s.spec.Root, s.spec.Format.Name(), s.spec.Split)
+	files, err := find.Resolve(tree, s.spec.Query(opts.FS))
 	if err != nil {
 		return err
 	}
-	s.facts = factsOf(files.Files, len(shardPaths(s.spec.Format, "")))
+	s.opener.constants = constantsOf(files.Files, s.spec.Field)
+	s.constants = namesOf(s.opener.constants)
+	s.facts = factsOf(files.Files, mostPaths(s.spec.Format, files.Files)) + int64(len(s.opener.constants))*constantFacts
 	s.host.addFacts(s.facts)
 	surveyor := &surveyor{opener: &s.opener, guards: s.guarding, seen: s.seen, indexDir: s.spec.IndexDir,
-		settings: s.spec.settingsOf(), opts: opts}
+		settings: s.spec.settingsOf(s.constants), unnamed: s.spec.Unnamed, opts: opts}
 	if s.survey, err = surveyor.survey(ctx, files.Files); err != nil {
 		return err
 	}
@@ -197,11 +220,13 @@ func (s *Source) open(ctx context.Context, opts OpenOptions) error {
 	if err := s.kept.Flush(); err != nil {
 		return err
 	}
-	s.manifest.Fingerprint = manifestFingerprint(&s.manifest, s.spec)
+	s.manifest.Fingerprint = growth.Fingerprint(s.manifestSettings(), s.manifest.Shards)
 	if err := s.arrange(); err != nil {
 		return err
 	}
-	_, err = s.InPieces(ctx, s.spec.PieceTokens)
+	if _, err = s.InPieces(ctx, s.spec.PieceTokens); err == nil {
+		s.keepListing(s.spec.PieceTokens)
+	}
 	return err
 }
 
@@ -262,6 +287,7 @@ type Stats struct {
 	Records uint64 // valid if Counted
 	Counted bool   // every shard has a count, from the manifest or from a scan that reached its end
 	Tokens  uint64 // of the records in Known that are neither in Refused nor in Skipped
+	Trained uint64 // labels of these tokens that count in the loss; 0 without untrained tokens
 	Known   uint64 // records with known length; a bad record counts, with no tokens
 	Refused uint64 // records in Known that the source's own filter refuses
 	Skipped uint64 // records in Known that are left out because a field is missing

@@ -251,7 +251,7 @@ func TestTenBillionLengths(t *testing.T) {
 	if err != nil || got != want {
 		t.Errorf("%+v, %v, want %+v", got, err, want)
 	}
-	if total := s.Global().Total(); total != want.Pieces {
+	if total := s.Global().Total(0); total != want.Pieces {
 		t.Errorf("the order has %d pieces, want %d", total, want.Pieces)
 	}
 }

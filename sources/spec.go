@@ -1,7 +1,9 @@
 package sources
 
 import (
+	"context"
 	"encoding/binary"
+	"fmt"
 	"log/slog"
 	"runtime"
 	"slices"
@@ -11,6 +13,7 @@ import (
 	"millrace"
 	"millrace/internal/activity"
 	"millrace/sources/filter"
+	"millrace/sources/find"
 	"millrace/sources/identity"
 	"millrace/sources/kept"
 )
@@ -20,12 +23,15 @@ import (
 type Spec struct {
 	Name     string
 	Format   Format
-	Base     string   // directory at which relative patterns start
-	Patterns []string // see find.Resolve
-	Root     string   // of the shards' names; empty: the part of each pattern before its first wildcard
-	Split    string   // of an Energon dataset; see find.Resolve
-	Field    Field    // Open puts the fields of Maker and of Filters in front of Others, and Passed behind it
-	Passed   []string // paths of the values that go with each document to the trainer (Judge.Passed)
+	Base     string    // directory at which relative patterns start
+	Patterns []string  // see find.Resolve
+	Root     string    // of the shards' names; empty: the part of each pattern before its first wildcard
+	Config   string    // of a directory that has configurations; see find.Query
+	Split    string    // of a directory that has splits; see find.Query
+	Version  *uint64   // of Delta tables; see find.Query
+	Field    Field     // Open puts the fields of Maker and of Filters in front of Others, and Passed behind it
+	Passed   []string  // paths of the values that go with each document to the trainer (Judge.Passed)
+	Unnamed  []Unnamed // looked for in the first records of each file
 	Limits   Limits
 	Shuffle  millrace.Shuffle // the requested one; the manifest has the resulting one
 	// Copies gives files that can only be streamed seekable copies in IndexDir, if the requested shuffle is global.
@@ -35,8 +41,11 @@ type Spec struct {
 	// PieceTokens is the length of the pieces in whose order the source will be read (InPieces): Open counts them. 0:
 	// it will be read in the order of documents.
 	PieceTokens uint32
-	Tokenizer   Tokenizer // nil for formats of tokens
-	Maker       Maker     // of documents that are not of Field.Text alone; nil: of text, or of tokens as they are
+	// Uncut is the length up to which plans never cut a document; 0: they may cut any. Loaders say more of the labels
+	// of longer ones.
+	Uncut     uint32
+	Tokenizer Tokenizer // nil for formats of tokens
+	Maker     Maker     // of documents that are not of Field.Text alone; nil: of text, or of tokens as they are
 	// SkipMissing leaves out the records without a field that the document needs, and those with an empty text. By
 	// default they are quarantined, and an empty text is a document.
 	SkipMissing bool
@@ -115,16 +124,29 @@ type Maker interface {
 	Document(dst []uint32, r *Record, values []any, tell func()) (tokens []uint32, bytes int64, err error)
 }
 
-// JSONTaker is implemented by makers to which the order of an object's keys may matter.
-type JSONTaker interface {
-	// TakesJSON reports whether a list or an object is to come as its JSON text (Field.AsJSON).
-	TakesJSON() bool
+// Revised is implemented by makers that make other documents of some records than an earlier release, with the same
+// settings. Lengths that the earlier release kept are then made anew. Settings do not change: saved states have them.
+type Revised interface {
+	Revision() string
+}
+
+// OptionalFields is implemented by makers that do without some of their fields.
+type OptionalFields interface {
+	// OptionalFields returns the fields of Maker.Fields that a record may lack.
+	OptionalFields() []string
 }
 
 // Limiter is implemented by makers whose documents have a limit of length.
 type Limiter interface {
 	// LimitsLength reports whether documents beyond the limit are counted (Record.TooLong).
 	LimitsLength() bool
+}
+
+// Masker is implemented by makers whose documents may have tokens that are not trained on (tokenid.Untrained).
+type Masker interface {
+	// Untrained returns why a document of a record has no label. Such a record is bad. nil: it is a document like any
+	// other. values and r are those of Document.
+	Untrained(r *Record, values []any) error
 }
 
 // Encoder turns whole texts into documents: [bos] + encoding + [eos]. It is safe for concurrent use.
@@ -177,6 +199,42 @@ func (p *plainText) Document(dst []uint32, r *Record, _ []any, tell func()) ([]u
 	return p.Append(dst, r.Text, tell), int64(len(r.Text)), nil
 }
 
+// Query asks for the files of the source, which lie in fs.
+func (s Spec) Query(fs FS) find.Query {
+	return find.Query{Base: s.Base, Patterns: s.Patterns, Root: s.Root, Format: s.Format.Name(), Config: s.Config,
+		Split: s.Split, Version: s.Version, Rows: RowsOf(fs, s.Format)}
+}
+
+// RowsOf returns the reader of a table's checkpoints, by the format of the table's files.
+func RowsOf(fs FS, format Format) find.Rows {
+	return func(path string, columns []string, fn func(values []any) error) error {
+		f, err := fs.Open(path)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		return Fence(millrace.ErrDamaged, func() string { return path }, func() error {
+			shard, err := format.Open(context.Background(), f, Field{Others: columns, MayLack: columns}, Limits{}, nil)
+			if err != nil {
+				return err
+			}
+			defer shard.Close()
+			return shard.Scan(context.Background(), 0, func(r Record) error {
+				if r.Err != nil {
+					return fmt.Errorf("row %d: %w", r.Number, r.Err)
+				}
+				return fn(r.Others)
+			})
+		})
+	}
+}
+
+// masker returns the maker of documents that may have untrained tokens, nil if all tokens of the source are trained on.
+func (s Spec) masker() Masker {
+	m, _ := s.Maker.(Masker)
+	return m
+}
+
 // wantsCopies reports whether files that can only be streamed get seekable copies.
 func (s Spec) wantsCopies() bool { return s.Copies && s.Shuffle == millrace.Global && s.IndexDir != "" }
 
@@ -201,6 +259,12 @@ func (s Spec) fingerprint() millrace.Digest {
 	if s.Maker != nil {
 		in = appendText(in, s.Maker.Settings())
 	}
+	if r, ok := s.Maker.(Revised); ok && r.Revision() != "" {
+		in = appendText(in, r.Revision())
+	}
+	if len(s.Field.Others) > 0 { // the meaning of values, since dates are texts and decimals have their scale
+		in = appendText(in, "values 2")
+	}
 	if s.SkipMissing {
 		in = appendText(in, "skip missing")
 	}
@@ -217,12 +281,16 @@ func (s Spec) fingerprint() millrace.Digest {
 // the passed-through ones behind it. A source that leaves out records, or whose documents have a limit of length, has a
 // set of filters: its answers are kept, and count these documents.
 func (s Spec) withOthers() Spec {
-	var made []string
+	var made, may []string
 	if s.Maker != nil {
 		made = s.Maker.Fields()
-		if t, ok := s.Maker.(JSONTaker); ok {
-			s.Field.AsJSON = t.TakesJSON()
+		if o, ok := s.Maker.(OptionalFields); ok {
+			may = o.OptionalFields()
 		}
+	}
+	s.Field.MayLack = slices.Concat(may, s.Filters.Fields(), s.Field.Others, s.Passed)
+	if s.SkipMissing {
+		s.Field.MayLack = slices.Concat(s.Field.MayLack, made, []string{s.Field.Text})
 	}
 	s.Field.Others = slices.Concat(made, s.Filters.Fields(), s.Field.Others, s.Passed)
 	s.Field.Needed = len(made)
@@ -257,10 +325,20 @@ func (s Spec) filtersNames() bool {
 func (s Spec) keys() (k kept.Keys) {
 	if s.madeBy() != nil {
 		k.Transform = s.fingerprint()
+		if s.masker() != nil {
+			k.Untrained = digest128(append([]byte("millrace untrained 1"), k.Transform[:]...))
+		}
 		if s.Filters != nil && !s.filtersNames() {
 			k.Filters = s.filterFingerprint()
 		}
 	}
+	return k
+}
+
+// transforms returns the keys of the source's length stores without that of its filters.
+func (s Spec) transforms() kept.Keys {
+	k := s.keys()
+	k.Filters = millrace.Digest{}
 	return k
 }
 
@@ -275,17 +353,21 @@ func (s Spec) filterFingerprint() millrace.Digest {
 }
 
 // cacheKey identifies everything that decides the documents of a shard: its digest, its file's state, the transform,
-// and the fields that filters read. Numbers of devices change at a restart of a host, so the key leaves them out.
-func (s Spec) cacheKey(shard millrace.Digest, file identity.File) millrace.Digest {
+// and the fields that filters read. Numbers of devices change at a restart of a host, and those of inodes in some file
+// systems, so the key leaves them out. version tells files of equal sizes, times and ends apart.
+func (s Spec) cacheKey(shard millrace.Digest, file identity.File, version uint64) millrace.Digest {
 	transform := s.fingerprint()
 	in := append([]byte("millrace documents 1"), shard[:]...)
 	in = append(in, transform[:]...)
-	for _, n := range []uint64{uint64(s.Limits.SampleBytes), file.Inode, uint64(file.Size), uint64(file.Modified),
+	for _, n := range []uint64{uint64(s.Limits.SampleBytes), version, uint64(file.Size), uint64(file.Modified),
 		uint64(file.Changed)} {
 		in = binary.LittleEndian.AppendUint64(in, n)
 	}
 	for _, other := range s.Field.Others {
 		in = appendText(in, other)
+	}
+	if s.masker() != nil { // entries of an earlier release have documents without a label
+		in = append(in, "labels"...)
 	}
 	return digest128(in)
 }

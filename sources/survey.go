@@ -25,6 +25,7 @@ type surveyor struct {
 	seen     *guard.Seen
 	indexDir string
 	settings uint64 // hash of the settings that decide the facts in a shard's head
+	unnamed  []Unnamed
 	opts     OpenOptions
 }
 
@@ -32,19 +33,21 @@ type surveyor struct {
 type survey struct {
 	shards  []millrace.Shard
 	known   []identity.File // of all files of each shard in turn, as they were found to be the shard
-	width   int             // files of a shard
+	width   int             // most files of a shard
 	doubts  map[uint32]bool // shards whose kept index may be of another file
 	later   []bool          // new shards that are remembered once they were indexed, or will not be; nil after that
 	streams atomic.Int64    // the first shard that only streams, len(shards) if there is none
 
-	mu sync.Mutex // guards doubts
+	mu     sync.Mutex // guards doubts and lacks
+	lacks  lackedBy   // the fields that some shards lack
+	lacked []bool     // shards that lack a field: they are looked at by each run
 }
 
-// files returns the identities of a shard's files.
-func (v *survey) files(shard int) []identity.File { return v.known[shard*v.width:][:v.width:v.width] }
+// files returns the identities of a shard's n files.
+func (v *survey) files(shard, n int) []identity.File { return v.known[shard*v.width:][:n:n] }
 
 // settingsOf returns the hash of the settings that decide the facts in a shard's head.
-func (s Spec) settingsOf() uint64 {
+func (s Spec) settingsOf(constants []string) uint64 {
 	in := appendText([]byte("millrace facts 1"), settled(s.Format))
 	in = appendText(in, s.Field.Text)
 	for _, other := range s.Field.Others {
@@ -54,15 +57,21 @@ func (s Spec) settingsOf() uint64 {
 	if s.wantsCopies() {
 		in = append(in, "copies"...)
 	}
+	for _, name := range constants {
+		in = appendText(in, "constant "+name)
+	}
+	for _, u := range s.Unnamed {
+		in = appendText(in, "unnamed "+u.Path)
+	}
 	return xxh3.Hash(in)
 }
 
 // survey looks at every file, several at a time. It reads those that were not seen before.
 func (s *surveyor) survey(ctx context.Context, files []find.File) (*survey, error) {
 	v := &survey{shards: make([]millrace.Shard, len(files)), doubts: make(map[uint32]bool)}
-	v.width = len(shardPaths(s.format, ""))
+	v.width = mostPaths(s.format, files)
 	v.known = make([]identity.File, len(files)*v.width)
-	v.later = make([]bool, len(files))
+	v.later, v.lacked, v.lacks = make([]bool, len(files)), make([]bool, len(files)), lackedBy{}
 	v.streams.Store(int64(len(files)))
 	tell := progress{tell: s.opts.Looked, total: int64(len(files))}
 	var looked atomic.Int64
@@ -77,13 +86,17 @@ func (s *surveyor) survey(ctx context.Context, files []find.File) (*survey, erro
 		}
 		return nil
 	})
+	if err == nil {
+		err = v.lacks.check(len(files))
+	}
 	return v, err
 }
 
 // look finds the facts of one shard: in the memory of exactly this file, else by reading the file.
 func (s *surveyor) look(ctx context.Context, v *survey, i int) error {
-	sh, known := &v.shards[i], v.files(i)
+	sh := &v.shards[i]
 	paths := shardPaths(s.format, sh.Path)
+	known := v.files(i, len(paths))
 	for n, path := range paths {
 		var err error
 		if known[n], err = s.fs.Identity(path); err != nil {
@@ -143,14 +156,26 @@ func (s *surveyor) inspect(ctx context.Context, v *survey, i int, g *guard.Guard
 		return err
 	}
 	defer o.close()
+	if err := s.checkUnnamed(ctx, v.shards[i], g); err != nil {
+		return err
+	}
 	isRandom := s.readsAtRandom(o)
 	v.noteSeekable(i, isRandom)
 	v.shards[i].Count, v.shards[i].Counted = o.Count()
 	if s.needsCopy(o) {
 		v.shards[i].Count, v.shards[i].Counted = 0, false
 	}
+	if lacks := lacksOf(o.Shard); len(lacks) > 0 {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		v.lacks.note(lacks)
+		v.lacked[i] = true
+	}
 	if !v.shards[i].Counted && isRandom {
 		v.later[i] = true
+		return nil
+	}
+	if v.lacked[i] {
 		return nil
 	}
 	return g.Remember(s.facts(v.shards[i], isRandom))
@@ -163,7 +188,7 @@ func (s *surveyor) facts(sh millrace.Shard, seekable bool) identity.Facts {
 // rememberUncounted remembers the new shards of a source that is not indexed.
 func (s *surveyor) rememberUncounted(ctx context.Context, v *survey) error {
 	return each(ctx, len(v.shards), s.opts.Parallel, func(_ context.Context, i int) error {
-		if !v.later[i] {
+		if !v.later[i] || v.lacked[i] {
 			return nil
 		}
 		return v.watch(s.guards, s.format, uint32(i)).Remember(s.facts(v.shards[i], true))
@@ -173,7 +198,8 @@ func (s *surveyor) rememberUncounted(ctx context.Context, v *survey) error {
 // watch returns the guard of a surveyed shard.
 func (v *survey) watch(group *guard.Group, format Format, shard uint32) *guard.Guard {
 	sh := v.shards[shard]
-	g := group.Watch(sh, shardPaths(format, sh.Path), v.files(int(shard)))
+	paths := shardPaths(format, sh.Path)
+	g := group.Watch(sh, paths, v.files(int(shard), len(paths)))
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if g != nil && v.doubts[shard] {
@@ -217,6 +243,9 @@ func (s *surveyor) indexShard(ctx context.Context, v *survey, i int, tell *progr
 	v.mu.Lock()
 	delete(v.doubts, uint32(i))
 	v.mu.Unlock()
+	if v.lacked[i] {
+		return nil
+	}
 	return g.Remember(s.facts(*sh, o.Seekable()))
 }
 

@@ -36,15 +36,20 @@ type tableState struct {
 func newBlockTables(e *evidence, isPlain bool, shards []millrace.Shard) *blockTables {
 	t := &blockTables{
 		kept:   e.kept,
-		kind:   e.kind(kindBlocks),
+		kind:   blocksKind(e, isPlain),
 		shards: shards,
 		log:    e.log,
 		tables: make([]tableState, len(shards)),
 	}
-	if isPlain {
-		t.kind += "-plain"
-	}
 	return t
+}
+
+// blocksKind names the blob of a block table.
+func blocksKind(e *evidence, isPlain bool) string {
+	if isPlain {
+		return e.kind(kindBlocks) + "-plain"
+	}
+	return e.kind(kindBlocks)
 }
 
 // known returns the size of a block if it was found before. end means that the shard has no such block.
@@ -136,6 +141,26 @@ func (s *Source) InPieces(ctx context.Context, tokens uint32) (*Source, error) {
 	}
 	view := *s
 	view.global = global
+	return &view, nil
+}
+
+// InEras returns the source in an order by which each epoch reads the files of its era. The result shares files and
+// stores with the source, and is valid until the source is closed. The error wraps millrace.ErrMismatch if the eras are
+// those of other files.
+func (s *Source) InEras(eras millrace.Eras) (*Source, error) {
+	if eras.IsZero() {
+		return s, nil
+	}
+	if eras.Files() != uint64(len(s.manifest.Shards)) {
+		return nil, millrace.Errorf(millrace.ErrMismatch, "source %s has %d files, and the state that it goes on from "+
+			"names %d: restore the files", s.Name(), len(s.manifest.Shards), eras.Files())
+	}
+	view := *s
+	if view.global != nil {
+		view.global = s.global.InEras(eras)
+	} else {
+		view.blocks = s.blocks.InEras(eras)
+	}
 	return &view, nil
 }
 

@@ -20,7 +20,7 @@ steps=(
 if [[ $(git rev-parse --show-toplevel 2>/dev/null) -ef . ]]; then
 	steps+=("check:commit-subjects=tools/subjects.sh")
 else
-	steps+=("skip:commit-subjects=this is not a git checkout")
+	steps+=("skip:commit-subjects=needs git-checkout: clone the project with git")
 fi
 
 # The tests of the client and of the demo wait for most of their time, so they run beside the golden tests of arm64.
@@ -39,7 +39,7 @@ if command -v qemu-aarch64-static >/dev/null; then
 	golden=$(grep -rlE '^func Test\w*Golden' --include='*_test.go' . | xargs -n1 dirname | sort -u | tr '\n' ' ')
 	steps+=("go:arm64=GOARCH=arm64 CGO_ENABLED=0 $go_test $short -exec qemu-aarch64-static -run Golden $golden")
 else
-	steps+=("skip:arm64-golden=qemu-aarch64-static is not installed (on Debian: apt-get install qemu-user-static)")
+	steps+=("skip:arm64-golden=needs qemu-aarch64-static: install the emulator of arm64 (on Debian: qemu-user-static)")
 fi
 
 # Tests of the lease need etcd, which is built once.
@@ -61,4 +61,4 @@ unset PYTHONDONTWRITEBYTECODE # many tests start Python; without bytecode each o
 mkdir -p build
 export MILLRACE=$PWD/build/millrace # for the tests that run it
 go build -o build/testreport ./internal/verify/testreport || exit 1
-exec build/testreport -skips internal/verify/testreport/testdata/skips.txt "${steps[@]}" </dev/null
+exec build/testreport "${steps[@]}" </dev/null

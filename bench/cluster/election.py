@@ -104,7 +104,7 @@ def again(bed: Bed, terms: Terms, rng: random.Random, fault: Callable[[Bed, str]
 
 def up_stopped(bed: Bed, host: str) -> Callable[[], None]:
     """Stops a host as its operator would. This ends the trainer of its rank, so a run takes no second one."""
-    bed.net.runs[host].process.send_signal(signal.SIGTERM)
+    bed.net.runs[host].process.send_signal(signal.SIGINT)
     return lambda: None
 
 

@@ -117,7 +117,7 @@ class Up:
         for t in self._trainers:
             t.kill()
             t.wait()
-        self.process.send_signal(signal.SIGTERM)
+        self.process.send_signal(signal.SIGINT)
         try:
             self.process.wait(20)
         except subprocess.TimeoutExpired:

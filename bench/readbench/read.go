@@ -47,7 +47,7 @@ type shards struct {
 
 // open opens the files below paths. Files that only a scan can count are indexed first.
 func open(ctx context.Context, o options, paths []string) (*shards, error) {
-	found, err := find.Resolve(nil, ".", paths, "", o.format, "")
+	found, err := find.Resolve(nil, find.Query{Base: ".", Patterns: paths, Format: o.format})
 	if err != nil {
 		return nil, err
 	}

@@ -24,6 +24,7 @@ import (
 	"millrace/internal/app/report"
 	"millrace/internal/app/roles"
 	"millrace/internal/app/setup"
+	"millrace/internal/limits"
 	"millrace/sidecar"
 )
 
@@ -220,7 +221,11 @@ func lockForMock(dir string) (free func() error, err error) {
 		return nil, fmt.Errorf("open run directory: %w", err)
 	}
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		err = fmt.Errorf("lock run directory %s: a run uses it: name another --run-dir", dir)
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			err = fmt.Errorf("lock run directory %s: a run uses it: name another --run-dir", dir)
+		} else {
+			err = limits.Lock("run directory "+dir, err, "name a --run-dir on a local disk")
+		}
 		return nil, errors.Join(err, f.Close())
 	}
 	return f.Close, nil

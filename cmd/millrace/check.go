@@ -3,17 +3,22 @@ package main
 import (
 	"bufio"
 	"fmt"
+	"os"
 	"slices"
 
 	"github.com/spf13/cobra"
 
+	"millrace"
 	"millrace/internal/app/config"
 	"millrace/internal/app/dryrun"
 	"millrace/internal/app/exit"
+	"millrace/internal/app/growing"
 	"millrace/internal/app/profile"
 	"millrace/internal/app/report"
 	"millrace/internal/app/roles"
 	"millrace/internal/app/setup"
+	"millrace/orchestrator/facts"
+	"millrace/sources/growth"
 )
 
 // check is the flags of `millrace check`.
@@ -21,6 +26,9 @@ type check struct {
 	ranks, steps int
 	deep, json   bool
 	read         int64 // MiB
+	against      string
+	stream       string
+	override     []string
 }
 
 func checkCommand() *cobra.Command {
@@ -32,6 +40,10 @@ func checkCommand() *cobra.Command {
 
 check opens and indexes the files, and reads up to --read MiB of them to their end. --deep reads all files and compares
 their hashes. check plans and builds the first --steps steps as a run on this host would, for --ranks trainer ranks.
+
+With --against, check compares the mixture file and its files with a saved state of the stream train, or of --stream. If
+files of a source came or went, it prints how many documents each override reads twice or never. With --override, it
+fails if the run does not go on with these overrides.
 
 Numbers marked ~ are estimated from the records read so far; millrace index --lengths makes them exact.
 Exit status: 0 the mixture can be run; 1 the data cannot, and each reason is a line on stderr; 2 the mixture file is
@@ -46,19 +58,21 @@ invalid.`,
 	f.BoolVar(&k.deep, "deep", false, "read every file to its end and compare all bytes with those first seen")
 	f.Int64Var(&k.read, "read", 2048, "MiB of files to read to their end")
 	f.BoolVar(&k.json, "json", false, "print one JSON object")
+	f.StringVar(&k.against, "against", "", "say how a run goes on from this file, the JSON of a state_dict()")
+	f.StringVar(&k.stream, "stream", string(millrace.Train), "with --against: the stream that the state is of")
+	f.StringArrayVar(&k.override, "override", nil, "with --against: an override, as load_state_dict takes it")
 	return c
 }
 
 func (k *check) run(c *cobra.Command, mixture string) error {
-	switch {
-	case k.ranks < 1:
-		return exit.Usagef("millrace check: --ranks %d: want at least 1", k.ranks)
-	case k.steps < 0:
-		return exit.Usagef("millrace check: --steps %d: want at least 0", k.steps)
-	case k.read < 0:
-		return exit.Usagef("millrace check: --read %d: want at least 0; --deep reads all", k.read)
+	if err := k.usage(c); err != nil {
+		return err
 	}
 	cfg, err := config.Load(mixture)
+	if err != nil {
+		return err
+	}
+	stream, err := cfg.Stream(k.stream)
 	if err != nil {
 		return err
 	}
@@ -72,30 +86,34 @@ func (k *check) run(c *cobra.Command, mixture string) error {
 		return err
 	}
 	roles.LimitMemory(toolMemory)
-	var r *dryrun.Report
-	for name, stream := range cfg.All() {
-		of, err := k.check(c, stream)
-		switch {
-		case err != nil:
+	r, err := k.all(c, cfg)
+	if err != nil {
+		return err
+	}
+	var against *growing.Against
+	if k.against != "" && r.OK {
+		if against, err = k.compare(c, stream); err != nil {
 			return err
-		case r == nil:
-			r = of
-		case r.Streams == nil:
-			r.Streams = map[string]*dryrun.Report{}
-			fallthrough
-		default:
-			r.Streams[name] = of
-			r.OK = r.OK && of.OK
 		}
 	}
+	r.Share()
 	err = page(c, func(w *bufio.Writer) error {
 		if k.json {
-			return report.Encode(w, r)
+			return report.Encode(w, struct {
+				*dryrun.Report
+				Against *growing.Against `json:"against,omitempty"`
+			}{r, against})
 		}
-		return report.PrintCheck(w, r)
+		if err := report.PrintCheck(w, r); err != nil || against == nil {
+			return err
+		}
+		return against.Print(w)
 	})
 	if err != nil {
 		return err
+	}
+	if against != nil && against.Refused != "" && len(k.override) > 0 {
+		return exit.Failuref("%s", against.Refused)
 	}
 	problems := slices.Clone(r.Problems)
 	for _, name := range report.Names(r.Streams) {
@@ -110,6 +128,73 @@ func (k *check) run(c *cobra.Command, mixture string) error {
 		fmt.Fprintln(c.ErrOrStderr(), p.Reason)
 	}
 	return nil
+}
+
+// usage refuses flags that do not go together.
+func (k *check) usage(c *cobra.Command) error {
+	switch {
+	case k.ranks < 1:
+		return exit.Usagef("millrace check: --ranks %d: want at least 1", k.ranks)
+	case k.steps < 0:
+		return exit.Usagef("millrace check: --steps %d: want at least 0", k.steps)
+	case len(k.override) > 0 && k.against == "":
+		return exit.Usagef("millrace check: --override goes with --against")
+	case c.Flags().Changed("stream") && k.against == "":
+		return exit.Usagef("millrace check: --stream goes with --against; all streams are checked")
+	case k.read < 0:
+		return exit.Usagef("millrace check: --read %d: want at least 0; --deep reads all", k.read)
+	}
+	return nil
+}
+
+// all checks all streams. The report of the main one has those of the others.
+func (k *check) all(c *cobra.Command, cfg *config.Config) (*dryrun.Report, error) {
+	var r *dryrun.Report
+	for name, one := range cfg.All() {
+		of, err := k.check(c, one)
+		switch {
+		case err != nil:
+			return nil, err
+		case r == nil:
+			r = of
+		case r.Streams == nil:
+			r.Streams = map[string]*dryrun.Report{}
+			fallthrough
+		default:
+			r.Streams[name] = of
+			r.OK = r.OK && of.OK
+		}
+	}
+	return r, nil
+}
+
+// compare compares a stream of the mixture file, and its files, with a saved state.
+func (k *check) compare(c *cobra.Command, cfg *config.Config) (*growing.Against, error) {
+	text, err := os.ReadFile(k.against)
+	if err != nil {
+		return nil, exit.Usagef("millrace check: read the state: %w", err)
+	}
+	log := roles.NewLogger("check")
+	opened, err := dryrun.Open(c.Context(), cfg, dryrun.Options{Logger: log, Measure: true})
+	if opened != nil {
+		defer opened.Close()
+	}
+	if err != nil {
+		return nil, firstProblem(c, err)
+	}
+	of, err := roles.OrchestratorConfig(cfg, k.ranks, programVersion())
+	if err != nil {
+		return nil, err
+	}
+	var files []facts.SourceFiles
+	for _, m := range opened.Manifests() {
+		files = append(files, facts.SourceFiles{Name: m.Source, Files: growth.Begin(m.Fingerprint)})
+	}
+	against, err := growing.Compare(cfg, text, facts.NewRun(of.Spec, of.Identity, files), of.Rules, k.override, log)
+	if err != nil {
+		return nil, exit.Failuref("%s: %v", k.against, err)
+	}
+	return against, nil
 }
 
 // check checks one stream.

@@ -201,6 +201,12 @@ func streamDir(runDir, stream string) (string, error) {
 	return "", exit.Failuref("%s has no stream %s: --stream can be %s", runDir, stream, strings.Join(names, ", "))
 }
 
+// versionLine is the version for people.
+func versionLine() string {
+	return fmt.Sprintf("millrace %s, planner %d, %s %s/%s\n", programVersion(), progress.PlannerVersion,
+		runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}
+
 func versionCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
@@ -216,10 +222,7 @@ func versionCommand() *cobra.Command {
 			if asJSON {
 				return json.NewEncoder(c.OutOrStdout()).Encode(v)
 			}
-			_, err := fmt.Fprintf(
-				c.OutOrStdout(), "millrace %s, planner %d, %s %s/%s\n", v["millrace"], v["planner"], v["go"], v["os"],
-				v["arch"],
-			)
+			_, err := io.WriteString(c.OutOrStdout(), versionLine())
 			return err
 		},
 	}

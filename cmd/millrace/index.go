@@ -271,13 +271,24 @@ func initCommand() *cobra.Command {
 		Short: "Write a mixture file for data",
 		Long: `Look at files, directories or patterns of data and print a commented mixture file.
 
-It has a source for each path, with its format and the field of its text, weights by size, and the tokenizer of a model
-directory among the paths. Run check on the result.`,
+It has a source for each path, with its format, the fields of its documents, weights by size, and the tokenizer of a
+model directory among the paths. Each field that is not used has a comment. A source whose records would be trained on
+in another way than they mean it is commented out, with the reason. Run check on the result.`,
 		Example: "  millrace init web/ code/*.parquet > mixture.yaml\n  millrace init chat.jsonl model/ > mixture.yaml",
-		Args:    cobra.MinimumNArgs(1),
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return exit.Usagef("millrace init: no path: name the files, directories or patterns of your data, as " +
+					"`millrace init web/ code/*.parquet > mixture.yaml`")
+			}
+			return nil
+		},
 		RunE: func(c *cobra.Command, args []string) error {
 			roles.LimitMemory(toolMemory)
-			return look.WriteMixture(c.Context(), c.OutOrStdout(), args)
+			warnings, err := look.WriteMixture(c.Context(), c.OutOrStdout(), args)
+			for _, warning := range warnings {
+				fmt.Fprintln(c.ErrOrStderr(), "millrace init: "+warning)
+			}
+			return err
 		},
 	}
 }
@@ -319,17 +330,22 @@ FILE is a Megatron blend (the value of --data-path, or a file of --data-args-pat
 Energon metadataset, Streaming's streams, the data section of Levanter or nanotron, a source mixture of OLMo-core, or
 the data sets of axolotl or LLaMA-Factory (dataset_info.json). Its content shows which; --format says it. - is stdin.
 
-Keys without an equivalent become comments of the mixture file. Relative paths are taken as relative to FILE.`,
+Defaults of the other program are written out. Keys without an equivalent become comments of the mixture file, and lines
+on stderr. Relative paths are taken as relative to FILE.`,
 		Example: "  millrace import blend.txt > mixture.yaml\n  millrace import train.yaml --format levanter",
 		Args:    exactArgs(1, "one file"),
 		RunE: func(c *cobra.Command, args []string) error {
 			content, err := readForeign(c, args[0])
 			if err != nil {
-				return exit.Usagef("millrace import: %v", err)
+				return exit.Usagef("millrace import: %w", err)
 			}
-			out, err := importer.Mixture(args[0], kind, content)
+			out, notes, err := importer.Mixture(importer.File{Path: args[0], Kind: kind, Content: content,
+				Exists: func(path string) bool { _, err := os.Stat(path); return err == nil }})
 			if err != nil {
 				return err
+			}
+			for _, note := range notes {
+				fmt.Fprintln(c.ErrOrStderr(), "millrace import: "+note)
 			}
 			_, err = c.OutOrStdout().Write(out)
 			return err

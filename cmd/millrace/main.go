@@ -13,6 +13,7 @@ import (
 
 	"millrace/cmd/millrace/certs"
 	"millrace/internal/app/exit"
+	"millrace/internal/limits"
 )
 
 func main() {
@@ -36,7 +37,7 @@ func raiseProcessors(set string) {
 func run(args []string) int {
 	root := rootCommand()
 	root.SetArgs(args)
-	err := root.ExecuteContext(context.Background())
+	err := limits.Explain(root.ExecuteContext(context.Background()))
 	if err != nil && err.Error() != "" {
 		// A name from a damaged file may hold any bytes.
 		fmt.Fprintln(os.Stderr, strings.ToValidUTF8(strings.TrimRight(err.Error(), "\n"), "\ufffd"))
@@ -56,8 +57,9 @@ failures.
   millrace up mixture.yaml --ranks 8 --run-dir runs/a     serve the batches
   millrace status runs/a                                  see the state of the run`,
 		SilenceUsage: true, SilenceErrors: true, Args: noArgs, SuggestionsMinimumDistance: 2,
-		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() }, Version: programVersion(),
 	}
+	root.SetVersionTemplate(versionLine())
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return exit.Usagef("%s: %w: see `%s --help`", c.CommandPath(), err, c.CommandPath())
 	})

@@ -111,6 +111,13 @@ type batchView struct {
 	Placement    string      `json:"placement_digest"`
 	Of           uint32      `json:"num_microbatches"`
 	Microbatches []microView `json:"microbatches"`
+	// Sources has the tokens of each source in these microbatches.
+	Sources map[string]*sourceView `json:"sources"`
+}
+
+type sourceView struct {
+	Tokens  uint64 `json:"tokens"`
+	Trained uint64 `json:"trained_tokens"` // labels that are in the loss
 }
 
 type microView struct {
@@ -128,9 +135,10 @@ type tensorView struct {
 
 type segmentView struct {
 	report.Segment
-	Text   *string         `json:"text,omitempty"`
-	Tokens []uint32        `json:"tokens,omitempty"`
-	Fields json.RawMessage `json:"fields,omitempty"` // passed-through ones of the record
+	Trained uint32          `json:"trained_tokens"` // labels that are in the loss
+	Text    *string         `json:"text,omitempty"`
+	Tokens  []uint32        `json:"tokens,omitempty"`
+	Fields  json.RawMessage `json:"fields,omitempty"` // passed-through ones of the record
 }
 
 func (p *preview) build(
@@ -143,6 +151,7 @@ func (p *preview) build(
 		Content:   s.Plan.Content.String(),
 		Placement: s.Plan.Placement.String(),
 		Of:        s.Plan.Microbatches,
+		Sources:   map[string]*sourceView{},
 	}
 	for m := range s.Plan.Microbatches {
 		if p.microbatch >= 0 && int(m) != p.microbatch {
@@ -158,14 +167,27 @@ func (p *preview) build(
 		}
 		for i := range b.Segments {
 			a := &b.Segments[i]
-			seg := segmentView{Segment: report.NewSegment(a, ms)}
+			labels := *a
+			labels.Untrained = tokenid.CountUntrained(b.Tokens[i][1:])
+			seg := segmentView{Segment: report.NewSegment(a, ms), Trained: labels.Labels()}
 			p.content(&seg, b.Tokens[i][:a.Length])
 			seg.Fields = json.RawMessage(b.Fields[i])
+			out.add(&seg)
 			view.Segments = append(view.Segments, seg)
 		}
 		out.Microbatches = append(out.Microbatches, view)
 	}
 	return out, nil
+}
+
+// add counts a segment.
+func (b *batchView) add(seg *segmentView) {
+	of := b.Sources[seg.Source]
+	if of == nil {
+		of = &sourceView{}
+		b.Sources[seg.Source] = of
+	}
+	of.Tokens, of.Trained = of.Tokens+uint64(seg.Length), of.Trained+uint64(seg.Trained)
 }
 
 // The parts of a long text, or of many tokens, that are shown.
@@ -263,5 +285,21 @@ func (p *preview) print(w io.Writer, b *batchView) {
 		if len(m.Segments) == 0 {
 			fmt.Fprintln(w, "  nothing but padding")
 		}
+	}
+	p.printTrained(w, b)
+}
+
+// printTrained prints how many tokens are trained on, of sources that leave some out.
+func (p *preview) printTrained(w io.Writer, b *batchView) {
+	for _, name := range report.Names(b.Sources) {
+		if src, _ := p.cfg.Source(name); src != nil && src.HasUntrained() {
+			s := b.Sources[name]
+			fmt.Fprintf(
+				w, "\n%s: %s of %s tokens are trained on", name, report.Count(s.Trained), report.Count(s.Tokens),
+			)
+		}
+	}
+	if p.cfg.Sources.HaveUntrained() {
+		fmt.Fprintln(w)
 	}
 }

@@ -206,7 +206,7 @@ func (r *restart) settled(ctx context.Context) error {
 }
 
 // unsettled names the first role or stripe that is not ready, or nothing. Of several hosts, the orchestrator of one
-// answers; those of the others stand by.
+// answers; those of the others stand by. While files of a source cannot be read, standbys cannot become ready.
 func unsettled(roles []supervisor.Role, reply *proto.StatusReply) string {
 	shadows := false
 	for _, role := range roles {
@@ -222,11 +222,16 @@ func unsettled(roles []supervisor.Role, reply *proto.StatusReply) string {
 		}
 	}
 	for _, p := range reply.Stripes {
-		if shadows && p.Standby == nil {
+		if shadows && p.Standby == nil && !isUnreadable(reply) {
 			return fmt.Sprintf("source %s is not protected by a shadow yet", p.Source)
 		}
 	}
 	return ""
+}
+
+// isUnreadable reports whether files of some source cannot be read for now.
+func isUnreadable(reply *proto.StatusReply) bool {
+	return slices.ContainsFunc(reply.Alerts, func(a *proto.Alert) bool { return a.Kind == "source" })
 }
 
 // isSpread reports whether the run has several hosts.

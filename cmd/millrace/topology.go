@@ -185,8 +185,8 @@ func awaitTrainers(ctx context.Context, runDir string, now, next reshape.Request
 	clock := seam.System{}
 	for until := clock.Now().Add(next.Patience); ; {
 		var err error
-		for stream := range cfg.All() {
-			if err = refuseTrainers(ctx, runDir, stream, now); err != nil {
+		for name, stream := range cfg.All() {
+			if err = refuseTrainers(ctx, runDir, name, stream, now); err != nil {
 				break
 			}
 		}
@@ -204,8 +204,11 @@ func awaitTrainers(ctx context.Context, runDir string, now, next reshape.Request
 	}
 }
 
-// refuseTrainers returns an error while trainers of this host's ranks take a stream: they would get an error.
-func refuseTrainers(ctx context.Context, runDir, stream string, now reshape.Request) error {
+// refuseTrainers returns an error while trainers of this host's ranks take a stream: they would get an error. now is
+// the topology of the run.
+func refuseTrainers(
+	ctx context.Context, runDir, stream string, cfg *config.Config, now reshape.Request,
+) error {
 	of := ""
 	if stream != string(millrace.Train) {
 		of = " to stream " + stream
@@ -216,7 +219,7 @@ func refuseTrainers(ctx context.Context, runDir, stream string, now reshape.Requ
 	}
 	var here []string
 	for _, rank := range reply.Here {
-		if i := int(rank) - now.First; int(reply.World) == now.World && i >= 0 && i < now.Ranks {
+		if i := int(rank) - now.First; int(reply.World) == cfg.Served(now.World) && i >= 0 && i < now.Ranks {
 			here = append(here, strconv.Itoa(int(rank)))
 		}
 	}

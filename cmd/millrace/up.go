@@ -3,18 +3,12 @@ package main
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"io/fs"
 	"os"
 	"os/signal"
 	"path/filepath"
-	"strconv"
-	"strings"
-	"sync"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -28,7 +22,6 @@ import (
 	"millrace/internal/app/rundir"
 	"millrace/internal/app/setup"
 	"millrace/internal/app/supervisor"
-	"millrace/internal/event"
 	"millrace/orchestrator/lease/hosts"
 )
 
@@ -38,11 +31,15 @@ type up struct {
 	placer                                            string // see roles.Planning
 	mixture, runDir, metrics, events, cluster, listen string
 	world                                             int
+	grace                                             time.Duration // see supervisor.Config.TrainersGrace
 	serving
 
 	file *cluster.File     // nil: no etcd
 	here *hosts.Membership // nil: the run has one host
 }
+
+// trainersGrace is the default of --grace. Schedulers kill a job 30 s after SIGTERM; 5 s are left for the stop.
+const trainersGrace = 25 * time.Second
 
 func upCommand() *cobra.Command {
 	u := &up{}
@@ -52,7 +49,9 @@ func upCommand() *cobra.Command {
 		Long: `Serve a mixture to the N trainer ranks of this host, on DIR/rank-0.sock … DIR/rank-<N-1>.sock.
 
 up prints a line that begins with "ready" when all sockets accept. A finite run ends by itself, with status 0, after
-every rank has taken all batches. Ctrl-C or SIGTERM stops cleanly.
+every rank has taken all batches. Ctrl-C or SIGTERM stops cleanly, with status 0. After SIGTERM, which schedulers send
+to all processes of a job, trainers get batches until they leave, for --grace at most, so that they can end their step
+and save it. Another signal stops at once.
 
 DIR keeps the run's journal. The next up on the same directory continues the run, also after a kill. In a directory with
 history, each trainer declares its start: a saved state, "latest" or "fresh".
@@ -92,6 +91,8 @@ func (u *up) flags(f *pflag.FlagSet) {
 	f.StringVar(&u.cluster, "cluster", "", "YAML file of the etcd cluster that the hosts of this run share")
 	f.StringVar(&u.listen, "listen", "",
 		"host:port as the other hosts reach this one (default: listen of the cluster file)")
+	f.DurationVar(&u.grace, "grace", trainersGrace,
+		"`time` for which trainers may go on after SIGTERM; 0s: stop at once")
 	f.StringVar(&u.events, "events", "", "directory for event records of the roles, one JSON object a line")
 }
 
@@ -123,6 +124,8 @@ func (u *up) validate() error {
 	case u.world != u.ranks && u.cluster == "":
 		return usage("--world-size %d beside --ranks %d: ranks on several hosts need --cluster with a cluster file",
 			u.world, u.ranks)
+	case u.grace < 0:
+		return usage("--grace %v: want 0s or more", u.grace)
 	case u.placer != "" && u.placer != u.engine():
 		return usage("--placer %s: want %s, or nothing", u.placer, u.engine())
 	case u.placer != "" && !u.isSpread():
@@ -168,14 +171,14 @@ func (u *up) run(c *cobra.Command) error {
 	if err := u.validate(); err != nil {
 		return err
 	}
-	// A stop during the reading of the mixture is also clean.
-	ctx, quiet := signal.NotifyContext(c.Context(), syscall.SIGINT, syscall.SIGTERM)
-	defer quiet()
-	ctx, leave, err := supervisor.WithParent(ctx)
+	living, leave, err := supervisor.WithParent(c.Context())
 	if err != nil {
 		return err
 	}
 	defer leave()
+	// A stop during the reading of the mixture is also clean. Later, the supervisor handles the signals.
+	ctx, quiet := signal.NotifyContext(living, syscall.SIGINT, syscall.SIGTERM)
+	defer quiet()
 	cfg, err := config.Load(u.mixture)
 	if err != nil {
 		return err
@@ -221,10 +224,7 @@ func (u *up) run(c *cobra.Command) error {
 			return err
 		}
 	}
-	if ctx.Err() != nil {
-		return nil
-	}
-	return u.supervise(ctx, c, cfg)
+	return u.supervise(living, func() bool { return ctx.Err() != nil }, c, cfg)
 }
 
 // loadCluster reads the cluster file, if there is one.
@@ -311,183 +311,4 @@ func (u *up) writeConfigs(cfg *config.Config) error {
 		}
 	}
 	return nil
-}
-
-func (u *up) supervise(ctx context.Context, c *cobra.Command, cfg *config.Config) error {
-	events, fail, err := roles.Watch(u.events, "up")
-	if err != nil {
-		return err
-	}
-	defer events.Close()
-	events.Write(event.Weigh("start"))
-	// The roles start while the paths are walked: a walk over a million files takes seconds.
-	var walk sync.WaitGroup
-	defer walk.Wait()
-	walk.Go(func() {
-		for _, stream := range cfg.All() {
-			warnOfSkipped(ctx, c, stream)
-		}
-	})
-	ctx, end := context.WithCancelCause(ctx)
-	registered, change := u.stay(ctx, end), make(chan supervisor.Child)
-	_, err = supervisor.Run(ctx, supervisor.Config{
-		Fail:   fail,
-		RunDir: u.runDir, Children: u.children(cfg), Spawn: u.spawn, Change: change,
-		Program: strings.Fields(os.Getenv(roles.EnvProgram)),
-		Stderr:  c.ErrOrStderr(),
-		Prepare: func() error {
-			if err := os.Remove(rundir.OutcomeFile(u.runDir)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return err
-			}
-			registered.Go(func() { u.reshapes(ctx, cfg, change) }) // no other `up` has the directory
-			return u.writeConfigs(cfg)
-		},
-		Final: judge,
-		OnReady: func() {
-			events.Write(event.Weigh("ready"))
-			roles.CollectQuietly()
-			fmt.Fprintln(c.OutOrStdout(), u.readyLine())
-		},
-		StopGrace: u.stopGrace(),
-	})
-	end(nil)
-	registered.Wait()
-	events.Write(event.Weigh("exit"))
-	var failed *supervisor.FailedError
-	if errors.As(err, &failed) {
-		// Trainers read the reason there if no role could send it.
-		text, _ := json.Marshal(map[string]string{"state": "failed", "reason": err.Error()})
-		err = errors.Join(err, os.WriteFile(rundir.OutcomeFile(u.runDir), text, 0o644)) // for trainers of other users
-	}
-	return exit.Failure(err)
-}
-
-// stay keeps the registration of this host until ctx ends. It ends the supervisor if this host may not go on, and if
-// the run has ended on the host that planned it: a process of the orchestrator sees to that itself.
-func (u *up) stay(ctx context.Context, end context.CancelCauseFunc) *sync.WaitGroup {
-	var registered sync.WaitGroup
-	if u.here == nil {
-		return &registered
-	}
-	registered.Go(func() {
-		if err := u.here.Run(ctx); err != nil {
-			end(&supervisor.Over{Err: err})
-		}
-	})
-	if !u.runs(orchestratorRole) {
-		registered.Go(func() {
-			if outcome, err := u.here.AwaitOutcome(ctx, u.here.Host().Incarnation); err == nil {
-				end(&supervisor.Over{Err: outcome.Err()})
-			}
-		})
-	}
-	return &registered
-}
-
-// readyLine says what this command serves.
-func (u *up) readyLine() string {
-	sockets := filepath.Join(u.runDir, "rank-<r>.sock")
-	switch {
-	case !u.runs(sidecarRole):
-		return fmt.Sprintf("ready: %s takes part in the run %s", u.name, u.file.Name)
-	case u.isSpread():
-		return fmt.Sprintf("ready: %d ranks from rank %d on, of %d, on %s", u.ranks, u.first, u.world, sockets)
-	}
-	return fmt.Sprintf("ready: %d ranks on %s", u.ranks, sockets)
-}
-
-// warnOfSkipped prints a warning for each source with files that are not read.
-func warnOfSkipped(ctx context.Context, c *cobra.Command, cfg *config.Config) {
-	for warning := range setup.SkippedFiles(cfg) {
-		if ctx.Err() != nil {
-			return
-		}
-		if warning != "" {
-			fmt.Fprintf(c.ErrOrStderr(), "warning: %s\n", warning)
-		}
-	}
-}
-
-// judge decides the reaction to the end of a child. The orchestrator's end is the run's end, unless it was asked to
-// leave, or waits for disk space or for the lease. Every other child is restarted.
-func judge(child supervisor.Child, ended supervisor.Exit) supervisor.Verdict {
-	planner := child.Role == orchestratorRole
-	switch {
-	case ended.Signal != 0:
-		return supervisor.Restart
-	case ended.Code == exit.Asked, ended.Code == exit.Done && !planner:
-		return supervisor.Again
-	case ended.Code == exit.NoRoom, ended.Code == exit.Fenced:
-		return supervisor.Await
-	case ended.Code == exit.Done:
-		return supervisor.Finish
-	case ended.Code == exit.Failed && planner:
-		return supervisor.Fail
-	}
-	return supervisor.Restart
-}
-
-// children returns the roles in the order of their start. They are stopped in the reverse order.
-func (u *up) children(cfg *config.Config) []supervisor.Child {
-	if u.role == roles.LoaderRole || u.role == roles.ShadowRole {
-		child := u.child(u.role, u.name)
-		child.HandsOver = true
-		return []supervisor.Child{child}
-	}
-	var out []supervisor.Child
-	if u.runs(orchestratorRole) {
-		out = append(out, u.planner())
-	}
-	place := u.place()
-	if u.role == "" {
-		for _, name := range place.Loaders(cfg) {
-			out = append(out, u.child(roles.LoaderRole, name))
-		}
-		for _, name := range place.Shadows(cfg) {
-			out = append(out, u.child(roles.ShadowRole, name))
-		}
-	}
-	if u.runs(sidecarRole) {
-		out = append(out, u.child(sidecarRole, place.Sidecar(), u.args()...))
-	}
-	return out
-}
-
-// planner returns the orchestrator.
-func (u *up) planner() supervisor.Child {
-	incarnation, lease := rand.Text(), ""
-	if u.file != nil {
-		lease = u.file.Path
-	}
-	if u.here != nil {
-		incarnation = u.here.Host().Incarnation
-	}
-	engine := u.placer
-	if u.here == nil {
-		engine = roles.Supervisor
-	}
-	return u.child(orchestratorRole, orchestratorRole, "--metrics", u.metrics, "--cluster", lease, "--up", incarnation,
-		"--placer", engine)
-}
-
-// child returns the process of a role.
-func (u *up) child(role, name string, more ...string) supervisor.Child {
-	args := append([]string{"role", role, "--run-dir", u.runDir, "--name", name, "--ranks", strconv.Itoa(u.ranks),
-		"--world-size", strconv.Itoa(u.world)}, more...)
-	child := supervisor.Child{Role: role, Name: name, Args: args}
-	if u.events != "" {
-		dir, err := filepath.Abs(u.events)
-		if err == nil {
-			child.Env = append(child.Env, roles.EnvEvents+"="+dir)
-		}
-	}
-	return child
-}
-
-// spawn returns a loader that the orchestrator may add while the run goes on.
-func (u *up) spawn(role string, i int) (supervisor.Child, bool) {
-	if role != roles.LoaderRole {
-		return supervisor.Child{}, false
-	}
-	return u.child(role, u.place().Loader(i)), true
 }

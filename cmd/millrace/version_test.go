@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"runtime/debug"
 	"strings"
 	"testing"
@@ -28,5 +29,23 @@ func TestVersionOfABuild(t *testing.T) {
 	}
 	if v := clients.Version(); v == "" || strings.ContainsAny(v, " \n") {
 		t.Errorf("the file VERSION has %q", v)
+	}
+}
+
+// TestVersionFlag: `--version` prints what `version` prints.
+func TestVersionFlag(t *testing.T) {
+	var said []string
+	for _, args := range [][]string{{"version"}, {"--version"}, {"-v"}} {
+		var out bytes.Buffer
+		root := rootCommand()
+		root.SetArgs(args)
+		root.SetOut(&out)
+		if err := root.Execute(); err != nil {
+			t.Fatal(err)
+		}
+		said = append(said, out.String())
+	}
+	if said[0] != said[1] || said[0] != said[2] || !strings.HasPrefix(said[0], "millrace ") {
+		t.Errorf("got %q", said)
 	}
 }

@@ -104,7 +104,7 @@ def first_part(
                         f">> checkpoint after step {step.step}: weights in checkpoint.npz, "
                         f"Millrace's state ({state} bytes of JSON) in checkpoint.json"
                     )
-        say(f">> stop after step {steps[-1].step}: SIGTERM to millrace up")
+        say(f">> stop after step {steps[-1].step}: SIGINT to millrace up")
         run.stop()
     need_clean(run, say)
     if not kill.successor:

@@ -89,7 +89,7 @@ class Run:
     def stop(self) -> None:
         """Asks a running run to stop, and waits for its end."""
         if self.alive():
-            self._up.send_signal(signal.SIGTERM)
+            self._up.send_signal(signal.SIGINT)
         self.wait()
 
     def wait(self) -> None:

@@ -83,7 +83,7 @@ class Up:
 
     def __exit__(self, kind: Any, value: Any, trace: Any) -> None:
         if self.process.poll() is None:
-            self.process.terminate()
+            self.process.send_signal(signal.SIGINT)
         code = self.process.wait(DEADLINE)
         assert code in (0, 1), f"`up` ended with {code}:\n{self.stderr()}"
         self._log.close()

@@ -2,7 +2,9 @@ package arena_test
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -79,4 +81,60 @@ func TestWithoutSharedMemoryThereIsNoArena(t *testing.T) {
 			t.Errorf("%T gave an arena", space)
 		}
 	}
+}
+
+// TestArenasAreFew: whatever peers come, die and go, a pool has at most those in use, eight free ones for each peer
+// that it keeps, and one for each 256 KiB of its limit. Each is a descriptor of the process.
+func TestArenasAreFew(t *testing.T) {
+	const limit, spare, smallest = 32 << 20, 8, 256 << 10
+	rnd := rand.New(rand.NewPCG(1, 2))
+	open := map[string]bool{}
+	p := arena.NewPool(counted{&arenatest.Memory{}, open}, limit, slog.New(slog.DiscardHandler))
+	var used []*arena.Lease
+	peers := []string{"l0", "l1", "l2"}
+	most := 0
+	for step := range 20_000 {
+		switch n := rnd.IntN(100); {
+		case n < 45:
+			if l := p.Take(peers[rnd.IntN(len(peers))], 1<<rnd.IntN(19)); l != nil {
+				used = append(used, l)
+			}
+		case n < 99 && len(used) > 0:
+			i := rnd.IntN(len(used))
+			used[i].Return(rnd.IntN(10) == 0)
+			used = slices.Delete(used, i, i+1)
+		case n == 99: // a process died, and another one has its place
+			peers[rnd.IntN(len(peers))] = fmt.Sprintf("l%d", step)
+			p.KeepOnly(peers)
+		}
+		if len(used) > 40 {
+			used[0].Return(false)
+			used = used[1:]
+		}
+		bound := min(len(used)+spare*len(peers), limit/smallest)
+		if most = max(most, len(open)); len(open) > bound {
+			t.Fatalf("step %d: %d arenas, %d of them in use, with %d peers", step, len(open), len(used), len(peers))
+		}
+	}
+	if most < spare*len(peers) {
+		t.Errorf("at most %d arenas were open: the test does not reach the bound", most)
+	}
+}
+
+// counted notes the arenas that are open.
+type counted struct {
+	arena.Space
+	open map[string]bool
+}
+
+func (c counted) Create(tokens int) (*arena.Arena, error) {
+	a, err := c.Space.Create(tokens)
+	if err != nil {
+		return nil, err
+	}
+	c.open[a.Name] = true
+	return arena.New(a.Name, a.Tokens, func() error {
+		delete(c.open, a.Name)
+		return a.Close()
+	}), nil
 }

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"millrace/internal/verify/needs"
 )
 
 // fakeProc is a tree of proc files of process 7.
@@ -158,9 +160,7 @@ func lowest() {
 // TestAStarvedProcessIsLate: a process that gets less than a hundredth of a processor is never silent. Stopped or
 // killed, it is silent although it gets no processor to obey the signal.
 func TestAStarvedProcessIsLate(t *testing.T) {
-	if runtime.NumCPU() < 2 {
-		t.Skip("the watcher needs a processor of its own")
-	}
+	needs.Require(t, "two-processors") // one for the watcher
 	for _, sig := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGKILL} {
 		t.Setenv(lowEnv, "1")
 		p := start(t, 4)

@@ -49,10 +49,12 @@ func (o *Outbox[M]) End() {
 	o.isOver, o.waiting = true, nil
 }
 
-// Carry sends the messages in their order until ctx ends or send fails. Then the queue ends. It returns no error: the
-// stream's reader gets the same one, with its reason. merge may turn the messages that wait together into fewer ones;
-// nil sends them as they are.
-func (o *Outbox[M]) Carry(ctx context.Context, send func(M) error, merge func([]M) []M) {
+// Carry sends the messages in their order until ctx ends or send fails. Then the queue ends, and Carry calls end, which
+// ends the stream for its reader. The reader gets the messages and the reason that came before: gRPC does not tell them
+// to the sender. gRPC may also have begun the stream anew behind a failed send, and without end it would go on with a
+// reader and no sender. merge may turn the messages that wait together into fewer ones; nil sends them as they are.
+func (o *Outbox[M]) Carry(ctx context.Context, end func(), send func(M) error, merge func([]M) []M) {
+	defer end()
 	defer o.End()
 	for {
 		select {

@@ -9,6 +9,7 @@ import (
 
 // stuck is a stream that takes no message before it is freed, as one that waits for a connection.
 type stuck struct {
+	isOver  bool          // its reader is told that the stream has ended
 	reached chan struct{} // closed when the first message has come
 	free    chan error    // the result of the next message
 	sent    []int
@@ -26,7 +27,7 @@ func (s *stuck) send(m int) error {
 // nothing is carried any more.
 func carried(ctx context.Context, merge func([]int) []int) (o *Outbox[int], s *stuck, over chan struct{}) {
 	o, s, over = New[int](), &stuck{reached: make(chan struct{}), free: make(chan error)}, make(chan struct{})
-	go func() { o.Carry(ctx, s.send, merge); close(over) }()
+	go func() { o.Carry(ctx, func() { s.isOver = true }, s.send, merge); close(over) }()
 	o.Push(0)
 	<-s.reached
 	return o, s, over
@@ -58,7 +59,7 @@ func TestNobodyWaitsForAStuckStream(t *testing.T) {
 	checkOver(t, o)
 }
 
-// TestABrokenStreamEndsTheQueue: no further message is sent, and none is held.
+// TestABrokenStreamEndsTheQueue: no further message is sent, and none is held. The stream ends for its reader, too.
 func TestABrokenStreamEndsTheQueue(t *testing.T) {
 	o, s, over := carried(t.Context(), nil)
 	o.Push(1)
@@ -66,6 +67,9 @@ func TestABrokenStreamEndsTheQueue(t *testing.T) {
 	<-over
 	if !slices.Equal(s.sent, []int{0}) {
 		t.Errorf("sent %v", s.sent)
+	}
+	if !s.isOver {
+		t.Error("the stream has a reader and no sender")
 	}
 	checkOver(t, o)
 }

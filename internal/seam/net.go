@@ -2,12 +2,14 @@ package seam
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -98,12 +100,33 @@ func boundSilence(_, _ string, raw syscall.RawConn) error {
 // maxPath is the longest socket path that the kernel accepts, without the final zero.
 const maxPath = 107
 
+// lookEvery is the time between two looks for the file of a Unix socket.
+const lookEvery = time.Second
+
+// unixListener is a listener on a path. If its file is removed from outside, as cleaners of temporary directories do,
+// Accept binds the path again. Connections go on meanwhile.
+type unixListener struct {
+	address string
+
+	mu     sync.Mutex
+	now    *net.UnixListener
+	closed bool
+}
+
 // listenUnix binds a path with mode 0600, and replaces a stale socket of our own. The caller's directory is private
 // (0700), so no other user reaches the socket before its mode is set.
 func listenUnix(address string) (net.Listener, error) {
 	if err := os.Remove(address); err != nil && !os.IsNotExist(err) {
 		return nil, err
 	}
+	l, err := bindUnix(address)
+	if err != nil {
+		return nil, err
+	}
+	return &unixListener{address: address, now: l}, nil
+}
+
+func bindUnix(address string) (*net.UnixListener, error) {
 	short, done, err := shorten(address)
 	if err != nil {
 		return nil, err
@@ -118,8 +141,54 @@ func listenUnix(address string) (net.Listener, error) {
 		l.Close()
 		return nil, err
 	}
-	return l, nil
+	return l.(*net.UnixListener), nil
 }
+
+// Accept implements net.Listener.
+func (l *unixListener) Accept() (net.Conn, error) {
+	for {
+		now := l.listener()
+		if err := now.SetDeadline(time.Now().Add(lookEvery)); err != nil {
+			return nil, err
+		}
+		c, err := now.Accept()
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			return c, err
+		}
+		l.renew()
+	}
+}
+
+func (l *unixListener) listener() *net.UnixListener {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.now
+}
+
+// renew binds the path again if no file is there. If that fails, the next look tries again. A file of another process
+// stays.
+func (l *unixListener) renew() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, err := os.Lstat(l.address); l.closed || !os.IsNotExist(err) {
+		return
+	}
+	if again, err := bindUnix(l.address); err == nil {
+		l.now.Close()
+		l.now = again
+	}
+}
+
+// Close implements net.Listener. It leaves the file.
+func (l *unixListener) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
+	return l.now.Close()
+}
+
+// Addr implements net.Listener.
+func (l *unixListener) Addr() net.Addr { return l.listener().Addr() }
 
 // dialUnix connects to a path.
 func dialUnix(ctx context.Context, address string) (net.Conn, error) {

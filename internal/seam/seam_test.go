@@ -2,6 +2,7 @@ package seam
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"os"
@@ -164,5 +165,66 @@ func TestAddressWithoutPort(t *testing.T) {
 	_, err := SystemNet{}.Dial(context.Background(), "a.example")
 	if err == nil || !strings.Contains(err.Error(), `reach "a.example": want a path or host:port`) {
 		t.Error(err)
+	}
+}
+
+// TestARemovedSocketIsMadeAgain: a listener whose file a cleaner removed takes connections at its path again. It leaves
+// the file of another process alone, and makes none after Close.
+func TestARemovedSocketIsMadeAgain(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := SystemNet{}.Listen(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	taken := make(chan net.Conn)
+	go func() { // until Close
+		defer close(taken)
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			taken <- c
+		}
+	}()
+	dial := func() error {
+		c, err := SystemNet{}.Dial(t.Context(), path)
+		if err == nil {
+			(<-taken).Close()
+			err = c.Close()
+		}
+		return err
+	}
+	for range 2 {
+		if err := dial(); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		for err = dial(); err != nil && time.Since(began) < 20*time.Second; err = dial() {
+			time.Sleep(20 * time.Millisecond)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if st, err := os.Stat(path); err != nil || st.Mode().Perm() != 0o600 {
+			t.Errorf("%v: mode %v", err, st.Mode())
+		}
+	}
+	if err := errors.Join(os.Remove(path), os.WriteFile(path, []byte("other"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(2 * lookEvery)
+	if b, err := os.ReadFile(path); err != nil || string(b) != "other" {
+		t.Errorf("the file of another process is %q: %v", b, err)
+	}
+	if err := errors.Join(os.Remove(path), l.Close()); err != nil {
+		t.Fatal(err)
+	}
+	<-taken
+	if _, err := os.Stat(path); err == nil {
+		t.Error("a closed listener has a socket")
 	}
 }

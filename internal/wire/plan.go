@@ -14,7 +14,7 @@ func PlanToProto(p *millrace.Plan, state []byte) *proto.Plan {
 		Step:  uint64(p.Step), Ranks: p.Ranks, Microbatches: p.Microbatches,
 		Assignments:    assignmentsToProto(p.Assignments),
 		SequenceLength: p.SequenceLength, MicroBatch: p.MicroBatch, Content: p.Content[:], Placement: p.Placement[:],
-		Leaves: digestsToProto(p.Leaves), Last: p.Last, State: state, Held: heldToProto(p),
+		Leaves: digestsToProto(p.Leaves), Last: p.Last, State: state, Held: heldToProto(p), Counted: p.Counted,
 	}
 }
 
@@ -55,6 +55,7 @@ func assignmentsToProto(as []millrace.Assignment) *proto.Assignments {
 	out.Parts = column(as, func(a *millrace.Assignment) uint32 { return a.Parts })
 	out.Holder = column(as, func(a *millrace.Assignment) uint32 { return a.Holder })
 	out.Patches = column(as, func(a *millrace.Assignment) uint32 { return a.Patches })
+	out.Untrained = column(as, func(a *millrace.Assignment) uint32 { return a.Untrained })
 	return out
 }
 
@@ -86,7 +87,7 @@ func PlanFromProto(m *proto.Plan) (*millrace.Plan, error) {
 		Stream: millrace.Stream(m.GetFence().GetStream()), Attempt: millrace.Attempt(m.GetFence().GetAttempt()),
 		Step: millrace.Step(m.GetStep()), Term: millrace.Term(m.GetFence().GetTerm()),
 		Ranks: m.GetRanks(), Microbatches: m.GetMicrobatches(), Assignments: as, Last: m.GetLast(),
-		SequenceLength: m.GetSequenceLength(), MicroBatch: m.GetMicroBatch(),
+		SequenceLength: m.GetSequenceLength(), MicroBatch: m.GetMicroBatch(), Counted: m.GetCounted(),
 		Leaves: digestsFromProto(m.GetLeaves()),
 	}
 	copy(p.Content[:], m.GetContent())
@@ -119,7 +120,9 @@ func assignmentsFromProto(m *proto.Assignments) ([]millrace.Assignment, error) {
 			return nil, fmt.Errorf("%d entries in one column, %d in another", n, l)
 		}
 	}
-	for _, l := range []int{len(m.GetPart()), len(m.GetParts()), len(m.GetHolder()), len(m.GetPatches())} {
+	for _, l := range []int{
+		len(m.GetPart()), len(m.GetParts()), len(m.GetHolder()), len(m.GetPatches()), len(m.GetUntrained()),
+	} {
 		if l != n && l != 0 {
 			return nil, fmt.Errorf("%d entries in one column, %d in another", n, l)
 		}
@@ -145,6 +148,8 @@ func assignmentsFromProto(m *proto.Assignments) ([]millrace.Assignment, error) {
 				Length:  m.Length[i],
 				Patches: at(m.Patches, i),
 				More:    m.More[i],
+
+				Untrained: at(m.Untrained, i),
 			},
 			Rank: millrace.Rank(m.Rank[i]), Microbatch: m.Microbatch[i], Row: m.Row[i], Start: m.Start[i],
 			Part: at(m.Part, i), Parts: at(m.Parts, i), Holder: at(m.Holder, i),

@@ -2,6 +2,7 @@ package attempts
 
 import (
 	"fmt"
+	"slices"
 
 	"millrace"
 	"millrace/orchestrator/facts"
@@ -38,6 +39,7 @@ func (r *Ranks) Carry(d Decision) (began bool) {
 			k.join = nil
 		} else {
 			k.join.start = s.start
+			r.say(s.start.said)
 		}
 	}
 	if d.call > 0 {
@@ -46,6 +48,16 @@ func (r *Ranks) Carry(d Decision) (began bool) {
 	}
 	r.begin(d.begin)
 	return len(d.begin) > 0
+}
+
+// say says the lines about a start once, although every rank declares it.
+func (r *Ranks) say(lines []string) {
+	for _, line := range lines {
+		if !slices.Contains(r.said, line) {
+			r.said = append(r.said, line)
+			r.out.Say("%s", line)
+		}
+	}
 }
 
 // begin answers ranks that wait: they begin at their declared starts. A start inside a step needs the step's plan.

@@ -34,6 +34,7 @@ type Ranks struct {
 	asked  bool   // a rank has been here
 	joins  uint64 // counted
 	call   rollCall
+	said   []string   // the lines about starts that people know
 	midway *join      // the attempt starts inside a step: ranks begin when its placement was compared
 	others []stranger // ranks of another topology, in the order of their joins
 	served served     // by the hosts that are connected

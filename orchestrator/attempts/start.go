@@ -19,6 +19,7 @@ type start struct {
 	forgets    bool            // journaled changes of the mixture for steps from there on are dropped
 	base       *facts.RunState // the run's state when `latest` was resolved
 	changes    uint64          // of the mixture that were journaled by then
+	said       []string        // for people: what a change of files means
 	notice     string          // for the trainer: why it begins elsewhere than it declared
 }
 
@@ -70,6 +71,7 @@ func (r *Ranks) resolveState(at start, msg *pb.Join) (start, error) {
 		return at, err
 	}
 	at.microbatch, at.placement = saved.Microbatch, saved.Placement
+	at.said = state.Said
 	at.forgets = slices.Contains(msg.Override, overrideChanges)
 	return at.from(r.s, state)
 }

@@ -17,6 +17,8 @@ type Rules struct {
 	Classify func(key string) millrace.KeyClass
 	// Earlier has this run's identity as it would be if the run had begun with an earlier planner. nil: the same.
 	Earlier *Earlier
+	// Files compares a source's files at a state with those of this run; nil: nobody can.
+	Files func(FilesAt) (FilesChange, error)
 }
 
 // Earlier is the identity of a run that began with a planner whose defaults were others.
@@ -41,21 +43,29 @@ func Migrate(saved *SavedState, to *Run, rules Rules, override []string) (*RunSt
 	if err != nil {
 		return nil, unreadable(err)
 	}
-	m := migration{saved: saved.Sources, now: to.sources, classify: rules.Classify}
+	m := migration{saved: saved.Sources, now: slices.Clone(to.sources), classify: rules.Classify}
+	if m.override, m.growths, err = parseOverride(override); err != nil {
+		return nil, err
+	}
 	m.listDifferences(lines)
-	if err := m.checkOverridden(override); err != nil {
+	m.compareFiles(&saved.Planner, to.Spec, rules.Files)
+	if err := m.checkOverridden(); err != nil {
 		return nil, err
 	}
 	if err := m.checkAdaptable(saved.Planner); err != nil {
+		return nil, err
+	}
+	said, err := m.grow(&saved.Planner)
+	if err != nil {
 		return nil, err
 	}
 	text := saved.overrides
 	if text != nil && m.hasOtherMixture() {
 		text = &overridesText{Skips: text.Skips, Costs: text.Costs}
 	}
-	run := *to
-	run.Identity = identity
-	out := &RunState{Run: &run, Attempt: saved.Attempt, Planner: m.adapt(saved.Planner)}
+	run := NewRun(to.Spec, identity, m.now)
+	run.Said = said
+	out := &RunState{Run: run, Attempt: saved.Attempt, Planner: m.adapt(saved.Planner)}
 	if text == nil {
 		return out, nil
 	}
@@ -77,6 +87,9 @@ type migration struct {
 	saved, now  []SourceFiles
 	classify    func(key string) millrace.KeyClass
 	differences []difference
+	override    []string           // without growths
+	growths     map[string]growth  // by source
+	files       map[string]refiled // sources with other files than the state
 }
 
 // difference is one key with another value.
@@ -124,11 +137,11 @@ func find(list []SourceFiles, name string) int {
 const shownDifferences = 8
 
 // checkOverridden refuses differences that are not overridden.
-func (m *migration) checkOverridden(override []string) error {
+func (m *migration) checkOverridden() error {
 	var lines, names []string
 	for _, c := range m.differences {
-		if !m.isOverridden(c.name, override) {
-			lines, names = append(lines, c.line), append(names, fmt.Sprintf("%q", c.name))
+		if !m.isOverridden(c.name) {
+			lines, names = append(lines, m.describe(c)), append(names, m.cures(c)...)
 		}
 	}
 	if len(lines) == 0 {
@@ -146,10 +159,13 @@ func (m *migration) checkOverridden(override []string) error {
 
 // isOverridden reports whether an override names a difference. A name covers every key below it. The name of a source
 // also covers the weight that was added or removed together with the source.
-func (m *migration) isOverridden(name string, override []string) bool {
+func (m *migration) isOverridden(name string) bool {
+	if source, ok := filesOf(name); ok && m.growths[source] != (growth{}) {
+		return true
+	}
 	source, isWeight := strings.CutPrefix(name, "mixture.weights.")
 	moved := isWeight && (find(m.saved, source) < 0) != (find(m.now, source) < 0)
-	return slices.ContainsFunc(override, func(o string) bool {
+	return slices.ContainsFunc(m.override, func(o string) bool {
 		return o == "*" || isUnder(name, o) || moved && isUnder("sources."+source, o)
 	})
 }
@@ -178,9 +194,14 @@ func (m *migration) adapt(st progress.State) progress.State {
 	for i, s := range m.now {
 		maps[i].From = find(m.saved, s.Name)
 		for _, c := range m.differences {
-			mine := c.name == "sources" || c.name == "sources."+s.Name || c.name == "sources."+s.Name+".files"
+			mine := m.isOf(c, s.Name)
 			maps[i].IsReplaced = maps[i].IsReplaced || mine || c.class == millrace.KeyDocuments
 			maps[i].HasNewEnd = maps[i].HasNewEnd || mine || c.class == millrace.KeyEnd
+		}
+	}
+	for i, s := range m.now {
+		if f, ok := m.files[s.Name]; ok && f.isGone != nil {
+			maps[i].IsGone = func(n millrace.Ordinal) bool { return f.isGone[n] }
 		}
 	}
 	st = st.Adapt(maps)

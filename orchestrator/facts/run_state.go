@@ -11,12 +11,21 @@ type Run struct {
 	Identity []byte        // JSON, compact
 	sources  []SourceFiles
 	packed   string // sources, as in an encoded state
+	eras     string // likewise, their eras
+	// Said has the lines for people about the documents that a change of files reads twice or never. No state has them.
+	Said []string
 }
 
 // NewRun returns the common part of a run's states. Sources are in the planner's order.
 func NewRun(spec *planner.Spec, identity []byte, sources []SourceFiles) *Run {
-	return &Run{Spec: spec, Identity: identity, sources: sources, packed: packSources(sources)}
+	return &Run{Spec: spec, Identity: identity, sources: sources, packed: packSources(sources), eras: packEras(sources)}
 }
+
+// ErasOf returns the bytes of a source's eras, none if all epochs read all files.
+func (r *Run) ErasOf(source int) []byte { return r.sources[source].Eras.Encode() }
+
+// HasEras reports whether epochs of some source read other files than all of those that are there.
+func (r *Run) HasEras() bool { return r.eras != "" }
 
 // RunState is a decoded run state. A fresh run directory needs nothing else to go on. It is immutable.
 type RunState struct {
@@ -41,6 +50,6 @@ func (s *RunState) WithOverrides(o Overrides) *RunState {
 
 // IsAlike reports whether both states are equal except for their overrides, which may have been known later.
 func (s *RunState) IsAlike(o *RunState) bool {
-	return s.Attempt == o.Attempt && s.packed == o.packed && string(s.Identity) == string(o.Identity) &&
-		s.Planner.Equal(o.Planner)
+	return s.Attempt == o.Attempt && s.packed == o.packed && s.eras == o.eras &&
+		string(s.Identity) == string(o.Identity) && s.Planner.Equal(o.Planner)
 }

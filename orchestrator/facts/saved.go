@@ -20,7 +20,8 @@ type savedText struct {
 	Planner string `json:"planner"` // progress.State, compact
 	// Sources names the planner's sources in its order, with fingerprints of their files: see packSources.
 	Sources   string          `json:"sources"`
-	Identity  json.RawMessage `json:"identity"` // compact form
+	Eras      string          `json:"eras,omitempty"` // of the sources whose epochs do not read all files: see packEras
+	Identity  json.RawMessage `json:"identity"`       // compact form
 	Overrides *overridesText  `json:"live,omitempty"`
 	// Inside a step only: microbatches of Step that were consumed, and the placement digest of the step, under which
 	// they were counted.
@@ -86,6 +87,9 @@ func ReadSaved(text []byte) (*SavedState, error) {
 		return nil, unreadable(invalid("step %d, but its planner stands at %d", t.Step, s.Planner.Step))
 	}
 	if s.Sources, err = unpackSources(t.Sources); err != nil {
+		return nil, unreadable(err)
+	}
+	if err := unpackEras(t.Eras, s.Sources); err != nil {
 		return nil, unreadable(err)
 	}
 	if len(s.Sources) != len(s.Planner.Sources) {
@@ -161,6 +165,7 @@ func (s *RunState) text() savedText {
 		Attempt:   s.Attempt,
 		Planner:   s.Planner.Compact(),
 		Sources:   s.packed,
+		Eras:      s.eras,
 		Identity:  s.Identity,
 		Overrides: s.Overrides.toText(s.Spec),
 	}

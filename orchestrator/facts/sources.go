@@ -2,6 +2,7 @@ package facts
 
 import (
 	"encoding/base64"
+	"encoding/binary"
 	"fmt"
 	"net/url"
 	"strings"
@@ -14,10 +15,11 @@ import (
 )
 
 // SourceFiles is a source's name and the beginning of its manifest's fingerprint. A changed fingerprint shows that
-// files changed.
+// files changed. Eras says which of the files each epoch reads.
 type SourceFiles struct {
 	Name  string
 	Files [4]byte
+	Eras  millrace.Eras
 }
 
 // FilesOf returns the name of a source and the fingerprint of its manifest.
@@ -77,6 +79,46 @@ func unpackSources(text string) ([]SourceFiles, error) {
 		out = append(out, SourceFiles{Name: name, Files: [4]byte(files)})
 	}
 	return out, nil
+}
+
+// packEras writes the eras of the sources that have some: the number of sources since the one before and the bytes of
+// the eras, with their length in front, as base64 of varints. The text is empty if all epochs read all files.
+func packEras(list []SourceFiles) string {
+	var out []byte
+	next := 0
+	for i := range list {
+		eras := list[i].Eras.Encode()
+		if len(eras) == 0 {
+			continue
+		}
+		out = binary.AppendUvarint(out, uint64(i-next))
+		out = binary.AppendUvarint(out, uint64(len(eras)))
+		out, next = append(out, eras...), i+1
+	}
+	return base64.RawURLEncoding.EncodeToString(out)
+}
+
+// unpackEras reads the form that packEras writes into the sources.
+func unpackEras(text string, list []SourceFiles) error {
+	bad := millrace.Errorf(millrace.ErrInvalid, "the list of the files that its epochs read is not readable")
+	in, err := base64.RawURLEncoding.Strict().DecodeString(text)
+	if err != nil {
+		return bad
+	}
+	next := uint64(0)
+	for len(in) > 0 {
+		skip, a := binary.Uvarint(in)
+		size, b := binary.Uvarint(in[max(a, 0):])
+		if a <= 0 || b <= 0 || size == 0 || size > uint64(len(in)-a-b) || skip >= uint64(len(list))-next {
+			return bad
+		}
+		in = in[a+b:]
+		if list[next+skip].Eras, err = millrace.DecodeEras(in[:size]); err != nil {
+			return err
+		}
+		in, next = in[size:], next+skip+1
+	}
+	return nil
 }
 
 // The table of a manifest with many shards is kept in the ledger's index once, and snapshots name it. A snapshot does

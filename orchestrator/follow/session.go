@@ -30,6 +30,8 @@ func (f *Follower) followOnce(ctx context.Context) (err error) {
 		return err
 	}
 	defer conn.Close()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	stream, err := proto.NewOrchestratorClient(conn).Follow(ctx)
 	if err != nil {
 		return wire.FromStatus(err)
@@ -52,15 +54,16 @@ func (f *Follower) followOnce(ctx context.Context) (err error) {
 			err = s.take(part)
 		}
 	}
-	return wire.FromStatus(whyEnded(stream, err))
+	if err == io.EOF { // a send returns it
+		cancel()
+		err = whyEnded(stream)
+	}
+	return wire.FromStatus(err)
 }
 
-// whyEnded returns the error with which the leader ended a stream. A send then fails with io.EOF alone, and the reason
-// comes behind the messages that were sent before.
-func whyEnded(stream proto.Orchestrator_FollowClient, err error) error {
-	if err != io.EOF { // a send returns io.EOF itself
-		return err
-	}
+// whyEnded returns the error with which the leader ended a stream whose sends fail. It comes behind the messages that
+// were sent before. The caller has ended the stream on this side: gRPC may have begun it anew behind a failed send.
+func whyEnded(stream proto.Orchestrator_FollowClient) error {
 	for {
 		if _, err := stream.Recv(); err != nil {
 			return err

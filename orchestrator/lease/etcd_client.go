@@ -45,7 +45,7 @@ func (e *Etcd) dial(ctx context.Context) (*clientv3.Client, error) {
 		client, err := clientv3.New(clientv3.Config{
 			Endpoints: e.cfg.Endpoints, TLS: security, Username: e.cfg.User, Password: e.cfg.Password,
 			DialTimeout: e.cfg.call(), DialKeepAliveTime: pingAfter, DialKeepAliveTimeout: pingWait,
-			Logger: zap.NewNop(), DialOptions: []grpc.DialOption{reconnect()},
+			Logger: zap.NewNop(), DialOptions: []grpc.DialOption{reconnect(), grpc.WithNoProxy()},
 		})
 		if err == nil {
 			return client, nil

@@ -3,6 +3,8 @@ package lease_test
 import (
 	"context"
 	"net"
+	"os"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -83,4 +85,38 @@ func TestAMemberThatIsAwayIsTriedOften(t *testing.T) {
 	t.Logf("eight attempts within %v", time.Since(begin))
 	client.Close()
 	<-asked
+}
+
+const proxiedEnv = "MILLRACE_TEST_PROXIED"
+
+// TestProxiesAreIgnored: a candidate does not ask the proxy of the environment for etcd. Proxies exempt the name
+// "localhost", and not "localhost.". A process reads the variables once, so the candidate has a process of its own.
+func TestProxiesAreIgnored(t *testing.T) {
+	if os.Getenv(proxiedEnv) != "" {
+		x := &bench{T: t}
+		c := lease.EtcdConfig{Endpoints: []string{"https://localhost.:1"}, Run: "proxied", Stream: "train",
+			TTL: 2 * time.Second}
+		within, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		_, _, _ = x.candidate(c).Acquire(within, 0)
+		return
+	}
+	proxy, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer proxy.Close()
+	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestProxiesAreIgnored$")
+	child.Env = append(os.Environ(), proxiedEnv+"=1", "NO_PROXY=", "no_proxy=")
+	for _, name := range []string{"HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "https_proxy", "http_proxy", "all_proxy"} {
+		child.Env = append(child.Env, name+"=http://"+proxy.Addr().String())
+	}
+	if out, err := child.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	_ = proxy.(*net.TCPListener).SetDeadline(time.Now().Add(100 * time.Millisecond))
+	if c, err := proxy.Accept(); err == nil {
+		c.Close()
+		t.Error("the candidate asked the proxy")
+	}
 }

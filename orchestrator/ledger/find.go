@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"errors"
 	"math"
 	"slices"
@@ -56,21 +57,29 @@ func (l *Ledger) FindOrdinal(source int, ordinal uint64) ([]Step, error) {
 	return out, err
 }
 
-// LastSegment returns the last segment of a source's ordinal among the steps of all attempts whose plans are kept;
-// false: they have none.
-func (l *Ledger) LastSegment(source int, ordinal uint64) (last millrace.Segment, ok bool, err error) {
+// Segments returns the segments of a source's ordinal in the steps whose plans are kept, by offset; of each offset that
+// of the newest attempt.
+func (l *Ledger) Segments(source int, ordinal uint64) (out []millrace.Segment, err error) {
 	steps, err := l.FindOrdinal(source, ordinal)
-	for _, s := range steps {
+	for _, s := range slices.Backward(steps) {
 		a := s.Segments
-		for i, offset := range a.Offset {
-			if !ok || offset >= last.Offset {
-				last, ok = millrace.Segment{Source: uint32(source), Ordinal: millrace.Ordinal(ordinal),
-					Epoch: millrace.Epoch(a.Epoch[i]), ID: millrace.SampleID{Shard: a.Shard[i], Record: a.Record[i]},
-					Offset: offset, Length: a.Length[i], More: a.More[i]}, true
+		for i, offset := range a.GetOffset() {
+			at, found := slices.BinarySearchFunc(out, offset, func(s millrace.Segment, offset uint32) int {
+				return cmp.Compare(s.Offset, offset)
+			})
+			if found {
+				continue
 			}
+			one := millrace.Segment{Source: uint32(source), Ordinal: millrace.Ordinal(ordinal),
+				Epoch: millrace.Epoch(a.Epoch[i]), ID: millrace.SampleID{Shard: a.Shard[i], Record: a.Record[i]},
+				Offset: offset, Length: a.Length[i], More: a.More[i]}
+			if len(a.Untrained) > 0 {
+				one.Untrained = a.Untrained[i]
+			}
+			out = slices.Insert(out, at, one)
 		}
 	}
-	return last, ok, err
+	return out, err
 }
 
 var errEnough = errors.New("enough")
@@ -217,6 +226,9 @@ func (l *Ledger) describe(stored checkpoint.Entry, wanted func(source uint32, or
 		s.Microbatch = append(s.Microbatch, a.Microbatch[i])
 		s.Row = append(s.Row, a.Row[i])
 		s.Start = append(s.Start, a.Start[i])
+		if len(a.Untrained) > 0 {
+			s.Untrained = append(s.Untrained, a.Untrained[i])
+		}
 		name := l.sourceName(a.Source[i])
 		out.Sources, out.Ids = append(out.Sources, name), append(out.Ids, l.sampleName(a, i))
 		out.Masked = append(out.Masked, l.masked[segmentKey{name, a.Ordinal[i], a.Offset[i]}])

@@ -2,6 +2,7 @@ package offers
 
 import (
 	"millrace"
+	"millrace/internal/tokenid"
 	"millrace/proto"
 )
 
@@ -10,6 +11,7 @@ type Batch struct {
 	Stripe     uint32
 	Metas      []millrace.SampleMeta // with Rejected if the record cannot be decoded
 	Rejects    map[millrace.Ordinal]millrace.Quarantine
+	Runs       map[millrace.Ordinal]tokenid.Runs // of ordinals with untrained labels that plans may cut
 	SeekPoints []millrace.SeekPoint
 	Ended      bool             // no offer follows
 	End        millrace.Ordinal // the end of the source over all stripes; valid if Ended
@@ -29,7 +31,7 @@ func FromProto(m *proto.Offers) Batch {
 			ID:      millrace.SampleID{Shard: at(m.Shard, i), Record: at(m.Record, i)},
 			Offset:  at(m.Offset, i),
 			Lengths: millrace.Lengths{Tokens: at(m.Tokens, i), Patches: at(m.Patches, i), Bytes: at(m.Bytes, i)},
-			Refused: at(m.Refused, i),
+			Refused: at(m.Refused, i), Untrained: at(m.Untrained, i),
 		}
 	}
 	if len(m.Rejects) > 0 {
@@ -42,6 +44,12 @@ func FromProto(m *proto.Offers) Batch {
 			Offset: r.Offset,
 			Reason: r.Reason,
 		}
+	}
+	if len(m.Runs) > 0 {
+		b.Runs = make(map[millrace.Ordinal]tokenid.Runs, len(m.Runs))
+	}
+	for _, r := range m.Runs {
+		b.Runs[millrace.Ordinal(r.Ordinal)] = r.Runs
 	}
 	for i := range b.Metas {
 		_, b.Metas[i].Rejected = b.Rejects[b.Metas[i].Ordinal]

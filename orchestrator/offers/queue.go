@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"millrace"
+	"millrace/internal/tokenid"
 	"millrace/orchestrator/planner"
 )
 
@@ -17,22 +18,51 @@ type Queue struct {
 	first      millrace.Ordinal      // ordinal of metas[0]
 	metas      []millrace.SampleMeta // without gaps
 	rejects    map[millrace.Ordinal]millrace.Quarantine
-	waiting    [][]millrace.SampleMeta // per stripe: offered, but an earlier ordinal is missing
-	seekPoints []millrace.SeekPoint    // ascending, the newest at or below `first` and all after it
+	runs       map[millrace.Ordinal]tokenid.Runs // see Batch.Runs
+	waiting    [][]millrace.SampleMeta           // per stripe: offered, but an earlier ordinal is missing
+	seekPoints []millrace.SeekPoint              // ascending, the newest at or below `first` and all after it
 	ended      bool
 	end        millrace.Ordinal          // the first ordinal after the source's end; valid if ended
 	settled    map[millrace.Ordinal]fate // of documents that loaders may offer otherwise than plans took them
 	sealed     Sealed                    // may be nil
 }
 
-// Sealed finds the last segment of a document in the steps that the run has sealed, in any attempt. It returns false if
-// they have none, or if their plans are no longer kept.
-type Sealed func(millrace.Ordinal) (millrace.Segment, bool, error)
+// Sealed finds the segments of a document in the steps that the run has sealed, in any attempt, by offset. It returns
+// none if their plans are no longer kept.
+type Sealed func(millrace.Ordinal) ([]millrace.Segment, error)
 
 // fate is how plans took a document.
 type fate struct {
 	tokens uint32               // its length, if bad is nil
 	bad    *millrace.Quarantine // it counted nothing
+	labels []millrace.Segment   // with untrained labels, by offset
+}
+
+// add adds a segment with untrained labels.
+func (f *fate) add(seg millrace.Segment) {
+	at, found := slices.BinarySearchFunc(f.labels, seg, bySegment)
+	if !found && seg.Untrained > 0 {
+		f.labels = slices.Insert(slices.Clone(f.labels), at, seg)
+	}
+}
+
+func bySegment(a, b millrace.Segment) int { return cmp.Compare(a.Offset, b.Offset) }
+
+// runs returns runs of an ordinal that begins at a token of its document. They count as the segments do; inside a
+// segment, its last labels are the untrained ones.
+func (f *fate) runs(begin uint32) (out tokenid.Runs, untrained uint32) {
+	at := begin
+	for _, seg := range f.labels {
+		end := seg.Offset + seg.Length // of the tokens that are its labels
+		if seg.More {
+			end++
+		}
+		if from := end - seg.Untrained; seg.Untrained <= seg.Length && from >= at {
+			out = out.Append(from-at, seg.Untrained)
+			at, untrained = end, untrained+seg.Untrained
+		}
+	}
+	return out, untrained
 }
 
 // NewQueue returns the queue of a source with so many stripes. It expects ordinals from 0 on.
@@ -41,6 +71,7 @@ func NewQueue(source string, stripes int) *Queue {
 		source:  source,
 		stripes: uint64(stripes),
 		rejects: map[millrace.Ordinal]millrace.Quarantine{},
+		runs:    map[millrace.Ordinal]tokenid.Runs{},
 		settled: map[millrace.Ordinal]fate{},
 		waiting: make([][]millrace.SampleMeta, stripes),
 	}
@@ -101,11 +132,14 @@ func (q *Queue) KnownBelow(stripe int) millrace.Ordinal {
 	return q.Next()
 }
 
-// SetPlannedLength gives a document that can no longer be decoded the length with which it was planned. Later offers do
-// not change that, so a replay gives the same plan.
-func (q *Queue) SetPlannedLength(o millrace.Ordinal, tokens uint32) {
-	delete(q.rejects, o)
-	q.settle(o, fate{tokens: tokens})
+// SetPlanned gives a document that can no longer be decoded the length with which it was planned, and the labels of one
+// of its segments. Later offers do not change that, so a replay gives the same plan.
+func (q *Queue) SetPlanned(seg millrace.Segment, tokens uint32) {
+	delete(q.rejects, seg.Ordinal)
+	f := q.settled[seg.Ordinal]
+	f.bad, f.tokens = nil, tokens
+	f.add(seg)
+	q.settle(seg.Ordinal, f)
 }
 
 // SetRejected makes a document count nothing, because a step was planned without it. Later offers do not change that,
@@ -124,15 +158,19 @@ func (q *Queue) recall(meta millrace.SampleMeta) (millrace.SampleMeta, error) {
 	if _, ok := q.settled[meta.Ordinal]; ok || !meta.Rejected || q.sealed == nil {
 		return meta, nil
 	}
-	last, ok, err := q.sealed(meta.Ordinal)
-	if err != nil || !ok || last.ID != meta.ID {
+	segments, err := q.sealed(meta.Ordinal)
+	if err != nil || len(segments) == 0 || segments[len(segments)-1].ID != meta.ID {
 		return meta, err
 	}
-	tokens := last.Offset + last.Length
+	last := segments[len(segments)-1]
+	f := fate{tokens: last.Offset + last.Length}
 	if last.More {
-		tokens++
+		f.tokens++
 	}
-	q.settled[meta.Ordinal] = fate{tokens: tokens}
+	for _, seg := range segments {
+		f.add(seg)
+	}
+	q.settled[meta.Ordinal] = f
 	return q.asPlanned(meta), nil
 }
 
@@ -151,10 +189,11 @@ func (q *Queue) settle(o millrace.Ordinal, f fate) {
 func (q *Queue) asPlanned(meta millrace.SampleMeta) millrace.SampleMeta {
 	switch f, ok := q.settled[meta.Ordinal]; {
 	case ok && f.bad != nil:
-		meta.Rejected, meta.Lengths, meta.Refused = true, millrace.Lengths{}, 0
+		meta.Rejected, meta.Lengths, meta.Refused, meta.Untrained = true, millrace.Lengths{}, 0, 0
 		q.rejects[meta.Ordinal] = *f.bad
 	case ok && meta.Rejected:
 		meta.Rejected, meta.Lengths.Tokens = false, f.tokens
+		q.runs[meta.Ordinal], meta.Untrained = f.runs(meta.Offset)
 	}
 	return meta
 }
@@ -167,7 +206,7 @@ func (q *Queue) Add(b Batch) error {
 			q.stripes)
 	}
 	for _, meta := range b.Metas {
-		if err := q.take(meta, uint64(b.Stripe), b.Rejects); err != nil {
+		if err := q.take(meta, &b); err != nil {
 			return err
 		}
 	}
@@ -181,7 +220,9 @@ func (q *Queue) Add(b Batch) error {
 	return nil
 }
 
-func (q *Queue) take(meta millrace.SampleMeta, stripe uint64, rejects map[millrace.Ordinal]millrace.Quarantine) error {
+// take adds one offer of a batch.
+func (q *Queue) take(meta millrace.SampleMeta, b *Batch) error {
+	stripe := uint64(b.Stripe)
 	if meta.Ordinal < q.first {
 		return nil
 	}
@@ -201,8 +242,11 @@ func (q *Queue) take(meta millrace.SampleMeta, stripe uint64, rejects map[millra
 	if err != nil {
 		return err
 	}
-	if r, ok := rejects[meta.Ordinal]; ok && meta.Rejected && q.settled[meta.Ordinal].bad == nil {
+	if r, ok := b.Rejects[meta.Ordinal]; ok && meta.Rejected && q.settled[meta.Ordinal].bad == nil {
 		q.rejects[meta.Ordinal] = r
+	}
+	if runs, ok := b.Runs[meta.Ordinal]; ok {
+		q.runs[meta.Ordinal] = runs
 	}
 	if len(w) == 0 && meta.Ordinal == q.Next() && q.stripe(meta.Ordinal) == stripe {
 		q.metas = append(q.metas, meta)
@@ -251,15 +295,33 @@ func (q *Queue) SeekPoint(a millrace.SeekPoint) {
 	q.seekPoints = slices.Insert(q.seekPoints, at, a)
 }
 
-// Bad returns the number of kept offers of records that cannot be decoded, and the newest such record.
-func (q *Queue) Bad() (n int, newest millrace.Quarantine) {
-	last := millrace.Ordinal(0)
+// bad returns the number of kept offers of records that cannot be decoded, and the first such record.
+func (q *Queue) bad() (n int, first millrace.Quarantine) {
+	least := ^millrace.Ordinal(0)
 	for o, r := range q.rejects {
-		if o >= last {
-			last, newest = o, r
+		if o < least {
+			least, first = o, r
 		}
 	}
-	return len(q.rejects), newest
+	return len(q.rejects), first
+}
+
+// Explain adds to an error of planning the bad records that the sources held in place of documents. If there are no
+// documents because of them, they come first.
+func (qs Queues) Explain(err error) error {
+	for _, q := range qs {
+		n, first := q.bad()
+		switch {
+		case n == 0:
+		case planner.FoundNothing(err):
+			err = fmt.Errorf("source %s: %d records could not be decoded; the first is %s at byte %d: %s: %s; so: %w",
+				q.Source(), n, first.ID, first.Offset, first.Reason, first.Cure(), err)
+		default:
+			err = fmt.Errorf("%w; source %s: %d records could not be decoded, the first is %s at byte %d: %s", err,
+				q.Source(), n, first.ID, first.Offset, first.Reason)
+		}
+	}
+	return err
 }
 
 // SeekPointAt returns the newest seek point at or below an ordinal.
@@ -280,6 +342,11 @@ func (q *Queue) Release(below millrace.Ordinal) {
 		for o := range q.rejects {
 			if o < below {
 				delete(q.rejects, o)
+			}
+		}
+		for o := range q.runs {
+			if o < below {
+				delete(q.runs, o)
 			}
 		}
 		q.metas = q.metas[n:] // append frees the memory before it when it moves the rest
@@ -313,6 +380,21 @@ func (qs Queues) Peek(source int, o millrace.Ordinal) (millrace.SampleMeta, plan
 	}
 }
 
+// Untrained implements planner.Labels.
+func (qs Queues) Untrained(seg *millrace.Segment) (n uint32, ok bool) {
+	q := qs[seg.Source]
+	runs, ok := q.runs[seg.Ordinal]
+	if !ok || seg.Ordinal < q.first || seg.Ordinal >= q.Next() {
+		return 0, false
+	}
+	from := seg.Offset - q.metas[seg.Ordinal-q.first].Offset
+	to := from + seg.Length
+	if seg.More {
+		to++
+	}
+	return runs.Untrained(from+1, to), true
+}
+
 // SeekPoint implements planner.SeekPoints.
 func (qs Queues) SeekPoint(source int, at millrace.Ordinal) millrace.SeekPoint {
 	a, _ := qs[source].SeekPointAt(at)
@@ -322,4 +404,5 @@ func (qs Queues) SeekPoint(source int, at millrace.Ordinal) millrace.SeekPoint {
 var (
 	_ planner.Offers     = Queues(nil)
 	_ planner.SeekPoints = Queues(nil)
+	_ planner.Labels     = Queues(nil)
 )

@@ -2,7 +2,9 @@ package offers
 
 import (
 	"errors"
+	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"millrace"
@@ -119,8 +121,15 @@ func TestAChangedFactIsRefused(t *testing.T) {
 // length of its document. The plans show only that the document goes on after the piece.
 func TestASealedDocumentKeepsItsLength(t *testing.T) {
 	q := NewQueue("web", 1)
-	q.Recall(func(o millrace.Ordinal) (millrace.Segment, bool, error) {
-		return millrace.Segment{ID: meta(uint64(o)).ID, Offset: 32, Length: 32, More: true}, o == 1, nil
+	q.Recall(func(o millrace.Ordinal) ([]millrace.Segment, error) {
+		if o != 1 {
+			return nil, nil
+		}
+		id := meta(uint64(o)).ID
+		return []millrace.Segment{
+			{ID: id, Length: 32, More: true, Untrained: 3},
+			{ID: id, Offset: 32, Length: 32, More: true, Untrained: 32},
+		}, nil
 	})
 	offer := func(ordinal uint64, tokens uint32, isBad bool) {
 		t.Helper()
@@ -150,6 +159,20 @@ func TestASealedDocumentKeepsItsLength(t *testing.T) {
 			t.Errorf("ordinal %d is %+v, rejected as %q", o, got, why.Reason)
 		}
 	}
+	for _, seg := range []millrace.Segment{
+		{Length: 32, More: true, Untrained: 3}, {Offset: 32, Length: 32, More: true, Untrained: 32},
+		{Length: 64, More: true, Untrained: 35},
+	} {
+		want := seg.Untrained
+		if seg.Ordinal, seg.Untrained = 1, 0; !isCounted(q, seg, want) {
+			t.Errorf("%+v has not its %d untrained labels of before", seg, want)
+		}
+	}
+}
+
+func isCounted(q *Queue, seg millrace.Segment, want uint32) bool {
+	n, ok := (Queues{q}).Untrained(&seg)
+	return ok && n == want
 }
 
 func TestSeekPoints(t *testing.T) {
@@ -176,5 +199,32 @@ func TestDemandFollowsTheNumberOfSources(t *testing.T) {
 		if got := q.Demand(c.at, c.sources); got != c.want {
 			t.Errorf("%d sources, waiting for ordinal %d: asks below %d, want %d", c.sources, c.at, got, c.want)
 		}
+	}
+}
+
+// TestBadRecordsExplain: if the sources hold no document, the first bad record of each comes first. It is the least by
+// ordinal. Any other error of planning comes before them.
+func TestBadRecordsExplain(t *testing.T) {
+	q := NewQueue("web", 1)
+	b := Batch{Rejects: map[millrace.Ordinal]millrace.Quarantine{}}
+	for o := range uint64(3) {
+		bad := meta(o)
+		bad.Rejected = true
+		b.Metas = append(b.Metas, bad)
+		b.Rejects[millrace.Ordinal(o)] = millrace.Quarantine{ID: fmt.Sprintf("a#%d", o), Reason: "broken"}
+	}
+	if err := q.Add(b); err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range []error{&planner.EmptyError{}, &planner.ExhaustedError{Source: "web", Empty: true}} {
+		got := Queues{q}.Explain(err)
+		want := "source web: 3 records could not be decoded; the first is a#0 at byte 0: broken: "
+		if !strings.HasPrefix(got.Error(), want) || !errors.Is(got, err) {
+			t.Errorf("got %q, want %q first", got, want)
+		}
+	}
+	got := Queues{q}.Explain(errors.New("other")).Error()
+	if !strings.HasPrefix(got, "other; source web: 3 records") {
+		t.Errorf("got %q", got)
 	}
 }

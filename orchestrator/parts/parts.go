@@ -63,7 +63,7 @@ func (c *Cutter) of(p *pb.Plan) *whole {
 	return w
 }
 
-// labels counts as constructors.StepLossTokens does: all tokens but the first of each document.
+// labels counts as constructors.StepLossTokens does.
 func labels(a *pb.Assignments) (n uint64) {
 	for i, length := range a.Length {
 		if len(a.Part) > 0 && a.Part[i] > 0 {
@@ -72,6 +72,9 @@ func labels(a *pb.Assignments) (n uint64) {
 		n += uint64(length)
 		if !a.More[i] {
 			n--
+		}
+		if len(a.Untrained) > 0 {
+			n -= uint64(a.Untrained[i])
 		}
 	}
 	return n
@@ -97,7 +100,7 @@ func (w *whole) part(ranks []uint32) *pb.Plan {
 		Fence: p.Fence, Step: p.Step, Ranks: p.Ranks, Microbatches: p.Microbatches,
 		Assignments: of(p.Assignments, rows), Content: p.Content, Placement: p.Placement,
 		Leaves: take(p.Leaves, leaves), Last: p.Last, State: p.State,
-		SequenceLength: p.SequenceLength, MicroBatch: p.MicroBatch,
+		SequenceLength: p.SequenceLength, MicroBatch: p.MicroBatch, Counted: p.Counted,
 		Held: &pb.Held{Rank: ranks, Proof: proof, Labels: w.labels},
 	}
 }
@@ -110,7 +113,7 @@ func of(a *pb.Assignments, rows runs) *pb.Assignments {
 		Length: take(a.Length, rows), More: take(a.More, rows), Rank: take(a.Rank, rows),
 		Microbatch: take(a.Microbatch, rows), Row: take(a.Row, rows), Start: take(a.Start, rows),
 		Part: take(a.Part, rows), Parts: take(a.Parts, rows), Holder: take(a.Holder, rows),
-		Patches: take(a.Patches, rows),
+		Patches: take(a.Patches, rows), Untrained: take(a.Untrained, rows),
 	}
 }
 

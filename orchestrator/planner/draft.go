@@ -165,7 +165,7 @@ func (d *draft) count(seg *millrace.Segment) {
 func (d *draft) resume(known []millrace.Segment, o Offers) (*missing, error) {
 	for _, c := range d.begin.Carried[d.resumed:] {
 		var seg millrace.Segment
-		if d.resumed < len(known) {
+		if d.resumed < len(known) && !d.cutsLabels(&known[d.resumed]) {
 			seg = known[d.resumed]
 		} else {
 			var wait *missing
@@ -175,22 +175,37 @@ func (d *draft) resume(known []millrace.Segment, o Offers) (*missing, error) {
 			}
 		}
 		d.resumed++
-		d.takeCarried(seg, c.Age)
+		if err := d.takeCarried(seg, c.Age, o); err != nil {
+			return nil, err
+		}
 	}
 	return nil, nil
 }
 
+// cutsLabels reports whether a carried segment is cut so that its labels are counted anew.
+func (d *draft) cutsLabels(seg *millrace.Segment) bool {
+	return seg.Length > d.most() && d.replay.spec.Sources[seg.Source].Untrained
+}
+
 // takeCarried adds a carried segment: in pieces, if bins have become shorter since it was drawn.
-func (d *draft) takeCarried(seg millrace.Segment, age uint32) {
+func (d *draft) takeCarried(seg millrace.Segment, age uint32, o Offers) error {
+	isCut := d.cutsLabels(&seg)
 	for rest, more := seg.Length, seg.More; rest > 0; rest -= seg.Length {
 		seg.Length = min(rest, d.most())
 		seg.More = more || seg.Length < rest
+		if isCut { // recall has seen the offer
+			meta, _ := o.Peek(int(seg.Source), seg.Ordinal)
+			if err := d.replay.spec.leaveOut(o, &meta, &seg); err != nil {
+				return err
+			}
+		}
 		d.segments = append(d.segments, seg)
 		d.count(&seg)
 		d.ages = append(d.ages, age)
 		seg.Offset += seg.Length
 		seg.Patches = 0
 	}
+	return nil
 }
 
 // recall makes a carried segment from its document's metadata. A document that can no longer be decoded keeps its
@@ -219,5 +234,5 @@ func (d *draft) recall(c progress.Carried, o Offers) (seg millrace.Segment, wait
 	if c.Offset == 0 {
 		seg.Patches = meta.Lengths.Patches
 	}
-	return seg, nil, nil
+	return seg, nil, d.replay.spec.leaveOut(o, &meta, &seg)
 }

@@ -24,6 +24,9 @@ func (d *draft) draw(o Offers) (*missing, error) {
 		d.segments = append(d.segments, millrace.Segment{}) // filled in place: a segment is expensive to copy
 		seg := &d.segments[len(d.segments)-1]
 		d.heads.fill(d.replay, source, d.most(), seg)
+		if err := d.replay.spec.leaveOut(o, &d.heads.metas[source], seg); err != nil {
+			return nil, err
+		}
 		d.note(seg)
 		d.replay.consume(seg)
 		d.stale = append(d.stale, source)

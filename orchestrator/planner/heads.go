@@ -1,10 +1,30 @@
 package planner
 
 import (
+	"errors"
 	"fmt"
 
 	"millrace"
 )
+
+// EmptyError says that the first step of a run has no document.
+type EmptyError struct{ Step millrace.Step }
+
+// Error says what to check.
+func (e *EmptyError) Error() string {
+	return fmt.Sprintf("plan step %s: no source that can receive weight holds a token; check the paths and the weights",
+		e.Step)
+}
+
+// Unwrap returns the class of the error.
+func (e *EmptyError) Unwrap() error { return millrace.ErrInvalid }
+
+// FoundNothing reports whether an error of planning says that sources hold no document with a token.
+func FoundNothing(err error) bool {
+	var none *EmptyError
+	var exhausted *ExhaustedError
+	return errors.As(err, &none) || errors.As(err, &exhausted) && exhausted.Empty
+}
 
 // ExhaustedError reports a source that ended although it must not: on_exhausted is error, or it is repeat and the
 // source is empty.

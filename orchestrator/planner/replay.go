@@ -110,6 +110,9 @@ func (r *replay) consume(seg *millrace.Segment) {
 		src.Samples++
 	}
 	src.Tokens += uint64(seg.Length)
+	if spec.Untrained {
+		src.Counts.Trained += uint64(seg.Labels())
+	}
 	r.drawn += uint64(seg.Length)
 	src.Epoch = seg.Epoch
 	src.Offset = seg.Offset + seg.Length

@@ -23,6 +23,7 @@ type Selection struct {
 	PadMultiple    uint32
 	Stage          int // number of the step's stage, from 0
 
+	Counted    bool // Untrained of each segment is known (millrace.Plan.Counted)
 	Last       bool // no step follows
 	Incomplete bool // the last step, with empty bins
 

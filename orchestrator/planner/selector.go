@@ -149,9 +149,7 @@ func (s *Selector) drawWindow(o Offers) (*missing, error) {
 	}
 	if w.n == 0 {
 		if s.state.Tokens == 0 {
-			return nil, millrace.Errorf(millrace.ErrInvalid,
-				"plan step %s: no source that can receive weight holds a token; check the paths and the weights",
-				s.state.Step)
+			return nil, &EmptyError{Step: s.state.Step}
 		}
 		s.finish(d)
 		return nil, nil

@@ -19,6 +19,12 @@ type SourceSpec struct {
 	PieceTokens uint32
 	// PiecesByDefault: the mixture file does not say so. Runs of earlier planners have whole documents then.
 	PiecesByDefault bool
+	Untrained       bool // some tokens of its documents may be left out of the loss
+}
+
+// hasUntrained reports whether some tokens of the run may be left out of the loss.
+func (s *Spec) hasUntrained() bool {
+	return slices.ContainsFunc(s.Sources, func(x SourceSpec) bool { return x.Untrained })
 }
 
 // Under returns the spec as it holds for a run that is in this state.

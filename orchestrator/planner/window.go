@@ -117,7 +117,7 @@ func (w *window) describe(sel *Selection, k int) {
 	spec, in := w.replay.spec, &w.replay.stage
 	sel.Step, sel.NumBins = w.replay.state.Step+millrace.Step(k), w.counts[k]
 	sel.GlobalBatch, sel.SequenceLength, sel.MicroBatch = in.GlobalBatch, in.SequenceLength, in.MicroBatch
-	sel.Stage, sel.PadMultiple = in.number, max(spec.PadMultiple, 1)
+	sel.Stage, sel.PadMultiple, sel.Counted = in.number, max(spec.PadMultiple, 1), spec.hasUntrained()
 	switch {
 	case w.ladder != nil:
 		sel.SequenceLength, sel.Times = w.rows[k].Length*sel.PadMultiple, w.rows[k].Times
@@ -236,6 +236,7 @@ func (w *window) carried() (list []progress.Carried) {
 		if n := len(list); i > 0 && list[n-1].Joins(one.Carried) {
 			list[n-1].Length, list[n-1].More = list[n-1].Length+one.Length, one.More
 			w.waits[n-1].Length, w.waits[n-1].More = list[n-1].Length, one.More
+			w.waits[n-1].Untrained += one.seg.Untrained
 			continue
 		}
 		list, w.waits = append(list, one.Carried), append(w.waits, one.seg)

@@ -83,7 +83,8 @@ func (r *Roster) read(st *stripe, g grant, standby bool) {
 		Ordinal: uint64(q.First()),
 		Standby: standby,
 
-		PieceTokens: r.pieces[st.source],
+		PieceTokens: r.ordinals[st.source].Piece,
+		Eras:        []byte(r.ordinals[st.source].Eras),
 	}
 	if seekPoint, ok := q.SeekPointAt(q.First()); ok {
 		order.SeekPoint = wire.SeekPointToProto(seekPoint)

@@ -80,12 +80,17 @@ func (p *pending) take() *pb.LoaderOrder {
 	return order
 }
 
-// Reposition makes a source stand at an ordinal, with the seek point that a state knows for it. Ordinals are pieces of
-// so many tokens, or whole documents if piece is 0. If the offers do not reach that ordinal, or have other ordinals,
-// the source is read again from there.
-func (r *Roster) Reposition(source int, at millrace.Ordinal, seekPoint millrace.SeekPoint, piece uint32) {
-	q, same := r.queues[source], r.pieces[source] == piece
-	r.pieces[source] = piece
+// Ordinals says which documents the ordinals of a source are.
+type Ordinals struct {
+	Piece uint32 // an ordinal is a piece of so many tokens; 0: a whole document
+	Eras  string // the bytes of millrace.Eras: which files each epoch reads
+}
+
+// Reposition makes a source stand at an ordinal, with the seek point that a state knows for it. If the offers do not
+// reach that ordinal, or have other ordinals, the source is read again from there.
+func (r *Roster) Reposition(source int, at millrace.Ordinal, seekPoint millrace.SeekPoint, are Ordinals) {
+	q, same := r.queues[source], r.ordinals[source] == are
+	r.ordinals[source] = are
 	if same && at >= q.First() && at <= q.Next() {
 		q.Release(at)
 		return

@@ -59,7 +59,7 @@ func TestATurnHasOneOrderForEachLoader(t *testing.T) {
 	}
 	r.Release(3, 128)
 	// Reading starts again from 5: earlier releases must not reach the new reading.
-	r.Reposition(3, 5, millrace.SeekPoint{}, 0)
+	r.Reposition(3, 5, millrace.SeekPoint{}, Ordinals{})
 	st := r.stripes.bySource[3][0]
 	r.Apply(&pb.Assigned{Source: st.name, Member: "loader-0", Term: term + 1})
 	r.Flush()

@@ -35,7 +35,7 @@ type Roster struct {
 	out      *Actions
 	queues   offers.Queues
 	wants    []millrace.Ordinal // by source: loaders were asked to offer below this ordinal
-	pieces   []uint32           // by source: tokens of the pieces that ordinals are; 0: whole documents
+	ordinals []Ordinals         // by source
 	unpinned []*pb.Manifest     // seen, not yet journaled
 	members  map[string]*member
 	stripes  stripes
@@ -67,7 +67,7 @@ type absence struct {
 // New returns a roster without members. Its orders go to out.
 func New(cfg Config, out *Actions) *Roster {
 	r := &Roster{cfg: cfg, out: out, wants: make([]millrace.Ordinal, len(cfg.Sources)),
-		pieces: make([]uint32, len(cfg.Sources)), members: map[string]*member{},
+		ordinals: make([]Ordinals, len(cfg.Sources)), members: map[string]*member{},
 		stripes: newStripes(cfg.Sources), succession: succession{}, lost: map[string]absence{}, left: map[string]bool{},
 		unsettled: true, unshared: true}
 	for _, src := range cfg.Sources {

@@ -21,6 +21,7 @@ import (
 
 	"millrace"
 	"millrace/internal/seam"
+	"millrace/internal/verify/needs"
 	"millrace/sidecar"
 )
 
@@ -99,9 +100,7 @@ func TestALibraryDescribesAndSamples(t *testing.T) {
 
 // TestWithoutADriver: this machine's real NVML, or none: the monitor returns and says so once.
 func TestWithoutADriver(t *testing.T) {
-	if _, err := exec.LookPath("nvidia-smi"); err == nil {
-		t.Skip("this host has a driver")
-	}
+	needs.Require(t, "no-gpu-driver")
 	var out bytes.Buffer
 	m := New(Config{Open: Open, Clock: seam.System{}, Log: slog.New(slog.NewTextHandler(&out, nil)),
 		Report: func([]Figures) { t.Error("figures without a driver") }})

@@ -210,12 +210,14 @@ func (l *Link) serve(group *errgroup.Group) (stop func(), err error) {
 // session serves one stream to the orchestrator: it sends a greeting and carries out orders.
 func (l *Link) session(ctx context.Context, client proto.OrchestratorClient) error {
 	group, ctx := errgroup.WithContext(ctx)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	stream, err := client.Serve(ctx, grpc.WaitForReady(true))
 	if err != nil {
 		return err
 	}
 	l.greet()
-	group.Go(func() error { l.up.carry(ctx, stream); return nil })
+	group.Go(func() error { l.up.carry(ctx, cancel, stream); return nil })
 	group.Go(func() error { l.waits.probe(ctx, client); return nil })
 	group.Go(func() error {
 		for {

@@ -253,7 +253,11 @@ func (r *reader) load(n uint64) error {
 		return err
 	}
 	if err != nil {
-		r.broken = millrace.Errorf(millrace.ErrBadSample, "the chunk at byte %d is damaged: %s", at.offset, err.Error())
+		state := "is damaged"
+		if limit := (*sources.LimitError)(nil); errors.As(err, &limit) {
+			state = "is too large"
+		}
+		r.broken = millrace.Errorf(millrace.ErrBadSample, "the chunk at byte %d %s: %s", at.offset, state, err.Error())
 	}
 	r.at = at
 	return nil

@@ -11,6 +11,8 @@ import (
 	"github.com/andybalholm/brotli"
 	"github.com/golang/snappy"
 	"github.com/klauspost/compress/zstd"
+
+	"millrace/sources"
 )
 
 // unpacker unpacks parts of chunks. It is not safe for concurrent use.
@@ -94,7 +96,8 @@ func (u *unpacker) all(dst *[]byte, packing byte, part []byte, most uint64) ([]b
 	case err != nil:
 		return nil, err
 	case n > most:
-		return nil, damaged("it has %d bytes unpacked, more than %d", n, most)
+		return nil, damaged("%w", sources.Limited("write the file again with a smaller group_size",
+			"it has %d bytes unpacked, more than %d", n, most))
 	case packing == 0:
 		return part, nil
 	}

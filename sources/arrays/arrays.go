@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+
+	"millrace/sources/values"
 )
 
 // Type is a type of little-endian numbers. Its zero value is no type.
@@ -49,19 +51,20 @@ func Named(name string) (t Type, ok bool) {
 	return t, t.Size > 0
 }
 
-// Scalar returns the number at the beginning of b: an int or a float64. A number beyond 63 bits is an error.
+// Scalar returns the number in b: an int, a float64, or a values.Number beyond 63 bits.
 func (t Type) Scalar(b []byte) (any, error) {
 	if len(b) != t.Size {
 		return nil, fmt.Errorf("a number of %d bytes has %d", t.Size, len(b))
 	}
-	if t.Float {
-		return t.float(b), nil
+	switch {
+	case t.Brain:
+		return float64(math.Float32frombits(uint32(binary.LittleEndian.Uint16(b)) << 16)), nil
+	case t.Float:
+		return values.Type{Kind: values.Float}.Of(b)
+	case t.Signed:
+		return values.Type{Kind: values.Signed}.Of(b)
 	}
-	v, ok := t.integer(b)
-	if !ok {
-		return nil, fmt.Errorf("the number %d is larger than an int", binary.LittleEndian.Uint64(b))
-	}
-	return int(v), nil
+	return values.Type{Kind: values.Whole}.Of(b)
 }
 
 // integer returns the integer at the beginning of b, and false if it is larger than an int64.
@@ -83,36 +86,6 @@ func (t Type) integer(b []byte) (int64, bool) {
 	}
 	v := int64(le.Uint64(b))
 	return v, t.Signed || v >= 0
-}
-
-func (t Type) float(b []byte) float64 {
-	le := binary.LittleEndian
-	switch {
-	case t.Brain:
-		return float64(math.Float32frombits(uint32(le.Uint16(b)) << 16))
-	case t.Size == 2:
-		return half(le.Uint16(b))
-	case t.Size == 4:
-		return float64(math.Float32frombits(le.Uint32(b)))
-	}
-	return math.Float64frombits(le.Uint64(b))
-}
-
-// half returns the value of a float of 16 bits.
-func half(bits uint16) float64 {
-	sign, exponent, fraction := 1.0, int(bits>>10&31), float64(bits&1023)
-	if bits>>15 == 1 {
-		sign = -1
-	}
-	switch {
-	case exponent == 31 && fraction != 0:
-		return math.NaN()
-	case exponent == 31:
-		return math.Inf(int(sign))
-	case exponent == 0:
-		return sign * math.Ldexp(fraction, -24)
-	}
-	return sign * math.Ldexp(1024+fraction, exponent-25)
 }
 
 // IDs returns the integers of b as token ids in memory of their own. ok is false if the type or a number is not that

@@ -13,6 +13,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"sort"
 	"sync"
 
@@ -45,22 +46,33 @@ func (Format) Open(ctx context.Context, f sources.File, field sources.Field, lim
 		s.limit = defaultSampleBytes
 	}
 	if field.Text != "" {
-		s.hasText = true
 		c, err := x.column(f.Name(), field.Text)
-		if err != nil {
+		if s.lackText, err = field.Lack(err); err != nil {
 			return nil, err
 		}
-		if !c.at.isText() {
+		s.lacks.Note(s.lackText)
+		if s.lackText == nil {
+			s.hasText = true
+			s.columns = append(s.columns, c)
+		}
+		if s.hasText && !c.at.isPlain() {
 			return nil, millrace.Errorf(millrace.ErrInvalid, "%s: column %q is %v, want strings or binary", f.Name(),
 				field.Text, c.at.kind)
 		}
-		s.columns = append(s.columns, c)
 	}
-	for _, name := range field.Others {
+	s.missing = make([]any, len(field.Others))
+	for i, name := range field.Others {
 		c, err := x.column(f.Name(), name)
+		lack, err := field.Lack(err)
 		if err != nil {
 			return nil, err
 		}
+		if lack != nil {
+			s.missing[i] = lack.Value(i < field.Needed)
+			s.lacks.Note(lack)
+			continue
+		}
+		s.places = append(s.places, i)
 		s.columns = append(s.columns, c)
 	}
 	return s, nil
@@ -96,6 +108,12 @@ type shard struct {
 	limit   int64 // most bytes of a record's values
 	hasText bool  // the first column is the text
 	columns []column
+	places  []int // of the further columns, among the values of a row
+	missing []any // a row of the values of columns that the file lacks
+
+	lackText *sources.LackError // the file lacks the column of the text
+	lacks    sources.Lacks
+
 	readers sync.Pool // of *reader, for random reads
 }
 
@@ -111,6 +129,9 @@ func (s *shard) FieldNames(context.Context) (names []string, err error) {
 	}
 	return names, nil
 }
+
+// Lacks implements sources.Lacking.
+func (s *shard) Lacks() sources.Lacks { return s.lacks }
 
 // Count implements sources.Shard.
 func (s *shard) Count() (uint64, bool) { return s.layout.rows, true }
@@ -193,10 +214,7 @@ func (s *shard) newReader(ahead int64) *reader {
 	n := len(s.columns)
 	r := &reader{shard: s, ahead: ahead, messages: messages{f: s.f, end: s.layout.end}, batch: -1,
 		columns: make([]*view, n), ways: make([][]*view, n)}
-	if s.hasText {
-		n--
-	}
-	r.row = make([]any, n)
+	r.row = slices.Clone(s.missing)
 	return r
 }
 
@@ -225,17 +243,20 @@ const lengthBytes = 4
 // fill sets the content of a record. Its error is damage to the file.
 func (r *reader) fill(rec *sources.Record, i int64) error {
 	s := r.shard
-	first := len(r.columns) - len(r.row)
+	first := len(r.columns) - len(s.places)
 	values := reading{limit: s.limit, left: s.limit}
-	for k := range r.row {
+	for k, at := range s.places {
 		v, err := values.under(r.ways[first+k], r.columns[first+k], i)
 		if err != nil && !errors.Is(err, millrace.ErrBadSample) {
 			return err
 		}
-		r.row[k], rec.Err = v, cmp.Or(rec.Err, err)
+		r.row[at], rec.Err = v, cmp.Or(rec.Err, err)
 	}
 	rec.Raw = s.layout.bytes / int64(max(s.layout.rows, 1))
-	if s.hasText {
+	switch {
+	case s.lackText != nil:
+		rec.Raw, rec.Err = lengthBytes, cmp.Or(rec.Err, error(s.lackText.Missing()))
+	case s.hasText:
 		text, err := r.textOf(i)
 		if err := r.setText(rec, text, err); err != nil {
 			return err
@@ -275,7 +296,11 @@ func (r *reader) textOf(i int64) ([]byte, error) {
 	if null, err := anyNull(r.ways[0], i); null || err != nil {
 		return nil, err
 	}
-	return r.columns[0].text(i, r.shard.limit)
+	text, err := r.columns[0].text(i, r.shard.limit)
+	if err != nil {
+		return nil, err
+	}
+	return r.columns[0].field.typ.TextOf(text)
 }
 
 // under returns a value, nil if a struct around it is null.

@@ -1,6 +1,10 @@
 package arrow
 
-import "slices"
+import (
+	"slices"
+
+	"millrace/sources"
+)
 
 // enter makes the views of the shard's columns in a record batch.
 func (r *reader) enter(batch int) error {
@@ -80,7 +84,8 @@ func (c *cursor) enterStruct(f *field) (*view, error) {
 // setDictionaries makes the views of the dictionaries of a column and its parts.
 func (r *reader) setDictionaries(v *view, batch, depth int) error {
 	if depth > mostDepth {
-		return damaged(r.shard.f, "its dictionaries are nested deeper than %d", mostDepth)
+		return damaged(r.shard.f, "%w", sources.Limited("write the file again without dictionaries inside dictionaries",
+			"its dictionaries are nested deeper than %d", mostDepth))
 	}
 	if v.field.index == nil {
 		for _, c := range v.children {

@@ -1,16 +1,11 @@
 package arrow
 
 import (
-	"bytes"
 	"encoding/binary"
-	"errors"
 	"fmt"
-	"io"
 
 	"github.com/klauspost/compress/zstd"
-	"github.com/pierrec/lz4/v4"
 
-	"millrace"
 	"millrace/sources"
 )
 
@@ -108,7 +103,8 @@ func (x *buffer) unpack() error {
 		x.plain, x.done = packed, true
 		return nil
 	case size < 0, size > freeRatio && size/mostRatio > int64(len(packed)):
-		return fail(fmt.Errorf("it declares that %d bytes unpack to %d", len(packed), size))
+		return fail(sources.Limited("write the file again without compression",
+			"it declares that %d bytes unpack to %d", len(packed), size))
 	case size > mostUnpacked:
 		return x.tooLarge(size)
 	}
@@ -132,9 +128,9 @@ func (x *buffer) unpack() error {
 }
 
 func (x *buffer) tooLarge(size int64) error {
-	return millrace.Errorf(millrace.ErrInvalid, "read %s: a compressed buffer at byte %d has %d bytes, at most %d are "+
-		"read; write the file again with smaller record batches, or without compression", x.f.Name(), x.off, size,
-		int64(mostUnpacked))
+	return damaged(x.f, "buffer at byte %d: %w", x.off, sources.Limited("write the file again with smaller record "+
+		"batches, or without compression", "it is compressed and has %d bytes, at most %d are read", size,
+		int64(mostUnpacked)))
 }
 
 // unpackZstd never writes more than the capacity of out.
@@ -147,24 +143,3 @@ func unpackZstd(out, b []byte) ([]byte, error) {
 	defer dec.Close()
 	return dec.DecodeAll(b, out)
 }
-
-// unpackLZ4 unpacks one LZ4 frame of size bytes. It never writes more than the capacity of out.
-func unpackLZ4(out, b []byte, size int) ([]byte, error) {
-	in := bytes.NewReader(b)
-	r := lz4.NewReader(in)
-	if err := r.Apply(lz4.ConcurrencyOption(1)); err != nil {
-		return nil, err
-	}
-	n, err := io.ReadFull(r, out[:size])
-	out = out[:n]
-	if err != nil {
-		return out, err
-	}
-	// The end mark and the checksum of the frame follow.
-	if n, err = r.Read(make([]byte, 1)); n != 0 || err != io.EOF || in.Len() != 0 {
-		return out, errLZ4
-	}
-	return out, nil
-}
-
-var errLZ4 = errors.New("its LZ4 frame has another size")

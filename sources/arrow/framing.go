@@ -118,8 +118,13 @@ func (m *messages) at(off int64) (*message, error) {
 	if size == 0 {
 		return nil, nil
 	}
-	if size > mostMetadata || size > m.end-from {
+	if size > m.end-from {
 		return nil, damaged(m.f, "the message at byte %d declares %d bytes of metadata", off, size)
+	}
+	if size > mostMetadata {
+		return nil, damaged(m.f, "the message at byte %d: %w", off, sources.Limited("write the file again with fewer "+
+			"columns, or without metadata of its schema", "it has %d bytes of metadata, at most %d are read", size,
+			mostMetadata))
 	}
 	b, err := m.bytesAt(from, size)
 	if err != nil {
@@ -193,15 +198,15 @@ type layout struct {
 	end          int64
 	rows         uint64
 	batches      []place
-	bytes        int64               // of the batches' bodies
-	packed       bool                // some buffers are compressed
-	dictionaries map[int64][]*values // by number, in the order of the file
+	bytes        int64                   // of the batches' bodies
+	packed       bool                    // some buffers are compressed
+	dictionaries map[int64][]*dictValues // by number, in the order of the file
 	isFile       bool
 	marked       bool // the messages have marks
 }
 
-// values are the values of a dictionary from one message that replaced all before, with its deltas.
-type values struct {
+// dictValues are the values of a dictionary from one message that replaced all before, with its deltas.
+type dictValues struct {
 	before int // record batches before the first message
 	parts  []place
 	// since has the number of record batches before each part
@@ -211,38 +216,51 @@ type values struct {
 // mostBatches bounds the memory of a file's layout.
 const mostBatches = 16 << 20
 
-// readLayout follows the messages of a file without reading their bodies.
+// readLayout reads the heads of the messages of a stream or a file, without their bodies.
 func readLayout(ctx context.Context, f sources.File) (*layout, error) {
 	at, end, err := extent(f)
 	if err != nil {
 		return nil, err
 	}
-	x := &layout{end: end, dictionaries: map[int64][]*values{}, isFile: at > 0}
+	x := &layout{end: end, dictionaries: map[int64][]*dictValues{}, isFile: at > 0}
 	m := &messages{f: f, end: end}
-	for {
+	if x.isFile {
+		err = x.readFooter(ctx, m)
+	} else {
+		err = x.follow(ctx, m)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// follow reads the messages of a stream one after the other.
+func (x *layout) follow(ctx context.Context, m *messages) error {
+	for at := int64(0); ; {
 		if err := ctx.Err(); err != nil {
-			return nil, err
+			return err
 		}
 		msg, err := m.at(at)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if msg == nil {
 			if err := m.checkEnd(at, x.marked); err != nil {
-				return nil, err
+				return err
 			}
 			break
 		}
 		x.marked = msg.marked
 		if err := x.add(msg, at); err != nil {
-			return nil, damaged(f, "message at byte %d: %w", at, err)
+			return damaged(m.f, "message at byte %d: %w", at, err)
 		}
 		at = msg.next
 	}
 	if x.top == nil {
-		return nil, damaged(f, "it has no schema: no Arrow file")
+		return damaged(m.f, "it has no schema: no Arrow file")
 	}
-	return x, nil
+	return nil
 }
 
 func (x *layout) add(msg *message, at int64) (err error) {
@@ -260,8 +278,12 @@ func (x *layout) add(msg *message, at int64) (err error) {
 		if err != nil {
 			return err
 		}
-		if rows < 0 || rows > 1<<48 || len(x.batches) >= mostBatches {
+		if rows < 0 || rows > 1<<48 {
 			return fmt.Errorf("it declares %d rows", rows)
+		}
+		if len(x.batches) >= mostBatches {
+			return sources.Limited("write the file again with larger record batches, or as several files",
+				"it has more than %d record batches", mostBatches)
 		}
 		if err := x.checkNodes(msg, rows); err != nil {
 			return err
@@ -308,7 +330,7 @@ func (x *layout) addDictionary(msg *message, at int64) error {
 	}
 	all := x.dictionaries[id]
 	if isDelta == 0 || len(all) == 0 {
-		all = append(all, &values{before: len(x.batches)})
+		all = append(all, &dictValues{before: len(x.batches)})
 	}
 	v := all[len(all)-1]
 	first := uint64(0)

@@ -6,7 +6,9 @@ import (
 	"strings"
 
 	"millrace"
+	"millrace/sources"
 	"millrace/sources/fields"
+	"millrace/sources/values"
 )
 
 // kind is a type of the Arrow format, by its number in Schema.fbs.
@@ -64,9 +66,11 @@ const (
 type field struct {
 	name     string
 	kind     kind
-	width    int  // bytes of a value of one size; bits of an int or a float, divided by 8
-	signed   bool // of an int
-	length   int  // of a fixed_size_list
+	typ      values.Type
+	refused  string // name of an extension type that is not read
+	width    int    // bytes of a value of one size; bits of an int or a float, divided by 8
+	signed   bool   // of an int
+	length   int    // of a fixed_size_list
 	children []*field
 	// dictionary is the number of the field's dictionary; index is the field of the places in it. The field itself
 	// describes the dictionary's values.
@@ -79,6 +83,10 @@ type schemaReader struct{ fields int }
 
 // readSchema returns the top field: a struct of the columns.
 func readSchema(t flat) (*field, error) {
+	metadata, err := t.metadata(2)
+	if err != nil {
+		return nil, err
+	}
 	if endian, err := t.number(0, 2, 0); err != nil || endian != 0 {
 		return nil, fmt.Errorf("its numbers are big-endian: %w", errFlat)
 	}
@@ -95,12 +103,16 @@ func readSchema(t flat) (*field, error) {
 		}
 		top.children = append(top.children, f)
 	}
+	if features, ok := metadata[values.FeaturesKey]; ok {
+		top.mark(values.FeaturesOf([]byte(features)))
+	}
 	return top, nil
 }
 
 func (r *schemaReader) field(t flat, depth int) (*field, error) {
 	if r.fields++; r.fields > mostFields || depth > mostDepth {
-		return nil, fmt.Errorf("its schema has more than %d fields, or is nested deeper than %d", mostFields, mostDepth)
+		return nil, sources.Limited("write the file again with the columns that are wanted",
+			"its schema has more than %d fields, or is nested deeper than %d", mostFields, mostDepth)
 	}
 	name, err := t.text(0)
 	if err != nil {
@@ -118,6 +130,14 @@ func (r *schemaReader) field(t flat, depth int) (*field, error) {
 	if err := f.setWidth(of); err != nil {
 		return nil, err
 	}
+	if err := f.setType(of); err != nil {
+		return nil, err
+	}
+	metadata, err := t.metadata(6)
+	if err != nil {
+		return nil, err
+	}
+	f.extend(metadata[extensionKey])
 	children, err := t.tables(5)
 	if err != nil {
 		return nil, err
@@ -202,6 +222,8 @@ func (f *field) fits() error {
 	switch f.kind {
 	case kInt, kFloat, kDate, kTime, kTimestamp, kDuration:
 		ok = f.width == 1 || f.width == 2 || f.width == 4 || f.width == 8
+	case kDecimal:
+		ok = f.width == 4 || f.width == 8 || f.width == 16 || f.width == 32
 	case kFixedBinary:
 		ok = f.width >= 0
 	case kFixedList:
@@ -228,11 +250,17 @@ func (f *field) isText() bool {
 	return false
 }
 
+// isPlain reports whether a column can be the text of documents.
+func (f *field) isPlain() bool { return f.isText() || f.kind == kNull }
+
 // unread returns the name of a type below the field that is not read, "" if there is none.
 func (f *field) unread() string {
 	switch f.kind {
-	case kDecimal, kInterval, kUnion, kRunEnds:
+	case kInterval, kUnion, kRunEnds:
 		return f.kind.String()
+	}
+	if f.refused != "" {
+		return f.refused
 	}
 	if f.kind < kNull || f.kind > kLargeListView {
 		return f.kind.String()
@@ -260,8 +288,9 @@ func (f *field) find(file string, path fields.Path) (way []int, at *field, err e
 			return append(way, rest), at.children[rest], nil
 		}
 		if rest < 0 {
-			return nil, nil, millrace.Errorf(millrace.ErrInvalid, "%s has no column %q; there are: %s", file,
-				strings.Join(path.Parts[:i+1], "."), at.list(path.Parts[:i]))
+			return nil, nil, &sources.LackError{Field: path.String(), Names: f.names(), Err: millrace.Errorf(
+				millrace.ErrInvalid, "%s has no column %q; there are: %s", file, strings.Join(path.Parts[:i+1], "."),
+				at.list(path.Parts[:i]))}
 		}
 		way, at = append(way, rest), at.children[rest]
 	}

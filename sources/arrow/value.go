@@ -5,7 +5,7 @@ import (
 	"math"
 
 	"millrace"
-	"millrace/sources/valid"
+	"millrace/sources/values"
 )
 
 // errLong is the reason of a record whose values are longer than the limit.
@@ -80,8 +80,8 @@ func (r *reading) take(n int64) error {
 // valueBytes is the least memory that a value counts for.
 const valueBytes = 8
 
-// value returns a value in memory of its own, as sources.Record.Others has it. Dates and times are whole numbers as
-// they are stored. A list of whole numbers is []uint32 if they all fit.
+// value returns a value in memory of its own, as sources.Record.Others has it. A list of integers is []uint32 if they
+// all fit.
 func (r *reading) value(v *view, i int64) (any, error) {
 	if err := r.take(valueBytes); err != nil {
 		return nil, err
@@ -103,13 +103,8 @@ func (r *reading) value(v *view, i int64) (any, error) {
 	case kBool:
 		b, err := v.first.at(i>>3, 1)
 		return err == nil && b[0]>>(i&7)&1 != 0, err
-	case kInt, kDate, kTime, kTimestamp, kDuration:
-		return v.whole(i)
-	case kFloat:
-		return v.float(i)
-	case kFixedBinary:
-		b, err := v.first.at(i*int64(v.field.width), int64(v.field.width))
-		return append([]byte{}, b...), err
+	case kInt, kDate, kTime, kTimestamp, kDuration, kFloat, kDecimal, kFixedBinary:
+		return v.fixed(i)
 	case kStruct:
 		return r.object(v, i)
 	case kMap:
@@ -136,72 +131,41 @@ func (r *reading) bytes(v *view, i int64) (any, error) {
 	if err := r.take(int64(len(b))); err != nil {
 		return nil, err
 	}
-	switch v.field.kind {
-	case kUtf8, kLargeUtf8, kUtf8View:
-		if !valid.UTF8(b) {
-			return nil, millrace.Errorf(millrace.ErrBadSample, "invalid UTF-8 in column %q", v.field.name)
-		}
-		return string(b), nil
-	}
-	return append([]byte{}, b...), nil
+	return v.of(b)
 }
 
-// whole returns a whole number: an int, or a float64 if it does not fit.
-func (v *view) whole(i int64) (any, error) {
-	n, err := v.first.number(i, int64(v.field.width))
-	if w := v.field.width; !v.field.signed && w < 8 {
-		n &= 1<<(8*w) - 1
-	} else if !v.field.signed && n < 0 {
-		return float64(uint64(n)), err
-	}
-	return int(n), err
-}
-
-func (v *view) float(i int64) (any, error) {
+// fixed returns a value of a fixed size.
+func (v *view) fixed(i int64) (any, error) {
 	w := int64(v.field.width)
 	b, err := v.first.at(i*w, w)
 	if err != nil {
 		return nil, err
 	}
-	switch w {
-	case 2:
-		return half(binary.LittleEndian.Uint16(b)), nil
-	case 4:
-		return float64(math.Float32frombits(binary.LittleEndian.Uint32(b))), nil
+	if b == nil {
+		b = []byte{} // of the width 0: nil is null
 	}
-	return math.Float64frombits(binary.LittleEndian.Uint64(b)), nil
+	return v.of(b)
 }
 
-// half returns the value of an IEEE 754 number of 16 bits.
-func half(h uint16) float64 {
-	fraction, exponent := float64(h&0x3ff), int(h>>10&0x1f)
-	var x float64
-	switch exponent {
-	case 0:
-		x = math.Ldexp(fraction, -24)
-	case 31:
-		if x = math.Inf(1); fraction != 0 {
-			x = math.NaN()
-		}
-	default:
-		x = math.Ldexp(1024+fraction, exponent-25)
+// of returns the value of stored bytes.
+func (v *view) of(b []byte) (any, error) {
+	out, err := v.field.typ.Of(b)
+	if err != nil {
+		return nil, millrace.Errorf(millrace.ErrBadSample, "column %q: %v", v.field.name, err)
 	}
-	if h>>15 != 0 {
-		return -x
-	}
-	return x
+	return out, nil
 }
 
 func (r *reading) object(v *view, i int64) (any, error) {
-	out := make(map[string]any, len(v.children))
+	var out values.Object
 	for _, c := range v.children {
 		x, err := r.value(c, i)
 		if err != nil {
 			return nil, err
 		}
-		out[c.field.name] = x
+		out.Add(c.field.name, x)
 	}
-	return out, nil
+	return out.Unique(), nil
 }
 
 // mapped returns a map as an object if its keys are strings, else as a list of entries.
@@ -214,7 +178,7 @@ func (r *reading) mapped(v *view, i int64) (any, error) {
 	if !entries.children[0].field.isText() {
 		return r.list(entries, lo, hi)
 	}
-	out := map[string]any{}
+	var out values.Object
 	for ; lo < hi; lo++ {
 		key, err := r.value(entries.children[0], lo)
 		if err != nil {
@@ -224,11 +188,13 @@ func (r *reading) mapped(v *view, i int64) (any, error) {
 		if !ok {
 			return nil, millrace.Errorf(millrace.ErrBadSample, "a key of column %q is no string", v.field.name)
 		}
-		if out[name], err = r.value(entries.children[1], lo); err != nil {
+		x, err := r.value(entries.children[1], lo)
+		if err != nil {
 			return nil, err
 		}
+		out.Add(name, x)
 	}
-	return out, nil
+	return out.Unique(), nil
 }
 
 // list returns the values of a child from lo up to hi.
@@ -240,7 +206,7 @@ func (r *reading) list(v *view, lo, hi int64) (any, error) {
 		}
 		return nil, errLong(r.limit)
 	}
-	if v.field.kind == kInt && v.field.index == nil && v.nulls == 0 {
+	if v.field.isWhole() && v.nulls == 0 {
 		if ids, ok, err := r.ids(v, lo, hi); ok || err != nil {
 			return ids, err
 		}

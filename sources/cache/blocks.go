@@ -49,8 +49,8 @@ type partKey struct {
 	number int64
 }
 
-// OpenBlocks opens a directory of blocks. It creates the directory, and refuses one that cannot be written. On a full
-// disk, it keeps no blocks until there is room.
+// OpenBlocks opens a directory of blocks. It creates the directory, and refuses one that cannot be read. It writes
+// nothing to one that can only be read. On a full disk, it keeps no blocks until there is room.
 func OpenBlocks(c Config) (*Blocks, error) {
 	if c.FS == nil {
 		c.FS = OSFS()
@@ -60,10 +60,7 @@ func OpenBlocks(c Config) (*Blocks, error) {
 	}
 	b := &Blocks{room: room{dir: c.Dir, ext: blocksExt, limit: c.Limit, fs: c.FS, started: time.Now()}, log: c.Log,
 		parts: map[partKey]*list.Element{}}
-	err := os.MkdirAll(c.Dir, 0o755)
-	if err == nil {
-		err = b.room.change(0, func() (int64, error) { return 0, nil })
-	}
+	err := b.room.open()
 	switch {
 	case isFull(err):
 		b.pause(err)
@@ -118,7 +115,7 @@ func (b *Blocks) Has(key millrace.Digest, off, n int64) bool {
 // Write keeps a block, if the limit and the disk have room for it.
 func (b *Blocks) Write(key millrace.Digest, block int64, p []byte) {
 	b.mu.Lock()
-	full := time.Now().Before(b.resume)
+	full := b.room.isFixed || time.Now().Before(b.resume)
 	b.mu.Unlock()
 	if full {
 		return
@@ -144,6 +141,17 @@ func (b *Blocks) pause(cause error) {
 	b.told = true
 }
 
+// forget takes a part out of use. Its file is closed at the end of its uses.
+func (b *Blocks) forget(t *part) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if at := b.parts[t.partKey]; at != nil && at.Value.(*part) == t {
+		b.recent.Remove(at)
+		delete(b.parts, t.partKey)
+		go t.close() // at the end of its uses; a file of the cache has nothing to lose
+	}
+}
+
 // part returns the open file of a part, nil if there is none or if another process removes it.
 func (b *Blocks) part(k partKey, create bool) (*part, error) {
 	b.mu.Lock()
@@ -157,7 +165,9 @@ func (b *Blocks) part(k partKey, create bool) (*part, error) {
 	if _, err = os.Stat(pt.path); err != nil && !create {
 		return nil, nil
 	}
-	if pt.file, err = b.room.fs.Create(pt.path); errors.Is(err, fs.ErrNotExist) && create {
+	if b.room.isFixed {
+		pt.file, err = b.room.fs.Open(pt.path)
+	} else if pt.file, err = b.room.fs.Create(pt.path); errors.Is(err, fs.ErrNotExist) && create {
 		if err = os.MkdirAll(b.room.dir, 0o755); err == nil { // the disk was full when the cache was opened
 			pt.file, err = b.room.fs.Create(pt.path)
 		}

@@ -19,6 +19,7 @@ import (
 	"millrace/sources/cache"
 	"millrace/sources/feed"
 	"millrace/sources/filter"
+	"millrace/sources/identity"
 	"millrace/sources/jsonl"
 	"millrace/sources/order"
 )
@@ -319,6 +320,77 @@ func TestEditedShardIsTokenisedAgain(t *testing.T) {
 	calls.Store(0)
 	if stream(t, openSource(t, spec, openStore(t, dir, 1<<30))) == before || calls.Load() == 0 {
 		t.Error("an edited shard was served from the entry of the old one")
+	}
+}
+
+// freshFS gives a file another inode number at each look, and has no times of change.
+type freshFS struct {
+	sources.FS
+	looks *atomic.Uint64
+}
+
+type freshFile struct {
+	sources.OpenFile
+	fs freshFS
+}
+
+func (f freshFS) renumber(id identity.File, err error) (identity.File, error) {
+	id.Inode += f.looks.Add(1)
+	id.Changed = id.Modified
+	return id, err
+}
+
+func (f freshFS) Identity(path string) (identity.File, error) { return f.renumber(f.FS.Identity(path)) }
+
+func (f freshFS) Open(path string) (sources.OpenFile, error) {
+	o, err := f.FS.Open(path)
+	return freshFile{o, f}, err
+}
+
+func (f freshFile) Identity() (identity.File, error) { return f.fs.renumber(f.OpenFile.Identity()) }
+
+// TestInodeNumbersThatChange: on a file system that gives a file another inode number at each look, a later run has the
+// entries of an earlier one. A file of equal size, times and ends has another entry if its middle differs.
+func TestInodeNumbersThatChange(t *testing.T) {
+	spec, calls := corpus(t, 3, 300)
+	line := func(word string) string { return `{"text": "` + strings.Repeat(word, 100) + `"}` + "\n" }
+	ends := strings.Repeat(line("as it is "), (2<<20)/len(line("as it is ")))
+	write := func(word string) {
+		path, at := filepath.Join(spec.Base, "long.jsonl"), time.Now().Add(-time.Hour).Truncate(time.Hour)
+		put(t, path, ends+strings.Repeat(line(word), (1<<20)/len(line(word)))+ends)
+		if err := os.Chtimes(path, at, at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	open := func(dir string) (*cache.Store, *sources.Source) {
+		store := openStore(t, dir, 1<<30)
+		src, err := sources.Open(t.Context(), spec, sources.OpenOptions{Cache: store,
+			FS: freshFS{sources.OSFS(), &atomic.Uint64{}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { src.Close() })
+		return store, src
+	}
+	for _, index := range []string{t.TempDir(), ""} { // kept between runs, or found by each
+		spec.IndexDir = index
+		write("middle it ")
+		dir := t.TempDir()
+		store, src := open(dir)
+		fillAll(t, store, src)
+		before := stream(t, src)
+		calls.Store(0)
+		if _, src := open(dir); stream(t, src) != before || calls.Load() > 0 {
+			t.Errorf("index_dir %q: %d texts were tokenised again", index, calls.Load())
+		}
+	}
+	dir := t.TempDir()
+	store, src := open(dir)
+	fillAll(t, store, src)
+	write("center it ")
+	want := stream(t, openSource(t, spec, nil))
+	if _, src := open(dir); stream(t, src) != want {
+		t.Error("a file with another middle was served from the entry of the old one")
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"millrace"
 	"millrace/sources"
+	"millrace/sources/values"
 )
 
 // entryFile is an entry in memory.
@@ -47,7 +48,8 @@ func TestARecordKeepsItsNote(t *testing.T) {
 // FuzzRecord decodes records of an entry whose checksums are right.
 func FuzzRecord(f *testing.F) {
 	for _, r := range []sources.Record{{Offset: 7, Raw: 30, MadeOf: 12, TooLong: true,
-		Others: []any{"a", 1, 2.5, nil, true, []any{"x", map[string]any{"k": []byte{1}}}, []uint32{1, 2}}},
+		Others: []any{"a", 1, 2.5, nil, true, []any{"x", values.Object{Keys: []string{"k"}, Values: []any{[]byte{1}}},
+			values.Number("1.50")}, []uint32{1, 2}}},
 		{Err: millrace.Errorf(millrace.ErrBadSample, "no")}} {
 		b, err := appendRecord(nil, &r, []uint32{1, 70_000, 3})
 		if err != nil {

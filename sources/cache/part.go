@@ -8,6 +8,7 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"millrace"
+	"millrace/sources/remedy"
 )
 
 // part is an open file of the cache. mu guards its use: a part that is closed is not used any more.
@@ -76,10 +77,13 @@ func (t *part) readAt(p []byte, off, size int64) (n int) {
 	for n < len(p) {
 		at := off + int64(n)
 		if end := t.goodUntil(at, off+int64(len(p))); end > at {
-			got, _ := t.file.ReadAt(p[n:end-off], placeOf(0)+at%partBytes)
+			got, err := t.file.ReadAt(p[n:end-off], placeOf(0)+at%partBytes)
 			n += got
 			if int64(n) == end-off {
 				continue
+			}
+			if t.hostFailed(err) {
+				return n
 			}
 			at = off + int64(n) // the file was cut off
 			bit := at / BlockBytes % partBlocks
@@ -123,15 +127,32 @@ func (t *part) check(p []byte, at, size int64) (n int) {
 		all = memory[:]
 	}
 	all = all[:length]
-	if got, _ := t.file.ReadAt(all, placeOf(block)); got == len(all) && blockSum(t.key, block, all) == sum {
+	got, err := t.file.ReadAt(all, placeOf(block))
+	if got == len(all) && blockSum(t.key, block, all) == sum {
 		bit := block % partBlocks
 		t.good[bit/64].Or(1 << (bit % 64))
 		return copy(p, all[from:])
 	}
-	if _, err := t.file.WriteAt(make([]byte, 8), slotOf(block)); err != nil { // it is fetched again each time
+	if t.hostFailed(err) {
+		return 0
+	}
+	if t.of.room.isFixed {
+		return 0 // it is fetched again each time
+	}
+	if _, err := t.file.WriteAt(make([]byte, 8), slotOf(block)); err != nil { // likewise
 		t.of.log.Warn("a damaged block of the cache cannot be removed", "path", t.path, "err", err)
 	}
 	return 0
+}
+
+// hostFailed reports whether the host failed to read or write the file, so that its bytes may be good. If the
+// descriptor may be dead, the next use of the part opens the file anew.
+func (t *part) hostFailed(err error) bool {
+	r, known := remedy.Of(err)
+	if known && r == remedy.Anew {
+		t.of.forget(t)
+	}
+	return known
 }
 
 // write keeps a block.
@@ -144,9 +165,11 @@ func (t *part) write(block int64, p []byte) error {
 	}
 	return t.of.room.change(int64(len(p)), func() (int64, error) {
 		if _, err := t.file.WriteAt(p, placeOf(block)); err != nil {
+			t.hostFailed(err)
 			return 0, err
 		}
 		_, err := t.file.WriteAt(binary.LittleEndian.AppendUint64(nil, sum), slotOf(block))
+		t.hostFailed(err)
 		return int64(len(p)), err
 	})
 }
@@ -154,7 +177,8 @@ func (t *part) write(block int64, p []byte) error {
 // sum returns the checksum of a block, 0 if there is none.
 func (t *part) sum(block int64) uint64 {
 	var b [8]byte
-	if n, _ := t.file.ReadAt(b[:], slotOf(block)); n != len(b) {
+	if n, err := t.file.ReadAt(b[:], slotOf(block)); n != len(b) {
+		t.hostFailed(err)
 		return 0
 	}
 	return binary.LittleEndian.Uint64(b[:])

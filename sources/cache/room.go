@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -35,12 +36,33 @@ type room struct {
 	limit   int64
 	fs      FS
 	started time.Time // entries used since then stay
+	isFixed bool      // the directory can only be read
 	evicted atomic.Uint64
+}
+
+// errReadOnly is the error of a change in a directory that can only be read.
+var errReadOnly = errors.New("the directory of the cache is read-only")
+
+// open prepares the directory. One that can be read and not be written stays as it is.
+func (r *room) open() error {
+	err := os.MkdirAll(r.dir, 0o755)
+	if err == nil {
+		err = r.change(0, func() (int64, error) { return 0, nil })
+	}
+	if errors.Is(err, unix.EROFS) || errors.Is(err, fs.ErrPermission) {
+		if _, failed := r.list(); failed == nil {
+			r.isFixed, err = true, nil
+		}
+	}
+	return err
 }
 
 // change runs act while no other process changes the store's sizes. act returns the bytes by which the files grew, also
 // with an error. Before that, change makes room for `more` bytes by removing entries.
 func (r *room) change(more int64, act func() (grown int64, err error)) error {
+	if r.isFixed {
+		return errReadOnly
+	}
 	f, err := os.OpenFile(filepath.Join(r.dir, usedName), os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		return fmt.Errorf("count the bytes of the cache: %w", err)

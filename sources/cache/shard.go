@@ -9,6 +9,7 @@ import (
 
 	"millrace"
 	"millrace/sources"
+	"millrace/sources/remedy"
 )
 
 // lookEvery is the time between two looks for an entry that another process may have written.
@@ -51,14 +52,21 @@ func (s *shard) entry() *entry {
 	return e
 }
 
-// drop removes a damaged entry.
+// drop takes an entry out of use that cannot be read. A damaged one is removed. One that the host fails to read stays
+// for later: its descriptor may be dead, and the next look opens it anew.
 func (s *shard) drop(e *entry, cause error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.open.CompareAndSwap(e, nil) {
-		s.past = append(s.past, e)
-		s.store.drop(s.at.Key, e.file, s.at.Name(), cause)
+	if !s.open.CompareAndSwap(e, nil) {
+		return
 	}
+	s.past = append(s.past, e)
+	if r, known := remedy.Of(cause); known && r != remedy.Final {
+		s.looked = time.Now()
+		s.store.counts.setTrouble(cause)
+		return
+	}
+	s.store.drop(s.at.Key, e.file, s.at.Name(), cause)
 }
 
 // Close implements io.Closer.

@@ -13,6 +13,7 @@ import (
 
 	"millrace"
 	"millrace/sources"
+	"millrace/sources/remedy"
 )
 
 // Config sets the directory of a store.
@@ -38,7 +39,8 @@ type Store struct {
 
 var _ sources.Cache = (*Store)(nil)
 
-// Open opens a store. It creates the directory, and refuses one that cannot be written.
+// Open opens a store. It creates the directory, and refuses one that cannot be read. It writes nothing to one that can
+// only be read.
 func Open(c Config) (*Store, error) {
 	if c.FS == nil {
 		c.FS = OSFS()
@@ -47,10 +49,7 @@ func Open(c Config) (*Store, error) {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	s := &Store{room: room{dir: c.Dir, ext: entryExt, limit: c.Limit, fs: c.FS, started: time.Now()}, log: c.Log}
-	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
-		return nil, fmt.Errorf("open token cache: %w", err)
-	}
-	if err := s.room.change(0, func() (int64, error) { return 0, nil }); err != nil && !errors.Is(err, errNoRoom) {
+	if err := s.room.open(); err != nil && !errors.Is(err, errNoRoom) {
 		return nil, fmt.Errorf("open token cache %s: %w", c.Dir, err)
 	}
 	return s, nil
@@ -82,7 +81,11 @@ func (s *Store) open(key millrace.Digest, of string) *entry {
 	}
 	e, err := openEntry(f, key)
 	if err != nil {
-		s.drop(key, f, of, err)
+		if r, known := remedy.Of(err); known && r != remedy.Final {
+			s.counts.setTrouble(err) // the host fails to read it
+		} else {
+			s.drop(key, f, of, err)
+		}
 		f.Close()
 		return nil
 	}
@@ -113,7 +116,7 @@ func (s *Store) drop(key millrace.Digest, f File, of string, cause error) {
 		}
 		return -size, s.room.fs.Remove(path)
 	})
-	if err != nil && !errors.Is(err, errNoRoom) {
+	if err != nil && !errors.Is(err, errNoRoom) && !errors.Is(err, errReadOnly) {
 		s.log.Warn("a damaged entry of the token cache cannot be removed", "entry", path, "err", err)
 	}
 }
@@ -123,6 +126,9 @@ const fullWait = time.Minute
 
 // isFull reports whether nothing is written for now.
 func (s *Store) isFull() bool {
+	if s.room.isFixed {
+		return true
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return time.Now().Before(s.full)

@@ -3,9 +3,9 @@ package cache
 import (
 	"encoding/binary"
 	"fmt"
-	"maps"
 	"math"
-	"slices"
+
+	"millrace/sources/values"
 )
 
 // The kinds of values of a record.
@@ -20,6 +20,7 @@ const (
 	valueIDs
 	valueList
 	valueObject
+	valueNumber
 )
 
 // mostDepth is the deepest nesting of values that is read.
@@ -67,11 +68,13 @@ func appendValue(dst []byte, v any) ([]byte, error) {
 		return dst, nil
 	case []any:
 		return appendValues(append(dst, valueList), v)
-	case map[string]any:
-		dst = binary.AppendUvarint(append(dst, valueObject), uint64(len(v)))
-		for _, key := range slices.Sorted(maps.Keys(v)) {
+	case values.Number:
+		return appendText(append(dst, valueNumber), string(v)), nil
+	case values.Object:
+		dst = binary.AppendUvarint(append(dst, valueObject), uint64(len(v.Keys)))
+		for i, key := range v.Keys {
 			var err error
-			if dst, err = appendValue(appendText(dst, key), v[key]); err != nil {
+			if dst, err = appendValue(appendText(dst, key), v.Values[i]); err != nil {
 				return nil, err
 			}
 		}
@@ -161,12 +164,14 @@ func (p *parser) value(depth int) any {
 		}
 		return out
 	case valueObject:
-		out := map[string]any{}
+		var out values.Object
 		for range p.count() {
 			key := p.text()
-			out[key] = p.value(depth + 1)
+			out.Add(key, p.value(depth+1))
 		}
 		return out
+	case valueNumber:
+		return values.Number(p.text())
 	}
 	p.bad = true
 	return nil

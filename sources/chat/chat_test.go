@@ -10,6 +10,7 @@ import (
 	"millrace/internal/tokenid"
 	"millrace/sources"
 	"millrace/sources/chat"
+	"millrace/sources/chat/jinja"
 )
 
 // characters is a tokenizer whose tokens are bytes, and the pairs in its list. Ids from 300 on are special tokens.
@@ -90,7 +91,9 @@ func document(t *testing.T, m sources.Maker, values ...any) []uint32 {
 	return ids[1:]
 }
 
-func turn(role string, content any) any { return map[string]any{"role": role, "content": content} }
+func turn(role string, content any) any {
+	return jinja.Object{Keys: []string{"role", "content"}, Values: []any{role, content}}
+}
 
 const withBlocks = "{% for m in messages %}{% if m.role == 'assistant' %}A:{% generation %}{{ m.content }}</s>" +
 	"{% endgeneration %}{% else %}U:{{ m.content }}{% endif %}{% endfor %}"
@@ -120,7 +123,8 @@ func TestConversations(t *testing.T) {
 		{"last block", withBlocks, "[U:hi <|im_end|>A:Ho{</s>}U:xA:]y{</s>}", chat.LastAssistant, messages},
 	} {
 		m, err := chat.NewConversationMaker(tokenizer(), chat.Conversation{
-			Messages: "messages", Role: "role", Content: "content", Train: c.train, Template: c.template,
+			Messages: "messages", Role: "role", Content: "content", Train: c.train,
+			Template: chat.Choice{Plain: c.template},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -135,7 +139,8 @@ func TestConversations(t *testing.T) {
 func TestNamesOfOthers(t *testing.T) {
 	m, err := chat.NewConversationMaker(tokenizer(), chat.Conversation{
 		Messages: "conversations", Tools: "tools", Role: "from", Content: "value", Train: chat.Assistant,
-		Roles: map[string]string{"human": "user", "gpt": "assistant"}, Template: withBlocks + "{{ tools | tojson }}",
+		Roles:    map[string]string{"human": "user", "gpt": "assistant"},
+		Template: chat.Choice{Plain: withBlocks + "{{ tools | tojson }}"},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -205,6 +210,38 @@ func pairs(t testing.TB, tokenizer chat.Tokenizer, p chat.Pair) sources.Maker {
 	return m
 }
 
+// TestRenderedPairs: a prompt and a completion of messages, of texts, and of JSON texts. The completion is trained on
+// from its first token to the end, or its turns alone.
+func TestRenderedPairs(t *testing.T) {
+	const asked = "[{<|im_start|>}user\nq{<|im_end|>}\n{<|im_start|>}assistant\n]"
+	for _, train := range []chat.Train{chat.Everything, chat.Assistant} {
+		end := map[chat.Train]string{chat.Everything: "\n", chat.Assistant: "[\n]"}[train]
+		talk := &chat.Conversation{Messages: "c", Role: "role", Content: "content", Train: train,
+			Template: chat.Choice{Plain: chat.ChatML}}
+		m := pairs(t, tokenizer(), chat.Pair{Prompt: "p", Completion: "c", BOS: true, EOS: true, Talk: talk,
+			TooLong: chat.TooLong{Tokens: 99}})
+		for _, values := range [][]any{
+			{[]any{turn("user", "q")}, []any{turn("assistant", "a")}}, {"q", "a"},
+			{`[{"role": "user", "content": "q"}]`, turn("assistant", "a")},
+		} {
+			if got := show(t, tokenizer(), document(t, m, values...)); got != asked+"a{<|im_end|>}"+end {
+				t.Errorf("%s, %v: got %q", train, values, got)
+			}
+		}
+		left := []any{[]any{turn("user", "q")}, []any{with("assistant", "a", "weight", 0), turn("user", "r"),
+			turn("assistant", "b")}}
+		got := show(t, tokenizer(), document(t, m, left...))
+		if strings.Contains(got, "]a") || !strings.Contains(got, "b{<|im_end|>}") {
+			t.Errorf("%s, a completion of several turns: got %q", train, got)
+		}
+	}
+	m := pairs(t, tokenizer(), chat.Pair{Prompt: "p", Completion: "c"})
+	_, _, err := m.Document(nil, &sources.Record{}, []any{[]any{turn("user", "q")}, "a"}, nil)
+	if !errors.Is(err, millrace.ErrBadSample) || !strings.Contains(err.Error(), "write `template: tokenizer`") {
+		t.Errorf("messages without a template: %v", err)
+	}
+}
+
 // TestPairTemplates: a prompt and a completion of several fields, of which one may be empty.
 func TestPairTemplates(t *testing.T) {
 	m := pairs(t, tokenizer(), chat.Pair{Prompt: "{p}-{q}:", Completion: "c", EOS: true})
@@ -253,13 +290,14 @@ func TestRefused(t *testing.T) {
 	for name, template := range map[string]string{
 		"unknown filter":  "{{ messages | urlize }}",
 		"a file":          "{% include 'x' %}",
-		"no prefix":       "{{ messages | length }}{% for m in messages %}{{ m.content }}</s>{% endfor %}",
+		"no loop":         "{{ messages | length }}{{ messages | map(attribute='content') | join('</s>') }}",
 		"the time":        "{{ strftime_now('%d') }}{% for m in messages %}{{ m.content }}{% endfor %}",
 		"backwards":       "{% for m in messages | reverse %}{{ m.content }}</s>{% endfor %}",
 		"an endless loop": "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
 	} {
 		_, err := chat.NewConversationMaker(tokenizer(), chat.Conversation{
-			Messages: "m", Role: "role", Content: "content", Train: chat.Assistant, Template: template,
+			Messages: "m", Role: "role", Content: "content", Train: chat.Assistant,
+			Template: chat.Choice{Plain: template},
 		})
 		if !errors.Is(err, millrace.ErrInvalid) {
 			t.Errorf("%s: %v", name, err)

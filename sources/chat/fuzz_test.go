@@ -21,8 +21,9 @@ func FuzzConversation(f *testing.F) {
 		f.Add([]byte(s), "ab", "\nH")
 	}
 	var makers []sources.Maker
-	for _, c := range []chat.Conversation{{Train: chat.Assistant, Template: chat.ChatML},
-		{Train: chat.LastAssistant, Template: withBlocks}, {Train: chat.Everything, Template: chat.ChatML}} {
+	for _, c := range []chat.Conversation{{Train: chat.Assistant, Template: chat.Choice{Plain: chat.ChatML}},
+		{Train: chat.LastAssistant, Template: chat.Choice{Plain: withBlocks}},
+		{Train: chat.Everything, Template: chat.Choice{Plain: chat.ChatML}}} {
 		c.Messages, c.Role, c.Content = "messages", "role", "content"
 		c.TooLong = chat.TooLong{Tokens: 64, Truncate: true}
 		m, err := chat.NewConversationMaker(tokenizer(), c)

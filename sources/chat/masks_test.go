@@ -39,7 +39,7 @@ func TestMasksAreThoseOfTransformers(t *testing.T) {
 	for i, c := range want.Cases {
 		m, err := chat.NewConversationMaker(encoding, chat.Conversation{
 			Messages: "messages", Role: "role", Content: "content", Train: chat.Assistant,
-			Template: want.Templates[c.Template], EOS: want.EOS,
+			Template: chat.Choice{Plain: want.Templates[c.Template]}, EOS: want.EOS,
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -8,8 +8,6 @@ import (
 	"millrace"
 	"millrace/internal/tokenid"
 	"millrace/sources"
-	"millrace/sources/chat/jinja"
-	"millrace/sources/fields"
 )
 
 // Preference describes documents of a prompt with a chosen and a rejected answer. A document is two segments: the
@@ -46,6 +44,14 @@ func NewPreferenceMaker(t Tokenizer, p Preference) (sources.Maker, error) {
 	return m, nil
 }
 
+// Revision implements sources.Revised.
+func (m *preferenceMaker) Revision() string {
+	if m.talk == nil {
+		return ""
+	}
+	return revision
+}
+
 // LimitsLength implements sources.Limiter.
 func (*preferenceMaker) LimitsLength() bool { return true }
 
@@ -61,7 +67,7 @@ func (m *preferenceMaker) Fields() []string {
 func (m *preferenceMaker) Settings() string {
 	p, talk := m.Preference, ""
 	if p.Talk != nil {
-		talk = fmt.Sprint(*p.Talk)
+		talk = p.Talk.settings()
 	}
 	p.Talk = nil
 	return fmt.Sprintf("preference 1 %+v %q", p, talk)
@@ -143,7 +149,7 @@ func (m *preferenceMaker) texts(values []any) (both [2]*passage, err error) {
 	}
 	answers, prompt := [2][]rune{[]rune(texts[0]), []rune(texts[1])}, []rune(texts[2])
 	if m.Prompt == "" {
-		n := shared(len(answers[0]), len(answers[1]), func(i int) bool { return answers[0][i] == answers[1][i] })
+		n := sharedBeginning(answers[0], answers[1])
 		for n > 0 && unicode.IsSpace(answers[0][n-1]) { // white space begins a word of the answer
 			n--
 		}
@@ -171,53 +177,26 @@ func shared(a, b int, isSame func(i int) bool) (n int) {
 
 // talks returns the passages of two answers of messages and their prompt.
 func (m *preferenceMaker) talks(values []any) (both [2]*passage, err error) {
-	var lists [3][]any
+	var parts [3]talk
 	for i, v := range values {
 		role := "assistant"
 		if i == 2 {
 			role = "user"
 		}
-		if lists[i], err = m.messagesOf(m.Fields()[i], v, role); err != nil {
+		if parts[i], err = m.talk.talkOf(m.Fields()[i], v, role); err != nil {
 			return both, err
 		}
 	}
-	prompt := lists[2]
+	prompt := parts[2]
 	if m.Prompt == "" {
-		n := shared(len(lists[0]), len(lists[1]), func(i int) bool {
-			return reflect.DeepEqual(lists[0][i], lists[1][i])
-		})
-		prompt, lists[0], lists[1] = lists[0][:n], lists[0][n:], lists[1][n:]
+		a, b := parts[0].messages, parts[1].messages
+		n := shared(len(a), len(b), func(i int) bool { return reflect.DeepEqual(a[i], b[i]) })
+		prompt, parts[0], parts[1] = parts[0].until(n), parts[0].since(n), parts[1].since(n)
 	}
 	for i := range both {
-		all := append(append([]any(nil), prompt...), lists[i]...)
-		if both[i], err = m.talk.passage(all, nil, len(prompt)); err != nil {
+		if both[i], err = m.talk.passage(prompt.with(parts[i]), len(prompt.messages)); err != nil {
 			return both, err
 		}
 	}
 	return both, nil
-}
-
-// messagesOf returns a field's messages with the keys and roles of templates. An object is one message, and a text is
-// one of this role.
-func (m *preferenceMaker) messagesOf(name string, v any, role string) (out []any, err error) {
-	if err := missing(name, v); err != nil {
-		return nil, err
-	}
-	switch v := v.(type) {
-	case string:
-		return []any{jinja.Object{Keys: []string{"role", "content"}, Values: []any{role, v}}}, nil
-	case []any:
-		out = append(out, v...)
-	case map[string]any:
-		out = []any{v}
-	default:
-		return nil, millrace.Errorf(millrace.ErrBadSample,
-			"field %q is %s, not a text, a message or a list of messages", name, fields.KindOf(v))
-	}
-	for i := range out {
-		if out[i], err = m.talk.message(i, out[i]); err != nil {
-			return nil, err
-		}
-	}
-	return out, nil
 }

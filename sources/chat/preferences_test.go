@@ -10,6 +10,7 @@ import (
 	"millrace/internal/tokenid"
 	"millrace/sources"
 	"millrace/sources/chat"
+	"millrace/sources/chat/jinja"
 )
 
 // halves returns the segments of a pair, as show has them, joined by a bar; "" for a dropped pair.
@@ -35,10 +36,12 @@ func halves(t *testing.T, ids []uint32) string {
 // TestPreferences: texts and messages, with a prompt and without one, as TRL and LLaMA-Factory write them.
 func TestPreferences(t *testing.T) {
 	talk := &chat.Conversation{Messages: "c", Role: "from", Content: "value", Train: chat.Assistant,
-		Roles: map[string]string{"human": "user", "gpt": "assistant"}, Template: chat.ChatML}
+		Roles: map[string]string{"human": "user", "gpt": "assistant"}, Template: chat.Choice{Plain: chat.ChatML}}
 	blocks := *talk
-	blocks.Template = withBlocks
-	say := func(from, value string) map[string]any { return map[string]any{"from": from, "value": value} }
+	blocks.Template.Plain = withBlocks
+	say := func(from, value string) jinja.Object {
+		return jinja.Object{Keys: []string{"from", "value"}, Values: []any{from, value}}
+	}
 	q, before := say("human", "q"), say("gpt", "b")
 	const asked = "{<|im_start|>}user\nq{<|im_end|>}\n{<|im_start|>}assistant\n]"
 	for name, c := range map[string]struct {

@@ -104,12 +104,14 @@ func (c *Copy) Close() error { return c.file.Close() }
 
 // use opens the file for an act, if it is not open.
 func (c *Copy) use(act func(*os.File) error) error {
-	file, err := c.file.Acquire()
+	handle, err := c.file.Acquire()
 	if err != nil {
 		return err
 	}
-	defer c.file.Release()
-	return act(file.(*os.File))
+	defer handle.Release()
+	err = act(handle.Opened.(*os.File))
+	handle.Judge(err)
+	return err
 }
 
 // packedBytes are the bytes of a copy as they lie in its file.

@@ -13,6 +13,8 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 	"golang.org/x/sys/unix"
+
+	"millrace/internal/limits"
 )
 
 // FrameBytes is the content of every frame but the last. A random read of one record unpacks one frame or two.
@@ -89,7 +91,8 @@ func lockPart(ctx context.Context, path string) (*os.File, error) {
 			return f, f.Truncate(0)
 		}
 		if closed := f.Close(); err != nil && !errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), closed)
+			return nil, errors.Join(limits.Lock(path, err,
+				"set index_dir to a directory of a file system with locks, or seekable_copies: false"), closed)
 		}
 		if err == nil {
 			continue // the process that had locked it moved or removed it

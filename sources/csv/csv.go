@@ -37,6 +37,7 @@ func (ff Format) Open(ctx context.Context, f sources.File, field sources.Field, 
 	t := &table{file: f.Name(), field: field}
 	return rows.Open(ctx, f, rows.Layout{
 		Name: "CSV", Noun: "record", Prepare: t.prepare, Names: func() []string { return t.names },
+		Lacks:     func() sources.Lacks { return t.lacks },
 		NewCutter: func(atRecord bool) rows.Cutter { return &cutter{separator: t.separator, isHeader: !atRecord} },
 		NewParser: func() (rows.Parser, error) { return t.newParser(), nil },
 	}, ff.Windows, lim, blob)
@@ -48,8 +49,11 @@ type table struct {
 	field     sources.Field
 	separator byte
 	names     []string
-	text      int // column of the text, -1: none is needed
-	others    []int
+	text      int   // column of the text, -1: none is needed
+	others    []int // columns; -1: the file lacks it
+	missing   []any // a row of the values of columns that the file lacks
+	lackText  *sources.LackError
+	lacks     sources.Lacks
 }
 
 // prepare reads the header.
@@ -106,13 +110,15 @@ func separatorOf(file string, header []byte) byte {
 
 // find finds the columns that the source needs.
 func (t *table) find() error {
-	t.text = -1
+	t.text, t.missing, t.lacks = -1, make([]any, len(t.field.Others)), nil
+	t.others = t.others[:0]
 	column := func(name string) (int, error) {
 		i := slices.Index(t.names, name)
 		switch {
 		case i < 0:
-			return 0, millrace.Errorf(millrace.ErrInvalid, "%s has no column %q; there are: %.1000s", t.file, name,
-				strings.Join(t.names[:min(len(t.names), mostNamed)], ", "))
+			return -1, &sources.LackError{Field: name, Names: t.names, Err: millrace.Errorf(millrace.ErrInvalid,
+				"%s has no column %q; there are: %.1000s", t.file, name,
+				strings.Join(t.names[:min(len(t.names), mostNamed)], ", "))}
 		case slices.Contains(t.names[i+1:], name):
 			return 0, millrace.Errorf(millrace.ErrInvalid, "%s has two columns %q: rename one in its header", t.file,
 				name)
@@ -121,14 +127,21 @@ func (t *table) find() error {
 	}
 	var err error
 	if t.field.Text != "" {
-		if t.text, err = column(t.field.Text); err != nil {
+		t.text, err = column(t.field.Text)
+		if t.lackText, err = t.field.Lack(err); err != nil {
 			return err
 		}
+		t.lacks.Note(t.lackText)
 	}
-	for _, name := range t.field.Others {
+	for k, name := range t.field.Others {
 		i, err := column(name)
+		lack, err := t.field.Lack(err)
 		if err != nil {
 			return err
+		}
+		if lack != nil {
+			t.missing[k] = lack.Value(k < t.field.Needed)
+			t.lacks.Note(lack)
 		}
 		t.others = append(t.others, i)
 	}
@@ -149,7 +162,7 @@ type parser struct {
 	row    []any
 }
 
-func (t *table) newParser() *parser { return &parser{table: t, row: make([]any, len(t.others))} }
+func (t *table) newParser() *parser { return &parser{table: t, row: slices.Clone(t.missing)} }
 
 // SetContent implements rows.Parser.
 func (p *parser) SetContent(r *sources.Record, record []byte) {
@@ -167,8 +180,13 @@ func (p *parser) SetContent(r *sources.Record, record []byte) {
 	if t.text >= 0 {
 		r.Text = p.values[t.text]
 	}
+	if t.lackText != nil {
+		r.Err = t.lackText.Missing()
+	}
 	for i, k := range t.others {
-		p.row[i] = string(p.values[k])
+		if k >= 0 {
+			p.row[i] = string(p.values[k])
+		}
 	}
 	if len(p.row) > 0 {
 		r.Others = p.row

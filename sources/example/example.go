@@ -8,7 +8,6 @@ package example
 
 import (
 	"math"
-	"slices"
 	"strings"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -17,6 +16,7 @@ import (
 	"millrace/sources"
 	"millrace/sources/fields"
 	"millrace/sources/valid"
+	"millrace/sources/values"
 )
 
 // Content is the content of records: the value of the key `record`.
@@ -66,14 +66,14 @@ func (x *Reader) Fill(r *sources.Record, data []byte) {
 			r.Text = []byte{}
 		}
 	case x.content == Text:
-		x.reader.Fill(r, map[string]any{textField: string(data)})
+		x.reader.Fill(r, values.Object{Keys: []string{textField}, Values: []any{string(data)}})
 	default:
-		values, err := x.decode(data)
+		features, err := x.decode(data)
 		if err != nil {
 			r.Err = err
 			return
 		}
-		x.reader.Fill(r, values)
+		x.reader.Fill(r, features)
 	}
 }
 
@@ -82,8 +82,8 @@ func bad(what string) error {
 }
 
 // decode returns the features. Those that nobody asked for have the value nil.
-func (x *Reader) decode(data []byte) (map[string]any, error) {
-	out := map[string]any{}
+func (x *Reader) decode(data []byte) (values.Object, error) {
+	var out values.Object
 	err := each(data, func(n protowire.Number, features []byte) error {
 		if n != 1 {
 			return nil
@@ -92,14 +92,14 @@ func (x *Reader) decode(data []byte) (map[string]any, error) {
 			if n != 1 {
 				return nil
 			}
-			return x.entry(out, entry)
+			return x.entry(&out, entry)
 		})
 	})
-	return out, err
+	return out.Unique(), err
 }
 
 // entry decodes one entry of the map. The last of equal keys counts.
-func (x *Reader) entry(out map[string]any, entry []byte) error {
+func (x *Reader) entry(out *values.Object, entry []byte) error {
 	key, feature := "", []byte(nil)
 	err := each(entry, func(n protowire.Number, b []byte) error {
 		switch n {
@@ -113,31 +113,31 @@ func (x *Reader) entry(out map[string]any, entry []byte) error {
 	if err != nil {
 		return err
 	}
-	out[key] = nil
 	if !x.names[key] {
+		out.Add(key, nil)
 		return nil
 	}
-	var values []any
-	err = each(feature, func(n protowire.Number, list []byte) (err error) {
+	var list []any
+	err = each(feature, func(n protowire.Number, b []byte) (err error) {
 		switch n {
 		case 1:
-			values, err = texts(list)
+			list, err = texts(b)
 		case 2:
-			values, err = numbers(list, protowire.Fixed32Type)
+			list, err = numbers(b, protowire.Fixed32Type)
 		case 3:
-			values, err = numbers(list, protowire.VarintType)
+			list, err = numbers(b, protowire.VarintType)
 		}
 		return err
 	})
-	switch {
-	case err != nil:
-		return err
-	case len(values) == 1:
-		out[key] = values[0]
-	case len(values) > 1:
-		out[key] = values
+	switch len(list) {
+	case 0:
+		out.Add(key, nil)
+	case 1:
+		out.Add(key, list[0])
+	default:
+		out.Add(key, list)
 	}
-	return nil
+	return err
 }
 
 // each passes the fields of a message that are bytes to fn. Others are passed over.
@@ -170,14 +170,12 @@ func each(b []byte, fn func(n protowire.Number, content []byte) error) error {
 // texts returns the values of a BytesList: text, or binary if it is not UTF-8.
 func texts(list []byte) (out []any, err error) {
 	err = each(list, func(n protowire.Number, b []byte) error {
-		switch {
-		case n != 1:
-		case valid.UTF8(b):
-			out = append(out, string(b))
-		default:
-			out = append(out, slices.Clone(b))
+		if n != 1 {
+			return nil
 		}
-		return nil
+		v, err := values.Type{Kind: values.Untyped}.Of(b)
+		out = append(out, v)
+		return err
 	})
 	return out, err
 }

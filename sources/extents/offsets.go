@@ -111,5 +111,5 @@ func (o Offsets) Bounds() (start, end int64) {
 
 // Misfit returns the error of a file whose parts contradict each other.
 func Misfit(f sources.File, format string, args ...any) error {
-	return millrace.Errorf(millrace.ErrDamaged, "open %s: %s", f.Name(), fmt.Sprintf(format, args...))
+	return millrace.Errorf(millrace.ErrDamaged, "open %s: %w", f.Name(), fmt.Errorf(format, args...))
 }

@@ -85,13 +85,51 @@ func (w *Window) advance(start, end int64) error {
 	return nil
 }
 
-// Zeros returns the first place from … end whose byte is not zero, -1 if there is none. It reads a stream to its end.
-func (w *Window) Zeros(from, end int64) (int64, error) {
-	if w.stream != nil {
-		rest := io.MultiReader(bytes.NewReader(w.buf[from-w.lo:]), w.stream)
-		return firstByte(rest, from)
+// Ended reports whether a stream ends at a place.
+func (w *Window) Ended(at int64) (bool, error) {
+	if err := w.advance(at, at); err != nil || w.lo+int64(len(w.buf)) > at {
+		return false, err
 	}
-	return firstByte(sources.NewReader(w.File, from, end), from)
+	behind := len(w.buf)
+	w.buf = slices.Grow(w.buf, 1)[:behind+1]
+	n, err := io.ReadFull(w.stream, w.buf[behind:])
+	w.buf = w.buf[:behind+n]
+	if errors.Is(err, io.EOF) {
+		return true, nil
+	}
+	return false, err
+}
+
+// MostZeros is the longest run of zeros behind which Zeros keeps the bytes of a stream.
+const MostZeros = 1 << 20
+
+// Zeros returns the first place from … end whose byte is not zero, -1 if there is none. If it lies more than
+// MostZeros behind `from`, a stream cannot be read on.
+func (w *Window) Zeros(from, end int64) (int64, error) {
+	if w.stream == nil {
+		return firstByte(sources.NewReader(w.File, from, end), from)
+	}
+	for at := from; at-from < MostZeros; {
+		if at >= end {
+			return -1, nil
+		}
+		have := w.buf[at-w.lo : min(int64(len(w.buf)), end-w.lo)]
+		if i := len(have) - len(bytes.TrimLeft(have, "\x00")); i < len(have) {
+			return at + int64(i), nil
+		}
+		at += int64(len(have))
+		behind := len(w.buf)
+		w.buf = slices.Grow(w.buf, scanBytes)[:behind+scanBytes]
+		n, err := io.ReadFull(w.stream, w.buf[behind:])
+		w.buf = w.buf[:behind+n]
+		if n == 0 && errors.Is(err, io.EOF) {
+			return -1, nil
+		}
+		if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
+			return -1, err
+		}
+	}
+	return firstByte(w.stream, w.lo+int64(len(w.buf)))
 }
 
 // firstByte returns the place of the first byte that is not zero, -1 if there is none. The first byte is at `from`.
@@ -102,7 +140,7 @@ func firstByte(r io.Reader, from int64) (int64, error) {
 		if i := len(buf[:n]) - len(bytes.TrimLeft(buf[:n], "\x00")); i < n && first < 0 {
 			first = from + int64(i)
 		}
-		if from += int64(n); err != nil {
+		if from += int64(n); err != nil || first >= 0 {
 			if errors.Is(err, io.EOF) {
 				err = nil
 			}

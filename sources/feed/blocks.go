@@ -3,6 +3,7 @@ package feed
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 
 	"millrace"
@@ -20,12 +21,14 @@ type blockReader struct {
 	cursor *cursor
 	queue  *queue
 	memory *memory
+	sizes  *sizes
 	due    *signals
 
 	next       millrace.SeekPoint // start of the next block
 	seekPoints []millrace.SeekPoint
 	near, far  *scan
 	extending  bool // far looks for the next block
+	warned     bool // that blocks are read in parts
 }
 
 // scan is a decode.Scan in one of the two roles.
@@ -62,8 +65,7 @@ func (r *blockReader) addUntil(position uint64) (act action, added bool, err err
 			r.due.news = true
 			break
 		}
-		shard := order.ShardAt(r.next.Epoch, r.next.Shard)
-		size, known, over := r.src.BlockSize(shard, r.next.Block)
+		shard, size, known, over := r.src.BlockAt(r.next)
 		switch {
 		case known:
 			r.add(&block{seekPoint: r.next, shard: shard, size: size})
@@ -126,6 +128,7 @@ func (r *blockReader) scanOn(shard uint32) action {
 		if r.cursor.frontier >= r.cursor.required() {
 			return nil
 		}
+		charge = min(charge, r.mostText())
 		r.memory.quota.Force(charge)
 	}
 	r.extending = true
@@ -146,7 +149,7 @@ func (r *blockReader) isFree(shard uint32, record uint64, far bool) bool {
 // startScan begins the reading of a text. The caller has charged charge bytes for it. It takes the scan that continues
 // at the text's first record, or puts a new one in the place of near or far.
 func (r *blockReader) startScan(shard uint32, record uint64, far bool, charge int64) textRead {
-	out := textRead{reader: r, charge: charge}
+	out := textRead{reader: r, charge: charge, wanted: decode.Wanted{Most: charge}}
 	switch {
 	case r.near != nil && r.near.IsAt(shard, record):
 		out.scan = r.near
@@ -165,19 +168,22 @@ func (r *blockReader) startScan(shard uint32, record uint64, far bool, charge in
 	return out
 }
 
-// isReading reports whether a block waits for a scan that is under way.
-func (r *blockReader) isReading(b *block) bool {
-	return b.text == nil && (b.reading || r.near != nil && r.near.busy)
+// isReading reports whether a span waits for a scan that is under way.
+func (r *blockReader) isReading(p *span) bool {
+	return !p.block.has(p) && (p.block.reading || r.near != nil && r.near.busy)
 }
 
 // readText reads a known block's text, again or for the first time, for a span. It returns nil if the reading has to
 // wait.
 func (r *blockReader) readText(p *span, must, far bool) action {
 	b := p.block
-	if b.reading || !r.isFree(b.shard, b.seekPoint.Record, far) {
+	if b.reading || b.isMaking() || !r.isFree(b.shard, b.seekPoint.Record, far) {
 		return nil
 	}
 	charge := r.memory.store.Memory(int64(b.size.Raw))
+	if b.isInParts || !r.fits(charge) {
+		return r.readPart(p, must, far)
+	}
 	if far {
 		r.memory.roomForText(charge, p)
 	} else if !r.memory.room(charge, p, must) {
@@ -188,21 +194,26 @@ func (r *blockReader) readText(p *span, must, far bool) action {
 
 // readEarly reads the text of a block while the one before is being tokenised, if the budget keeps `spare` bytes.
 func (r *blockReader) readEarly(b *block, spare int64) action {
-	if b.text != nil || b.reading || !r.isFree(b.shard, b.seekPoint.Record, false) {
+	if b.isRemoved() || b.text != nil || b.reading || !r.isFree(b.shard, b.seekPoint.Record, false) {
 		return nil
 	}
 	charge := r.memory.store.Memory(int64(b.size.Raw))
-	if !r.memory.quota.Take(charge + spare) {
+	if b.isInParts || !r.fits(charge) || !r.memory.quota.Take(charge+spare) {
 		return nil
 	}
 	r.memory.quota.Force(-spare)
 	return r.beginText(b, false, charge)
 }
 
-// beginText starts the reading of a known block's text, which is charged already.
-func (r *blockReader) beginText(b *block, far bool, charge int64) action {
+// beginText starts the reading of a known block's text, which is charged already. A part that is held goes.
+func (r *blockReader) beginText(b *block, far bool, charge int64) *readText {
+	if b.text != nil {
+		r.memory.dropText(b)
+	}
 	b.reading = true
-	return &readText{textRead: r.startScan(b.shard, b.seekPoint.Record, far, charge), block: b}
+	act := &readText{textRead: r.startScan(b.shard, b.seekPoint.Record, far, charge), block: b, hi: math.MaxUint64}
+	act.wanted = r.whole(charge)
+	return act
 }
 
 // takeScans removes the scans, also those that unfinished actions would have closed, and returns them. No decoder may
@@ -223,13 +234,14 @@ type textRead struct {
 	reader   *blockReader
 	scan     *scan
 	replaced *scan // to be closed
+	wanted   decode.Wanted
 	charge   int64
 	text     *decode.Text // nil at the shard's end
 }
 
 func (a *textRead) work(ctx context.Context, _ *decode.Decoder) (err error) {
 	a.replaced.close()
-	a.text, err = a.scan.Read(ctx, a.reader.src, a.reader.memory.store, a.reader.memory.large)
+	a.text, err = a.scan.Read(ctx, a.reader.src, a.reader.memory.store, a.reader.memory.large, a.wanted)
 	return err
 }
 
@@ -254,8 +266,14 @@ func (a *scanOn) settle() (action, error) {
 		r.memory.quota.Force(-a.charge)
 		return nil, r.endShard(a.shard)
 	}
-	b := &block{seekPoint: r.next, shard: a.shard, size: order.BlockSize{Records: a.text.Records(), Raw: a.text.Raw()}}
-	r.memory.holdText(b, a.text, a.charge)
+	b := &block{seekPoint: r.next, shard: a.shard, hi: math.MaxUint64,
+		size: order.BlockSize{Records: a.text.Records(), Raw: a.text.Raw()}}
+	if a.text.IsHollow() {
+		b.isInParts = true
+		r.memory.quota.Force(-a.charge)
+	} else {
+		r.memory.holdText(b, a.text, a.charge)
+	}
 	r.add(b)
 	return nil, addBlock(r.src, b.seekPoint, a.shard, a.text)
 }
@@ -280,7 +298,15 @@ func endShard(src *sources.Source, shard, block uint32) error {
 // readText is the action of blockReader.readText.
 type readText struct {
 	textRead
-	block *block
+	block  *block
+	lo, hi uint64 // the stripe positions whose records the text has
+}
+
+func (a *readText) work(ctx context.Context, d *decode.Decoder) error {
+	if a.hi != math.MaxUint64 {
+		a.wanted.Only = a.reader.only(a.block, a.lo, a.hi)
+	}
+	return a.textRead.work(ctx, d)
 }
 
 func (a *readText) settle() (action, error) {
@@ -291,7 +317,13 @@ func (a *readText) settle() (action, error) {
 		r.memory.discard(a.text)
 		return nil, blockChanged(r.src, b)
 	}
+	if a.text.IsHollow() {
+		b.isInParts = true
+		r.memory.quota.Force(-a.charge)
+		return nil, nil
+	}
 	r.memory.holdText(b, a.text, a.charge)
+	b.lo, b.hi = a.lo, a.hi
 	r.memory.dropIdleText(b)
 	return nil, nil
 }

@@ -47,7 +47,8 @@ func newChooser(src *sources.Source, stripe order.Stripe, p *pool.Pool) *chooser
 	if src.Global() != nil {
 		c.cursor.end = src.Global().End()
 	} else {
-		c.blocks = &blockReader{src: src, cursor: &c.cursor, queue: &c.queue, memory: &c.memory, due: &c.due}
+		c.blocks = &blockReader{src: src, cursor: &c.cursor, queue: &c.queue, memory: &c.memory, sizes: &c.sizes,
+			due: &c.due}
 	}
 	return c
 }
@@ -130,7 +131,7 @@ func (c *chooser) chooseSpan(limit uint64) (act action, refused, isFull bool) {
 			if act := c.advance(p, i == 0 && p.block != nil); act != nil {
 				return act, refused, false
 			}
-			refused = refused || p.phase == gathered && !(p.block != nil && c.blocks.isReading(p.block))
+			refused = refused || p.phase == gathered && !(p.block != nil && c.blocks.isReading(p))
 		}
 		if refused && p.phase == gathered && !p.known && p.lo < c.cursor.want {
 			if act := c.measure(p); act != nil {
@@ -154,7 +155,7 @@ func (c *chooser) advance(p *span, must bool) action {
 	case fresh:
 		return c.maker.lookUp(p)
 	case gathered:
-		if p.block != nil && p.block.text == nil {
+		if p.block != nil && !p.block.has(p) {
 			return c.blocks.readText(p, must, false)
 		}
 		c.cut(p)
@@ -170,7 +171,7 @@ func (c *chooser) advance(p *span, must bool) action {
 
 // measure reads a span for its lengths alone.
 func (c *chooser) measure(p *span) action {
-	if p.block != nil && p.block.text == nil {
+	if p.block != nil && !p.block.has(p) {
 		return c.blocks.readText(p, true, true)
 	}
 	c.cut(p)
@@ -180,7 +181,7 @@ func (c *chooser) measure(p *span) action {
 // cut shortens a span that is about to be made, so that decoders soon turn to other feeds. Fetches that wait for the
 // span look again which one they wait for.
 func (c *chooser) cut(p *span) {
-	if c.src.HoldsTokens() || p.rejects != nil || p.faults != nil {
+	if c.src.HoldsTokens() || p.rejects != nil || p.faults != nil || p.runs != nil {
 		return
 	}
 	n := c.maker.pace.most(c.sizes.spanBytes(p) / int64(p.hi-p.lo))

@@ -16,6 +16,7 @@ import (
 
 	"millrace"
 	"millrace/sources"
+	"millrace/sources/filter"
 	"millrace/sources/identity"
 )
 
@@ -25,6 +26,8 @@ type fakeFormat struct {
 	counted bool
 	lengths bool // records are tokens: the bytes of the line
 	pieces  bool // and their lengths and parts are read without the rest
+	// decoded, if set, gets the bytes of each record that is handed out.
+	decoded func(bytes int)
 }
 
 func (fakeFormat) Name() string { return "jsonl" }
@@ -145,6 +148,9 @@ func (s *fakeShard) hand(ctx context.Context, i uint64, fn func(sources.Record) 
 	if err != nil {
 		return err
 	}
+	if s.decoded != nil {
+		s.decoded(s.lens[i])
+	}
 	err = fn(r)
 	for b := range r.Text {
 		r.Text[b] = '!' // a record's memory is valid only until fn returns
@@ -245,6 +251,7 @@ type fixture struct {
 	tokenizer sources.Tokenizer // default: byteTokens
 	verify    sources.Verify
 	sample    int64 // most bytes of a record
+	filters   *filter.Set
 }
 
 func (x fixture) open(t testing.TB, dir string) *sources.Source {
@@ -269,6 +276,7 @@ func (x fixture) tryOpen(dir string) (*sources.Source, error) {
 		IndexDir: x.index,
 		Verify:   x.verify,
 		Limits:   sources.Limits{SampleBytes: x.sample},
+		Filters:  x.filters,
 	}
 	if !x.format.lengths {
 		spec.Tokenizer, spec.AddEOS = byteTokens{}, true

@@ -138,7 +138,7 @@ func (f *Feed) Run(ctx context.Context) error {
 // checkStart returns the error of a seek point that cannot be used; the mutex is held.
 func (f *Feed) checkStart() error {
 	at := f.from.SeekPoint
-	if f.ahead.blocks == nil || at.Ordinal <= f.from.Ordinal && int(at.Shard) < len(f.src.Manifest().Shards) {
+	if f.ahead.blocks == nil || at.Ordinal <= f.from.Ordinal && at.Shard < f.src.Blocks().Shards(at.Epoch) {
 		return nil
 	}
 	return millrace.Errorf(millrace.ErrInvalid, "read from ordinal %d: seek point %+v is not before it",

@@ -5,6 +5,8 @@ import (
 	"math"
 	"time"
 
+	"millrace"
+	"millrace/internal/tokenid"
 	"millrace/sources"
 	"millrace/sources/feed/decode"
 	"millrace/sources/filter"
@@ -89,6 +91,7 @@ func (k *maker) endPart(p *span, part uint32, out decode.Outcome) {
 	}
 	if !p.known { // decoders read the rejects of a known span, which has no new ones
 		p.rejects = decode.Merge(p.rejects, out.Rejects)
+		p.runs = decode.Merge(p.runs, out.Runs)
 	}
 	p.faults = decode.Merge(p.faults, out.Faults)
 	k.due.short = true
@@ -127,12 +130,14 @@ type lookUp struct {
 	patches []uint32
 	tokens  int64 // to be kept, if known
 	known   bool
+	cuts    []uint32 // slots of which only the numbers of labels are known, and plans may cut them
+	runs    map[uint32]tokenid.Runs
 }
 
-func (a *lookUp) work(ctx context.Context, _ *decode.Decoder) error {
+func (a *lookUp) work(ctx context.Context, d *decode.Decoder) error {
 	p := a.span
 	a.slots = make([]decode.Slot, p.hi-p.lo)
-	if a.src.Filters() != nil {
+	if a.src.Filters() != nil || p.block.isRemoved() {
 		a.refused = make([]uint32, len(a.slots))
 	}
 	if p.block != nil {
@@ -145,9 +150,33 @@ func (a *lookUp) work(ctx context.Context, _ *decode.Decoder) error {
 		for i := range a.slots {
 			_, at := records.At(a.stripe.Ordinal(p.lo + uint64(i)))
 			a.slots[i] = decode.Slot{Shard: at.Shard, Record: at.Record, Start: at.Offset}
+			if at.Shard == millrace.RemovedShard && a.refused == nil {
+				a.refused = make([]uint32, len(a.slots))
+			}
 		}
 	}
-	return a.readLengths(ctx)
+	if err := a.readLengths(ctx); err != nil || !a.known || len(a.cuts) == 0 {
+		return err
+	}
+	return a.readCuts(ctx, d)
+}
+
+// mostCuts is the number of documents that a lookup reads. If there are more, the span is made, side by side.
+const mostCuts = 64
+
+// readCuts reads the documents that plans may cut, because the length store only counts their labels. The span stays
+// unknown if they are many, if its block is read as a whole, or if one of them is bad by now.
+func (a *lookUp) readCuts(ctx context.Context, d *decode.Decoder) error {
+	if a.known = a.span.block == nil && len(a.cuts) <= mostCuts; !a.known {
+		return nil
+	}
+	d.Begin(a.src, decode.Part{Slots: a.slots, Refused: a.refused})
+	if err := d.ReadEntries(ctx, decode.Some(a.slots, a.cuts)); err != nil {
+		return err
+	}
+	out := d.Finish()
+	a.runs, a.known = out.Runs, out.Rejects == nil
+	return nil
 }
 
 // readLengths fills in lengths from the length stores, and the answers of filters. It sets known if all of them are
@@ -156,16 +185,26 @@ func (a *lookUp) readLengths(ctx context.Context) (err error) {
 	view := a.src.Lengths()
 	defer view.Close()
 	var lengths sources.KnownLengths
+	known, last := true, uint32(millrace.RemovedShard)
 	for i := range a.slots {
 		s := &a.slots[i]
-		if i == 0 || s.Shard != a.slots[i-1].Shard {
+		if s.Shard == millrace.RemovedShard {
+			a.refused[i] = filter.Own
+			continue
+		}
+		if !known {
+			continue
+		}
+		if s.Shard != last {
 			if lengths, err = view.Of(ctx, s.Shard); err != nil {
 				return err
 			}
+			last = s.Shard
 		}
 		n, ok := lengths.Tokens(s.Record)
 		if !ok {
-			return nil
+			known = false
+			continue
 		}
 		s.Length = n
 		if lengths.Patches != nil {
@@ -174,26 +213,52 @@ func (a *lookUp) readLengths(ctx context.Context) (err error) {
 			}
 			a.patches[i] = lengths.Patches(s.Record)
 		}
-		if a.refused != nil {
+		if lengths.Refused != nil {
 			if a.refused[i], ok = lengths.Refused(s.Record, n); !ok {
-				return nil
+				known = false
+				continue
 			}
 			if a.refused[i]&filter.Own != 0 {
 				continue
 			}
 		}
+		if !a.label(uint32(i), lengths) {
+			known = false
+			continue
+		}
 		a.tokens += int64(s.Tokens(a.src.PieceTokens()))
 	}
-	a.known = true
+	a.known = known
 	return nil
+}
+
+// label fills in the labels of a slot that are left out of the loss. It reports whether they are known.
+func (a *lookUp) label(i uint32, lengths sources.KnownLengths) bool {
+	if !a.src.HasUntrained() {
+		return true
+	}
+	s := &a.slots[i]
+	if lengths.Untrained == nil {
+		return false
+	}
+	labels, ok := lengths.Untrained(s.Record)
+	piece := a.src.PieceTokens()
+	if isPiece := s.Tokens(piece) < s.Length; labels > 0 && (isPiece || s.MayBeCut(a.src)) {
+		a.cuts = append(a.cuts, i)
+	}
+	s.Untrained = labels
+	return ok
 }
 
 func (a *lookUp) settle() (action, error) {
 	p := a.span
 	p.slots, p.refused, p.phase, p.known = a.slots, a.refused, gathered, a.known
 	if a.known {
-		p.patches, p.tokens = a.patches, a.tokens
+		p.patches, p.tokens, p.runs = a.patches, a.tokens, a.runs
 		a.sizes.learn(p)
+	}
+	if p.block.isRemoved() { // nothing is left to be made
+		a.memory.hold(p)
 	}
 	a.due.idle, a.due.news = true, true
 	return nil, nil
@@ -207,13 +272,17 @@ type split struct {
 }
 
 func (a *split) work(context.Context, *decode.Decoder) error {
-	a.entries = decode.InFileOrder(a.span.slots)
+	var refused []uint32
+	if a.span.known { // otherwise the decoders find the answers of filters
+		refused = a.span.refused
+	}
+	a.entries = decode.InFileOrder(a.span.slots, refused)
 	return nil
 }
 
 func (a *split) settle() (action, error) {
 	p, n := a.span, len(a.entries)
-	parts := int(min(a.maker.sizes.spanBytes(p)/partBytes+1, int64(4*a.parallel), int64(n)))
+	parts := int(max(min(a.maker.sizes.spanBytes(p)/partBytes+1, int64(4*a.parallel), int64(n)), 1))
 	p.left, p.parts = parts, make([]decode.Tokens, parts)
 	for i := 1; i < parts; i++ {
 		a.ready = append(a.ready,

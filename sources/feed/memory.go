@@ -51,13 +51,13 @@ func (m *memory) roomForText(n int64, p *span) {
 }
 
 // evict drops the tokens of the newest span behind p. If p must be made, it may also drop a span before p, but not the
-// first. It keeps spans that a fetch reads or waits for.
+// first. It keeps spans that a fetch reads or waits for, and those without tokens.
 func (m *memory) evict(p *span, must bool) bool {
 	for _, other := range slices.Backward(m.queue.heldUntil()) {
 		if other.lo <= p.lo && !must || other == m.queue.spans[0] {
 			return false
 		}
-		if other != p && other.held && other.pins == 0 && other.demand == 0 {
+		if other != p && other.held && other.charge > 0 && other.pins == 0 && other.demand == 0 {
 			m.drop(other)
 			return true
 		}

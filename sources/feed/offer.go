@@ -6,12 +6,14 @@ import (
 	"slices"
 
 	"millrace"
+	"millrace/internal/tokenid"
 )
 
 // Offer is the metadata of one ordinal, reported before any plan needs it.
 type Offer struct {
 	millrace.SampleMeta
 	Quarantine *millrace.Quarantine // the fact to record; set if Rejected is set
+	Runs       tokenid.Runs         // of an ordinal that plans may cut, if labels are left out of the loss
 }
 
 // Batch is the next metadata of a stripe, in ordinal order.
@@ -95,7 +97,9 @@ func (c *chooser) offerOf(p *span, position uint64) Offer {
 		ID:      millrace.SampleID{Shard: s.Shard, Record: s.Record},
 		Offset:  s.Start,
 		Lengths: millrace.Lengths{Tokens: s.Length},
-	}}
+
+		Untrained: s.Untrained,
+	}, Runs: p.runs[at]}
 	if p.patches != nil {
 		o.Lengths.Patches = p.patches[at]
 	}
@@ -113,5 +117,5 @@ func (c *chooser) epochOf(p *span, n millrace.Ordinal) millrace.Epoch {
 	if p.block != nil {
 		return p.block.seekPoint.Epoch
 	}
-	return millrace.Epoch(uint64(n) / c.src.Global().Total())
+	return c.src.Global().EpochOf(n)
 }

@@ -3,6 +3,7 @@ package feed
 import (
 	"context"
 
+	"millrace"
 	"millrace/sources"
 	"millrace/sources/identity"
 	"millrace/sources/order"
@@ -83,6 +84,9 @@ type placedFile struct {
 // place finds the place of one request.
 func (p *placer) place(i int, r Request) bool {
 	_, at := p.walk.At(r.Ordinal)
+	if at.Shard == millrace.RemovedShard {
+		return false
+	}
 	file := p.file(at.Shard)
 	if file.shard == nil {
 		return false

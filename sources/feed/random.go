@@ -107,16 +107,31 @@ func (r *randomRead) passOutside(w wanted, d recent.Document, bad *millrace.Quar
 	return r.pass(w, d, bad)
 }
 
+// passRemoved passes a document of a file that was removed.
+func (r *randomRead) passRemoved(w wanted) error {
+	bad := &millrace.Quarantine{Source: r.src.Name(), ID: fmt.Sprintf("ordinal %s", w.ordinal), Offset: -1,
+		Reason: "its file was removed from the source"}
+	return r.pass(w, recent.Document{}, bad)
+}
+
 // read makes documents, the documents of one block together.
 func (r *randomRead) read(ctx context.Context, documents []wanted) error {
 	if r.src.Global() != nil {
 		walk := r.src.Global().Lookup()
-		slots := make([]decode.Slot, len(documents))
-		for i, w := range documents {
+		slots := make([]decode.Slot, 0, len(documents))
+		there := make([]wanted, 0, len(documents))
+		for _, w := range documents {
 			_, at := walk.At(w.ordinal)
-			slots[i] = decode.Slot{Shard: at.Shard, Record: at.Record, Start: at.Offset}
+			if at.Shard == millrace.RemovedShard {
+				if err := r.passRemoved(w); err != nil {
+					return err
+				}
+				continue
+			}
+			slots = append(slots, decode.Slot{Shard: at.Shard, Record: at.Record, Start: at.Offset})
+			there = append(there, w)
 		}
-		return r.readSlots(ctx, documents, slots)
+		return r.readSlots(ctx, there, slots)
 	}
 	for len(documents) > 0 {
 		b, err := r.find(ctx, documents[0].ordinal)
@@ -127,7 +142,17 @@ func (r *randomRead) read(ctx context.Context, documents []wanted) error {
 		n := 0
 		var slots []decode.Slot
 		for ; n < len(documents) && uint64(documents[n].ordinal-b.seekPoint.Ordinal) < b.size.Records; n++ {
+			if b.isRemoved() {
+				if err := r.passRemoved(documents[n]); err != nil {
+					return err
+				}
+				continue
+			}
 			slots = append(slots, records.slot(documents[n].ordinal))
+		}
+		if b.isRemoved() {
+			documents = documents[n:]
+			continue
 		}
 		if err := r.readBlock(ctx, b, documents[:n], slots); err != nil {
 			return err
@@ -139,7 +164,7 @@ func (r *randomRead) read(ctx context.Context, documents []wanted) error {
 
 // readSlots reads records of seekable shards. Parts are read side by side while the pool allows more random reads.
 func (r *randomRead) readSlots(ctx context.Context, documents []wanted, slots []decode.Slot) error {
-	entries := decode.InFileOrder(slots)
+	entries := decode.InFileOrder(slots, nil)
 	lengths, err := r.lookUpLengths(ctx, slots)
 	if err != nil {
 		return err
@@ -234,8 +259,7 @@ func (r *randomRead) find(ctx context.Context, n millrace.Ordinal) (*block, erro
 			return nil, millrace.Errorf(millrace.ErrInvalid, "fetch %s ordinal %d: the stream ends at %d: %w",
 				r.src.Name(), n, at.Ordinal, errPastEnd)
 		}
-		shard := r.src.Blocks().ShardAt(at.Epoch, at.Shard)
-		size, known, over := r.src.BlockSize(shard, at.Block)
+		shard, size, known, over := r.src.BlockAt(at)
 		if !known && !over {
 			if !scan.IsAt(shard, at.Record) {
 				scan.Close()
@@ -247,11 +271,11 @@ func (r *randomRead) find(ctx context.Context, n millrace.Ordinal) (*block, erro
 			}
 			if over = text == nil; !over {
 				size = order.BlockSize{Records: text.Records(), Raw: text.Raw()}
-				r.setText(at, text)
 				if err := addBlock(r.src, at, shard, text); err != nil {
 					r.discard(text)
 					return nil, err
 				}
+				text = r.setText(at, text)
 			}
 		}
 		if over {
@@ -276,9 +300,15 @@ func (r *randomRead) scanOn(ctx context.Context, scan *decode.Scan) (*decode.Tex
 		return nil, err
 	}
 	defer r.cfg.Pool.EndRead()
-	text, err := scan.Read(ctx, r.src, r.cfg.Pool.Store(), r.cfg.Pool.Large())
+	text, err := scan.Read(ctx, r.src, r.cfg.Pool.Store(), r.cfg.Pool.Large(), decode.Wanted{Most: r.mostText()})
 	scan.Pass(text)
 	return text, err
+}
+
+// mostText returns the memory that a text may take if it finds no room in the file: a quarter of the budget's limit for
+// all random reads.
+func (r *randomRead) mostText() int64 {
+	return max(r.cfg.Budget.Limit()/int64(4*r.cfg.Pool.Size()), decode.Least)
 }
 
 // readBlock makes documents of one block: record by record if the shard allows it, otherwise from the block's text. It
@@ -299,9 +329,28 @@ func (r *randomRead) readBlock(ctx context.Context, b *block, documents []wanted
 		return err
 	}
 	defer r.cfg.Pool.EndRead()
-	if err := r.readText(ctx, b); err != nil {
+	whole, err := r.readText(ctx, b, nil)
+	if err != nil {
 		return err
 	}
+	if whole {
+		return r.makeFrom(ctx, b, documents, slots)
+	}
+	for each := b.size.Raw/b.size.Records + 1; len(slots) > 0; {
+		n := min(max(int(uint64(r.mostText())/each), 1), len(slots))
+		if _, err := r.readText(ctx, b, slots[:n]); err != nil {
+			return err
+		}
+		if err := r.makeFrom(ctx, b, documents[:n], slots[:n]); err != nil {
+			return err
+		}
+		documents, slots = documents[n:], slots[n:]
+	}
+	return nil
+}
+
+// makeFrom makes documents from the text of their block.
+func (r *randomRead) makeFrom(ctx context.Context, b *block, documents []wanted, slots []decode.Slot) error {
 	lengths, err := r.lookUpLengths(ctx, slots)
 	if err != nil {
 		return err
@@ -311,26 +360,43 @@ func (r *randomRead) readBlock(ctx context.Context, b *block, documents []wanted
 	return d.MakeText(ctx, b.text, r.cfg.Pool.Store())
 }
 
-// readText sees to a block's text. It reads a text that find has not just read, and that is not the last one.
-func (r *randomRead) readText(ctx context.Context, b *block) (err error) {
+// readText sees to a block's text, in place of the one that it has: to the whole text, or to that of some slots alone.
+// It reads a whole text that find has not just read, and that is not the last one. It reports whether there is one: a
+// text that fits neither the file nor memory is read in parts.
+func (r *randomRead) readText(ctx context.Context, b *block, some []decode.Slot) (ok bool, err error) {
 	r.texts.take()
 	defer r.texts.pass()
-	if b.text == nil && r.recent != nil {
+	if some == nil && b.text == nil && r.recent != nil {
 		b.text = r.recent.TextOf(r.src, b.seekPoint)
 	}
-	if b.text != nil {
-		return nil
+	if some == nil && b.text != nil {
+		return true, nil
+	}
+	r.discard(b.text)
+	b.text = nil
+	wish := decode.Wanted{Most: r.mostText()}
+	if some != nil {
+		records := make(map[uint64]bool, len(some))
+		for _, s := range some {
+			records[s.Record] = true
+		}
+		wish.Only = func(record uint64) bool { return records[record] }
+	} else if r.cfg.Pool.Store().Memory(int64(b.size.Raw)) > wish.Most {
+		return false, nil
 	}
 	scan := decode.NewScan(b.shard, b.seekPoint.Record)
 	defer scan.Close()
-	if b.text, err = scan.Read(ctx, r.src, r.cfg.Pool.Store(), r.cfg.Pool.Large()); err != nil {
-		return err
+	b.text, err = scan.Read(ctx, r.src, r.cfg.Pool.Store(), r.cfg.Pool.Large(), wish)
+	if err != nil {
+		return false, err
 	}
 	if b.text == nil || b.text.Records() != b.size.Records {
-		return blockChanged(r.src, b)
+		return false, blockChanged(r.src, b)
 	}
-	r.setText(b.seekPoint, b.text)
-	return nil
+	if some == nil {
+		b.text = r.setText(b.seekPoint, b.text)
+	}
+	return b.text != nil, nil
 }
 
 // discard ends the use of a text; nil has none.
@@ -340,8 +406,14 @@ func (r *randomRead) discard(text *decode.Text) {
 	}
 }
 
-func (r *randomRead) setText(of millrace.SeekPoint, text *decode.Text) {
+// setText keeps the text of a block as the last one, and returns it. A text that let its records go is none.
+func (r *randomRead) setText(of millrace.SeekPoint, text *decode.Text) *decode.Text {
+	if text.IsHollow() {
+		r.discard(text)
+		return nil
+	}
 	if r.recent != nil {
 		r.recent.SetText(r.src, of, text)
 	}
+	return text
 }

@@ -254,7 +254,7 @@ func TestAKnownBlockIsNotReadBeforeARequest(t *testing.T) {
 	}
 
 	s = x.open(t, dir)
-	if _, known, _ := s.BlockSize(0, 0); !known {
+	if _, _, known, _ := s.BlockAt(millrace.SeekPoint{}); !known {
 		t.Fatal("the block is not known after a run that read it")
 	}
 	var made atomic.Int64

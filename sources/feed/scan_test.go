@@ -26,7 +26,8 @@ func TestAScanKeepsNoText(t *testing.T) {
 		text := read(t, scan, s)
 		awaitCollection(t, block, text)
 	}
-	if text, err := scan.Read(t.Context(), s, decode.Store{}, budget.NewLarge()); text != nil || err != nil {
+	text, err := scan.Read(t.Context(), s, decode.Store{}, budget.NewLarge(), decode.Wanted{Most: 1 << 20})
+	if text != nil || err != nil {
 		t.Errorf("after the last block: %v, %v", text, err)
 	}
 }
@@ -61,7 +62,7 @@ func TestABlockFoundByAnotherReader(t *testing.T) {
 // read reads a block and returns a pointer that does not keep it.
 func read(t *testing.T, scan *decode.Scan, s *sources.Source) weak.Pointer[decode.Text] {
 	t.Helper()
-	text, err := scan.Read(t.Context(), s, decode.Store{}, budget.NewLarge())
+	text, err := scan.Read(t.Context(), s, decode.Store{}, budget.NewLarge(), decode.Wanted{Most: 1 << 20})
 	if err != nil || text == nil || text.Records() != 1 {
 		t.Fatalf("read a block: %v, %v", text, err)
 	}

@@ -1,7 +1,10 @@
 package feed
 
 import (
+	"slices"
+
 	"millrace"
+	"millrace/internal/tokenid"
 	"millrace/mixing"
 	"millrace/sources"
 	"millrace/sources/feed/decode"
@@ -51,6 +54,7 @@ type span struct {
 	fields  map[uint32]string              // by slot: passed-through fields, while held
 	rejects map[uint32]millrace.Quarantine // by slot: found before the span was known
 	faults  map[uint32]millrace.Quarantine // by slot: bad although it was offered with a length
+	runs    map[uint32]tokenid.Runs        // by slot: see decode.Outcome
 }
 
 // isRefused reports whether the source's own filter refuses a slot of a known span. The answer never changes.
@@ -97,19 +101,38 @@ func (p *span) part(number uint32) decode.Part {
 // block is a run of records that are permuted together, in block orders.
 type block struct {
 	seekPoint millrace.SeekPoint
-	shard     uint32 // in the manifest
+	shard     uint32 // in the manifest, or millrace.RemovedShard
 	size      order.BlockSize
 	text      *decode.Text // nil if it is not held
+	lo, hi    uint64       // stripe positions whose records the text has
 	reading   bool         // its text is being read
+	isInParts bool         // its whole text found no room: it is read in parts
 	charge    int64        // bytes of text charged to the budget
 	spans     []*span
 }
 
-// isIdle reports whether no span of the block needs its text now. With lengths set, a span whose lengths are known does
-// not need it either, unless a fetch waits.
+// isRemoved reports whether the block is the rest of a file that was removed. Its records count zero.
+func (b *block) isRemoved() bool { return b != nil && b.shard == millrace.RemovedShard }
+
+// has reports whether the block's text is held and has the records of a span.
+func (b *block) has(p *span) bool { return b.text != nil && b.lo <= p.lo && p.hi <= b.hi }
+
+// isMaking reports whether a decoder makes a span from the block's text.
+func (b *block) isMaking() bool {
+	return slices.ContainsFunc(b.spans, func(p *span) bool { return p.phase == making })
+}
+
+// isIdle reports whether no span of the block needs the text that is held now. With lengths set, a span whose lengths
+// are known does not need it either, unless a fetch waits.
 func (b *block) isIdle(lengths bool) bool {
 	for _, p := range b.spans {
-		if p.phase == making || p.demand > 0 && !p.held {
+		if p.phase == making {
+			return false
+		}
+		if !b.has(p) {
+			continue
+		}
+		if p.demand > 0 && !p.held {
 			return false
 		}
 		if !p.gone && !p.held && !(lengths && p.known) {

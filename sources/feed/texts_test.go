@@ -3,6 +3,7 @@ package feed
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"os"
@@ -34,8 +35,17 @@ func textsFeed(t *testing.T, cfg Config) (f *Feed, file *os.File, docs []referen
 	if err != nil {
 		t.Fatal(err)
 	}
-	texts := decode.NewFile(file, 1<<30, func() bool { return true }, slog.New(slog.DiscardHandler))
-	p := pool.New(2, texts, func(large *budget.Large) *decode.Decoder { return decode.New(func() {}, nil, large) })
+	p := textsPool(t, file, true, func() {})
+	b = budget.New(64 << 20)
+	cfg.Budget, cfg.Pool = b, p
+	return New(s, Position{}, order.Stripe{}, cfg), file, docs, b
+}
+
+// textsPool runs a pool whose texts lie in a file, if its disk has space.
+func textsPool(t *testing.T, file *os.File, hasSpace bool, progress func()) *pool.Pool {
+	t.Helper()
+	texts := decode.NewFile(file, 1<<30, func() bool { return hasSpace }, slog.New(slog.DiscardHandler))
+	p := pool.New(2, texts, func(large *budget.Large) *decode.Decoder { return decode.New(progress, nil, large) })
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- p.Run(ctx) }()
@@ -46,9 +56,63 @@ func textsFeed(t *testing.T, cfg Config) (f *Feed, file *os.File, docs []referen
 			t.Error(err)
 		}
 	})
-	b = budget.New(64 << 20)
-	cfg.Budget, cfg.Pool = b, p
-	return New(s, Position{}, order.Stripe{}, cfg), file, docs, b
+	return p
+}
+
+// TestTextsOnAFullDisk: without room in the file, the text of a block that is larger than the feed's share stays within
+// the share. The stream is the reference stream, read ahead and at random, also if a disk runs full.
+func TestTextsOnAFullDisk(t *testing.T) {
+	c := corpus{}
+	for shard := range 2 {
+		var lines []string
+		for n := range 300 {
+			lines = append(lines, fmt.Sprintf("s%d r%d ", shard, n)+strings.Repeat(string(rune('a'+n%26)), n%9*5_000))
+		}
+		lines[7], lines[201] = "bad", "s0 boom"
+		c.add(fmt.Sprintf("part-%d.jsonl", shard), lines...)
+	}
+	dir := c.write(t)
+	const limit = 2 << 20
+	for _, of := range []uint32{1, 3} {
+		for _, isStandby := range []bool{false, true} {
+			file, err := os.Create(filepath.Join(t.TempDir(), "texts"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			x := fixture{shuffle: millrace.Blocks, epochs: 2, limit: 5 << 20}
+			s := x.open(t, dir)
+			docs, _ := referenceStream(c, x, s, 2)
+			var f *Feed
+			most := int64(0)
+			p := textsPool(t, file, false, func() {
+				f.mu.Lock()
+				defer f.mu.Unlock()
+				held := int64(0)
+				for _, b := range f.ahead.memory.texts {
+					held += b.charge
+				}
+				most = max(most, held)
+			})
+			f = New(s, Position{}, order.Stripe{Of: of, Index: of - 1},
+				Config{Budget: budget.New(limit), Pool: p, Standby: isStandby})
+			stop := running(t, f)
+			if isStandby {
+				rnd := rand.New(rand.NewPCG(12, uint64(of)))
+				for at := 0; at+60 < len(docs); at += 150 {
+					demand(t, f, rnd, docs, at, at+60)
+				}
+			} else {
+				drain(t, f, 0, 40, docs)
+			}
+			stop()
+			if least := int64(decode.SlabBytes); !isStandby && (most < least || most > limit) {
+				t.Errorf("texts of blocks of 5 MB took %d bytes, and the feed may take %d", most, limit)
+			}
+			if info, err := file.Stat(); err != nil || info.Size() > 0 {
+				t.Errorf("the file of a full disk has %d bytes: %v", info.Size(), err)
+			}
+		}
+	}
 }
 
 // TestTextsOfAFeed: a feed whose texts lie in a file has the reference stream. It uses the places of the file again.

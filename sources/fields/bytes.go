@@ -1,5 +1,7 @@
 package fields
 
+import "millrace/sources/values"
+
 // valueBytes is the memory of a value beside its content: its place in a list, and its header.
 const valueBytes = 24
 
@@ -9,6 +11,8 @@ func Bytes(v any) int64 {
 	switch v := v.(type) {
 	case string:
 		n += int64(len(v))
+	case values.Number:
+		n += int64(len(v))
 	case []byte:
 		n += int64(len(v))
 	case []uint32:
@@ -17,9 +21,9 @@ func Bytes(v any) int64 {
 		for _, x := range v {
 			n += Bytes(x)
 		}
-	case map[string]any:
-		for key, x := range v {
-			n += valueBytes + int64(len(key)) + Bytes(x)
+	case values.Object:
+		for i, key := range v.Keys {
+			n += valueBytes + int64(len(key)) + Bytes(v.Values[i])
 		}
 	}
 	return n

@@ -1,7 +1,6 @@
 package fields_test
 
 import (
-	"encoding/json"
 	"errors"
 	"reflect"
 	"slices"
@@ -10,14 +9,17 @@ import (
 	"millrace"
 	"millrace/sources"
 	"millrace/sources/fields"
+	"millrace/sources/sourcetest"
+	"millrace/sources/values"
 )
 
-func record(t *testing.T, line string) (out map[string]any) {
+func record(t *testing.T, line string) values.Object {
 	t.Helper()
-	if err := json.Unmarshal([]byte(line), &out); err != nil {
+	v, err := values.FromJSON([]byte(line))
+	if err != nil {
 		t.Fatal(err)
 	}
-	return out
+	return v.(values.Object)
 }
 
 // TestPaths: at each object, a key that is all the rest of the path comes first.
@@ -90,7 +92,7 @@ func TestReader(t *testing.T) {
 		{map[string]any{"text": "\xff"}, "", nil, `field "text" is not valid UTF-8`},
 	} {
 		var r sources.Record
-		x.Fill(&r, c.record)
+		x.Fill(&r, sourcetest.Objects(c.record).(values.Object))
 		why := ""
 		if r.Err != nil {
 			why = r.Err.Error()
@@ -105,8 +107,9 @@ func TestReader(t *testing.T) {
 // TestBytes: the estimate covers the content of nested values.
 func TestBytes(t *testing.T) {
 	long := string(make([]byte, 1000))
-	for _, v := range []any{long, []byte(long), make([]uint32, 250), []any{long}, map[string]any{long: nil},
-		[]any{map[string]any{"a": []any{long}}}} {
+	for _, v := range []any{long, []byte(long), make([]uint32, 250), []any{long},
+		sourcetest.Objects(map[string]any{long: nil}),
+		sourcetest.Objects([]any{map[string]any{"a": []any{long}}})} {
 		if n := fields.Bytes(v); n < 1000 || n > 1200 {
 			t.Errorf("%T: %d bytes", v, n)
 		}

@@ -1,11 +1,11 @@
 package fields
 
 import (
-	"maps"
 	"slices"
 	"strings"
 
 	"millrace"
+	"millrace/sources/values"
 )
 
 // Path is a dotted path to a value inside a record.
@@ -32,16 +32,16 @@ func Parse(name string) (Path, error) {
 func (p Path) String() string { return p.name }
 
 // Of returns the value at the path, and whether the record has it. The value may be nil.
-func (p Path) Of(record map[string]any) (value any, ok bool) {
+func (p Path) Of(record values.Object) (value any, ok bool) {
 	for i, part := range p.Parts {
-		if v, ok := record[p.Rests[i]]; ok {
+		if v, ok := record.Get(p.Rests[i]); ok {
 			return v, true
 		}
-		v, ok := record[part]
+		v, ok := record.Get(part)
 		if !ok {
 			return nil, false
 		}
-		if record, ok = v.(map[string]any); !ok {
+		if record, ok = v.(values.Object); !ok {
 			return nil, false
 		}
 	}
@@ -49,16 +49,17 @@ func (p Path) Of(record map[string]any) (value any, ok bool) {
 }
 
 // Names returns the names of a record's fields, at the depth of the path's first part that the record does not have.
-func (p Path) Names(record map[string]any) []string {
+func (p Path) Names(record values.Object) []string {
 	above := ""
 	for _, part := range p.Parts {
-		inside, ok := record[part].(map[string]any)
+		v, _ := record.Get(part)
+		inside, ok := v.(values.Object)
 		if !ok {
 			break
 		}
 		record, above = inside, above+part+"."
 	}
-	names := slices.Collect(maps.Keys(record))
+	names := slices.Clone(record.Keys)
 	for i := range names {
 		names[i] = above + names[i]
 	}

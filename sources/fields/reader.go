@@ -4,6 +4,7 @@ import (
 	"millrace"
 	"millrace/sources"
 	"millrace/sources/valid"
+	"millrace/sources/values"
 )
 
 // Reader takes the text and the other values out of decoded records. It is not safe for concurrent use.
@@ -35,7 +36,7 @@ func NewReader(field sources.Field) (*Reader, error) {
 }
 
 // Fill sets Text, Others and Err of a record to those of its fields. Record.Others is valid until the next call.
-func (x *Reader) Fill(r *sources.Record, record map[string]any) {
+func (x *Reader) Fill(r *sources.Record, record values.Object) {
 	for i, p := range x.others {
 		v, ok := p.Of(record)
 		if v == nil && i < x.needed {
@@ -72,7 +73,7 @@ func (x *Reader) Fill(r *sources.Record, record map[string]any) {
 }
 
 // missing returns the error of a record without a value at the path. isThere says that the value is null.
-func (p Path) missing(record map[string]any, isThere bool) *sources.MissingError {
+func (p Path) missing(record values.Object, isThere bool) *sources.MissingError {
 	how := sources.Absent
 	if isThere {
 		how = sources.Null
@@ -89,7 +90,7 @@ func KindOf(v any) string {
 		return "a text"
 	case []byte:
 		return "binary"
-	case int, float64:
+	case int, float64, values.Number:
 		return "a number"
 	case bool:
 		return "a boolean"
@@ -97,7 +98,7 @@ func KindOf(v any) string {
 		return "a list"
 	case []uint32:
 		return "a list of ids"
-	case map[string]any:
+	case values.Object:
 		return "an object"
 	}
 	return "a value of another kind"

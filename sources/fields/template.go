@@ -9,6 +9,7 @@ import (
 	"millrace"
 	"millrace/sources"
 	"millrace/sources/valid"
+	"millrace/sources/values"
 )
 
 // mostParts bounds the fields of a template.
@@ -133,6 +134,8 @@ func appendText(dst []byte, field string, value any) ([]byte, error) {
 		if math.IsInf(v, 0) || math.IsNaN(v) {
 			return dst, millrace.Errorf(millrace.ErrBadSample, "field %q is %v, which is no number of a text", field, v)
 		}
+	case values.Number:
+		return append(dst, v...), nil
 	case int:
 	default:
 		return dst, millrace.Errorf(millrace.ErrBadSample, "field %q is %s, not a text or a number", field, KindOf(v))

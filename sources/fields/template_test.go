@@ -10,6 +10,7 @@ import (
 	"millrace"
 	"millrace/sources"
 	"millrace/sources/fields"
+	"millrace/sources/values"
 )
 
 // bytesTokenizer has one token for each byte.
@@ -40,6 +41,8 @@ func TestTemplates(t *testing.T) {
 		{"{a} {b} {c} {d}", "a b c d", []any{1, -2.5, 1e21, 1e-7}, "1 -2.5 1e+21 1e-7"},
 		{"{a}|", "a", []any{[]byte("é")}, "é|"},
 		{"{a}|", "a", []any{""}, "|"},
+		{"{a} {b}", "a b", []any{values.Number("-0.50"), values.Number("18446744073709551615")},
+			"-0.50 18446744073709551615"},
 	} {
 		m, err := fields.ParseTemplate(c.template)
 		if err != nil {
@@ -76,7 +79,7 @@ func TestTemplatesOfUnfitValues(t *testing.T) {
 		{"", `field "a" is empty`, true},
 		{true, `field "a" is a boolean, not a text or a number`, false},
 		{[]any{"x"}, `field "a" is a list, not a text`, false},
-		{map[string]any{}, `field "a" is an object, not a text`, false},
+		{values.Object{}, `field "a" is an object, not a text`, false},
 		{[]uint32{1}, `field "a" is a list of ids, not a text`, false},
 		{[]byte("\xff"), `field "a" is not valid UTF-8`, false},
 		{math.NaN(), `field "a" is NaN`, false},

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"millrace"
+	"millrace/sources/values"
 )
 
 func TestFiltersKeepAndRefuse(t *testing.T) {
@@ -20,12 +21,14 @@ func TestFiltersKeepAndRefuse(t *testing.T) {
 		"my field":  "x",
 		"nan":       math.NaN(),
 		"big":       1 << 53,
+		"price":     values.Number("0.90"),
 	}
 	for text, keep := range map[string]bool{
 		`quality > 0.5 && language == "en"`:                true,
 		`quality > 0.5 and language in ["de", "fr"]`:       false,
 		`meta.year >= 2020`:                                true,
 		`meta?.year < 2020`:                                false,
+		`price == 0.9 && price > 0.5`:                      true,
 		`ok`:                                               true,
 		`not ok || tokens > 100`:                           false,
 		`tokens < 100 && bytes == 44`:                      true,
@@ -162,11 +165,16 @@ func TestSetsAnswerByBits(t *testing.T) {
 			t.Errorf("%s is applied without a document", text)
 		}
 	}
-	for _, nested := range []any{[]any{1}, map[string]any{}, []byte("x"), []uint32{1}} {
+	for _, nested := range []any{[]any{1}, values.Object{}, []byte("x"), []uint32{1}} {
 		if _, err := j.Refused([]any{nested, 3}, 4, 0); !errors.Is(err, millrace.ErrBadSample) ||
 			!strings.Contains(err.Error(), `field "a.x" is no string, number or boolean`) {
 			t.Errorf("%v: %v", nested, err)
 		}
+	}
+	beyond := []any{values.Number("9223372036854775808"), 3}
+	if _, err := j.Refused(beyond, 4, 0); !errors.Is(err, millrace.ErrBadSample) ||
+		!strings.Contains(err.Error(), `field "a.x" is 9223372036854775808, and a filter reads integers of 64 bits`) {
+		t.Errorf("an integer beyond 64 bits: %v", err)
 	}
 	if set, err := NewSet(nil, nil); set != nil || err != nil || set.Fields() != nil || set.Texts() != nil {
 		t.Error("a set without filters is not nil")

@@ -8,6 +8,7 @@ import (
 	"github.com/expr-lang/expr/vm"
 
 	"millrace"
+	"millrace/sources/values"
 )
 
 // Own is the bit of a source's own filter. A record that it refuses is never planned. Other bits refuse a record for
@@ -86,8 +87,8 @@ func (s *Set) Judge() *Judge {
 }
 
 // Refused returns the bits of the filters that refuse a record. The values are those of Set.Fields: string, int,
-// float64, bool, or nil if the record has none; no filter can read another kind. The error names a filter that cannot
-// be applied to the record, with the reason, and wraps millrace.ErrBadSample.
+// float64, bool, a values.Number with a point, or nil if the record has none; no filter can read another kind. The
+// error names a filter that cannot be applied to the record, with the reason, and wraps millrace.ErrBadSample.
 func (j *Judge) Refused(values []any, tokens, bytes int) (bits uint32, err error) {
 	if j.set == nil {
 		return 0, nil
@@ -123,15 +124,21 @@ func (j *Judge) RefusedAlone(values []any) (bits uint32, err error) {
 }
 
 // enter sets the values of a record.
-func (j *Judge) enter(values []any) error {
+func (j *Judge) enter(row []any) error {
 	for i, name := range j.set.fields {
 		j.env[name] = nil
-		if i >= len(values) {
+		if i >= len(row) {
 			continue
 		}
-		switch v := values[i].(type) {
+		switch v := row[i].(type) {
 		case nil, string, int, float64, bool:
 			j.env[name] = v
+		case values.Number:
+			if v.IsWhole() {
+				return millrace.Errorf(millrace.ErrBadSample, "field %q is %s, and a filter reads integers of 64 bits",
+					name, v)
+			}
+			j.env[name] = v.Float()
 		default:
 			return millrace.Errorf(millrace.ErrBadSample,
 				"field %q is no string, number or boolean, so no filter can read it", name)

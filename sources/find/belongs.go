@@ -46,11 +46,12 @@ func (f *sifter) skipUnknown(file string) {
 	f.skip(file, "its name has no ending of a known format")
 }
 
-// skipHidden lists a hidden file if its name is that of the source's data.
-func (f *sifter) skipHidden(file string) {
-	if f.kindOf(file).format == f.format {
-		f.skip(file, "its name begins with a dot")
+// passOver lists a file that is left out by its name, unless the name surely stands for no data and is hidden.
+func (f *sifter) passOver(file, name, why string) {
+	if isSilent(name) && strings.Contains("/"+name, "/.") && f.kindOf(file).format != f.format {
+		return
 	}
+	f.skipName(file, name, why)
 }
 
 // unpackCure returns the cure for data of a format in a packing that is not read. It names the packings that are read.
@@ -74,6 +75,8 @@ func (f *sifter) belongs(file string, e fs.DirEntry) (bool, error) {
 	if isData && !e.Type().IsRegular() || e.Type()&fs.ModeSymlink != 0 {
 		st, err := os.Stat(file)
 		switch {
+		case err != nil && isData && notFetched(file) != "":
+			return false, &missing{"read " + file + ": " + notFetched(file)}
 		case err != nil && isData:
 			return false, err
 		case err != nil:
@@ -99,6 +102,8 @@ func (f *sifter) belongsByName(file string) (bool, error) {
 		return f.belongsToText(file), nil
 	case k.side || f.isOfOLMo(file):
 		f.skipSide(file)
+	case strings.HasSuffix(file, ".dvc") && f.kindOf(strings.TrimSuffix(file, ".dvc")).format == f.format:
+		return false, f.checkDVC(file)
 	case k.format == "":
 		f.skipUnknown(file)
 	case isData && k.unread != "":
@@ -193,6 +198,15 @@ func (f *sifter) skippedHint() string {
 	}
 	s := f.skipped[0]
 	return fmt.Sprintf("; %s was left out: %s", s.Path, s.Reason)
+}
+
+// checkDVC lists a file of DVC as skipped if the file that it stands for is there, and refuses it otherwise.
+func (f *sifter) checkDVC(file string) error {
+	if data := strings.TrimSuffix(file, ".dvc"); !f.there(data) {
+		return &missing{"read " + data + ": it is not there, and " + file + " stands for it: run `dvc pull`"}
+	}
+	f.skipSide(file)
+	return nil
 }
 
 func exists(path string) bool {

@@ -82,7 +82,7 @@ func TestContentDecides(t *testing.T) {
 // TestSkippedByContent: the reason of a file whose name shows nothing says that its content is that of the source.
 func TestSkippedByContent(t *testing.T) {
 	base := put(t, map[string]string{"a.jsonl": line, "b.jsonl.1": line, "notes": "x"})
-	got, err := find.Resolve(nil, base, []string{"."}, "", "jsonl", "")
+	got, err := find.Resolve(nil, find.Query{Base: base, Patterns: []string{"."}, Format: "jsonl"})
 	if err != nil || len(got.Files) != 1 || len(got.Skipped) != 2 {
 		t.Fatal(got, err)
 	}
@@ -101,7 +101,8 @@ func TestSavedDatasets(t *testing.T) {
 		"set/dataset_info.json":  "{}",
 		"set/stray.arrow":        "",
 		"dict/dataset_dict.json": `{"splits": ["train", "test"]}`, "dict/train/state.json": `{"_data_files": []}`,
-		"up/d/dataset_dict.json": `{"splits": ["a", "b"]}`, "dict/train/a.arrow": "", "dict/test/b.arrow": "",
+		"up/d/dataset_dict.json": `{"splits": ["a", "b"]}`, "up/d/a/a.arrow": "", "up/d/b/b.arrow": "",
+		"dict/train/a.arrow": "", "dict/test/b.arrow": "",
 		"cache/imdb-train.arrow": "\xff\xff\xff\xff\x10\x00\x00\x00\x10\x00\x00\x00....", "cache/cache-01.arrow": "",
 		"chosen/state.json": `{"_data_files": [], "_indices_data_files": [{"filename": "i.arrow"}]}`,
 		"chosen/a.arrow":    "", "broken/state.json": "{", "broken/a.arrow": "",
@@ -113,11 +114,12 @@ func TestSavedDatasets(t *testing.T) {
 	})
 	for path, want := range map[string]string{
 		"set": "data-00000-of-00001.arrow", "cache": "imdb-train.arrow", "cache/*": "cache-01.arrow imdb-train.arrow",
-		"dict": "splits train, test: name the directory of one", "up": "splits a, b", "dict/test": "b.arrow",
+		"dict": "has the splits train (0 files), test (1 file), as dataset_dict.json says: write",
+		"up":   "splits a (1 file), b (1", "dict/test": "b.arrow",
 		"chosen": "flatten_indices", "broken": "state.json", "short": `lists "2.arrow", which is not there`,
 		"twice": `lists "1.arrow", twice`,
 	} {
-		got, err := find.Resolve(nil, base, []string{path}, "", "arrow", "")
+		got, err := find.Resolve(nil, find.Query{Base: base, Patterns: []string{path}, Format: "arrow"})
 		if said := namesOf(got.Files); err == nil && said != want {
 			t.Errorf("%s: got %s, want %s", path, said, want)
 		}
@@ -143,7 +145,7 @@ func TestJSONByContent(t *testing.T) {
 			t.Errorf("%s: got %q (%v), want %s", pattern, got, unclear, want)
 		}
 	}
-	got, err := find.Resolve(nil, base, []string{"a"}, "", "json", "")
+	got, err := find.Resolve(nil, find.Query{Base: base, Patterns: []string{"a"}, Format: "json"})
 	if err != nil || namesOf(got.Files) != "x.json y.json.gz" {
 		t.Errorf("got %v, %v", got, err)
 	}

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"millrace"
@@ -49,9 +50,9 @@ func streamingShards(text []byte) (out []listed, err error) {
 		return nil, errors.New("it has no list `shards`")
 	}
 	for _, s := range index.Shards {
-		if s.Format != "" && s.Format != "mds" {
-			return nil, fmt.Errorf("shard %s is of format %s; name the files with their own format, as "+
-				"`{format: jsonl, path: set/*.json}`", s.Raw.Name, s.Format)
+		if s.Format != "" && !slices.Contains([]string{"mds", "json", "csv", "tsv", "xsv"}, s.Format) {
+			return nil, fmt.Errorf("shard %s is of format %s, and mds, json, csv, tsv and xsv are read", s.Raw.Name,
+				s.Format)
 		}
 		l := listed{files: []listedFile{s.Raw}}
 		if s.Zip != nil {

@@ -38,7 +38,7 @@ func TestAnIndexListsTheShards(t *testing.T) {
 				t.Errorf("%s: the format is %q, %v", pattern, format, why)
 			}
 		}
-		got, err := find.Resolve(nil, base, []string{pattern}, "", "mds", "")
+		got, err := find.Resolve(nil, find.Query{Base: base, Patterns: []string{pattern}, Format: "mds"})
 		if pattern == "{train,val}" {
 			if !errors.Is(err, millrace.ErrInvalid) {
 				t.Errorf("%s: a set without shards gives %v", pattern, err)
@@ -60,11 +60,11 @@ func TestAnIndexThatDoesNotFitIsRefused(t *testing.T) {
 		"has 2 bytes, and the index says 3": {"d/index.json": streamed, "d/shard.00001.mds": "12",
 			"d/shard.00000.mds": "123456789"},
 		"no path below":    {"d/index.json": strings.ReplaceAll(merged, "a/", "../"), "shard.00000.mds": "1"},
-		"is of format csv": {"d/index.json": `{"shards": [{"format": "csv", "raw_data": {"basename": "a.csv"}}]}`},
+		"is of format mp4": {"d/index.json": `{"shards": [{"format": "mp4", "raw_data": {"basename": "a.csv"}}]}`},
 		"no index of":      {"d/index.json": `{"shards": [`},
 		"no list `shards`": {"d/index.json": `{"shelves": []}`, "d/shard.00000.mds": "1"},
 	} {
-		_, err := find.Resolve(nil, put(t, files), []string{"d"}, "", "mds", "")
+		_, err := find.Resolve(nil, find.Query{Base: put(t, files), Patterns: []string{"d"}, Format: "mds"})
 		if !errors.Is(err, millrace.ErrInvalid) || !strings.Contains(err.Error(), says) {
 			t.Errorf("got %v, want %q", err, says)
 		}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"millrace"
+	"millrace/sources/find/layout"
 )
 
 // The files in which the Hugging Face datasets library describes a directory.
@@ -26,22 +27,11 @@ type saved struct {
 	files []string
 }
 
-// checkSaved refuses a directory of several splits, because one source would read train and test as one.
-func checkSaved(dir string) error {
-	var splits struct {
-		Splits []string `json:"splits"`
-	}
-	ok, err := readState(filepath.Join(dir, savedSplit), &splits)
-	if !ok || err != nil || len(splits.Splits) < 2 {
-		return err
-	}
-	return millrace.Errorf(
-		millrace.ErrInvalid,
-		"%s is a DatasetDict with the splits %s: name the directory of one, as %s",
-		dir,
-		strings.Join(splits.Splits, ", "),
-		filepath.Join(dir, splits.Splits[0]),
-	)
+// isMarked reports whether a directory has a file that may name parts.
+func isMarked(at folders, dir string) bool {
+	return slices.ContainsFunc(at.names(dir), func(name string) bool {
+		return name == savedSplit || slices.Contains(layout.Cards(), name)
+	})
 }
 
 // strayArrow returns the reason why an Arrow file of a directory is no data of its dataset, "" if it is.

@@ -10,13 +10,11 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"millrace"
+	"millrace/sources/find/layout"
 )
 
 // energonSplits is the file of an Energon dataset that divides its archives into splits.
 const energonSplits = ".nv-meta/split.yaml"
-
-// trainSplit is the split that is read if a source with the directory of a dataset names none.
-const trainSplit = "train"
 
 // shownArchives is the number of a split's archives, or of patterns of them, that a cure names.
 const shownArchives = 3
@@ -30,41 +28,50 @@ type energonSet struct {
 	seen     map[string]bool   // paths of the files below the directory
 }
 
+// energonLayout returns the splits of a dataset. Without a choice, train is read.
+func energonLayout(dir string, names []string) *layout.Layout {
+	c := layout.Config{}
+	for _, name := range names {
+		c.Splits = append(c.Splits, layout.Split{Name: name, Default: name == layout.Train || len(names) == 1})
+	}
+	return &layout.Layout{Dir: dir, By: energonSplits, Configs: []layout.Config{c}}
+}
+
 // readEnergon returns the splits of the dataset in a directory, nil if it is no Energon dataset. The split to be read
 // is the wanted one; without one it is the only split, or train. A directory without that split is refused: one source
 // would read training and validation as one.
-func readEnergon(dir, wanted string) (*energonSet, error) {
+func readEnergon(dir, wanted string) (_ *energonSet, names []string, _ error) {
 	path := filepath.Join(dir, energonSplits)
 	content, ok, err := readSmall(path)
 	if !ok || err != nil {
-		return nil, err
+		return nil, names, err
 	}
 	var file struct {
 		Parts   map[string][]string `yaml:"split_parts"`
 		Exclude []string            `yaml:"exclude"`
 	}
 	if err := yaml.Unmarshal(content, &file); err != nil {
-		return nil, millrace.Errorf(millrace.ErrInvalid, "read %s: %w", path, err)
+		return nil, names, millrace.Errorf(millrace.ErrInvalid, "read %s: %w", path, err)
 	}
 	maps.DeleteFunc(file.Parts, func(_ string, archives []string) bool { return len(archives) == 0 })
-	names := slices.Sorted(maps.Keys(file.Parts))
-	s := &energonSet{dir: dir, split: cmp.Or(wanted, trainSplit), of: map[string]string{}, excluded: map[string]bool{},
-		seen: map[string]bool{}}
+	names = slices.Sorted(maps.Keys(file.Parts))
+	s := &energonSet{dir: dir, split: cmp.Or(wanted, layout.Train), of: map[string]string{},
+		excluded: map[string]bool{}, seen: map[string]bool{}}
 	switch {
 	case len(names) == 0:
-		return nil, nil
+		return nil, names, nil
 	case len(names) == 1 && wanted == "":
 		s.split = names[0]
 	case !slices.Contains(names, s.split):
-		return nil, millrace.Errorf(millrace.ErrInvalid, "%s is an Energon dataset with the splits %s, none of which "+
-			"is %s: name the archives of one, as path: [%s] for %s", dir, strings.Join(names, ", "), s.split,
+		return nil, names, millrace.Errorf(millrace.ErrInvalid, "%s is an Energon dataset with the splits %s, none of "+
+			"which is %s: name the archives of one, as path: [%s] for %s", dir, strings.Join(names, ", "), s.split,
 			shown(dir, file.Parts[names[0]]), names[0])
 	}
 	for _, name := range names {
 		for _, pattern := range file.Parts[name] {
 			archives, err := expandBraces(pattern)
 			if err != nil {
-				return nil, millrace.Errorf(millrace.ErrInvalid, "read %s: %w", path, err)
+				return nil, names, millrace.Errorf(millrace.ErrInvalid, "read %s: %w", path, err)
 			}
 			for _, a := range archives {
 				s.of[filepath.Join(dir, a)] = name
@@ -76,12 +83,12 @@ func readEnergon(dir, wanted string) (*energonSet, error) {
 	}
 	for _, entry := range file.Exclude {
 		if s.isSample(entry) {
-			return nil, millrace.Errorf(millrace.ErrInvalid, "%s excludes the sample %s, and single samples are not "+
-				"left out: take them out with filter: and name the archives, as path: [%s]", path, entry,
+			return nil, names, millrace.Errorf(millrace.ErrInvalid, "%s excludes the sample %s, and single samples "+
+				"are not left out: take them out with filter: and name the archives, as path: [%s]", path, entry,
 				shown(dir, file.Parts[s.split]))
 		}
 	}
-	return s, nil
+	return s, names, nil
 }
 
 // isSample reports whether an excluded entry is an archive that is read, and behind it a sample.

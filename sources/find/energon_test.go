@@ -41,7 +41,7 @@ func TestSplitsOfEnergon(t *testing.T) {
 		"sample": "excludes the sample a.tar/left/7, and single samples are not left out",
 		"bad":    "read " + base + "/bad/.nv-meta/split.yaml: ",
 	} {
-		got, err := find.Resolve(nil, base, []string{pattern}, "", "webdataset", "")
+		got, err := find.Resolve(nil, find.Query{Base: base, Patterns: []string{pattern}, Format: "webdataset"})
 		if !strings.HasPrefix(want, "read ") || strings.Contains(want, base) {
 			if !errors.Is(err, millrace.ErrInvalid) || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: got %v, want %s", pattern, err, want)
@@ -65,10 +65,11 @@ func TestNamedSplitOfEnergon(t *testing.T) {
 		{"two", "train", "read a.tar; skipped v.tar: in the split val"},
 		{"two", "test", "with the splits train, val, none of which is test"},
 		{"one", "val", "with the splits rest, none of which is val"},
-		{"plain", "val", "find the split val: no path leads to a directory with .nv-meta/split.yaml"},
+		{"plain", "val", "find the split val: no path leads to a directory that has parts"},
 		{"two/v.tar", "val", "find the split val: no path leads"},
 	} {
-		got, err := find.Resolve(nil, base, []string{c.pattern}, "", "webdataset", c.split)
+		got, err := find.Resolve(nil, find.Query{Base: base, Patterns: []string{c.pattern}, Format: "webdataset",
+			Split: c.split})
 		text := energonText(base, got)
 		if err != nil {
 			text = err.Error()
@@ -114,6 +115,8 @@ func (s storedTree) Walk(prefix string, fn func(string) error) error {
 
 func (s storedTree) Exists(url string) (bool, error) { return slices.Contains(s, url), nil }
 
+func (s storedTree) Read(string, int64) ([]byte, error) { return nil, nil }
+
 // TestEnergonInAStore: the splits of a dataset in a store are not read, so its directory is refused.
 func TestEnergonInAStore(t *testing.T) {
 	tree := storedTree{"s3://data/set/.nv-meta/split.yaml", "s3://data/set/a.tar", "s3://data/set/v.tar"}
@@ -121,7 +124,7 @@ func TestEnergonInAStore(t *testing.T) {
 		"s3://data/set": "s3://data/set is an Energon dataset", "s3://data": "s3://data/set is an Energon dataset",
 		"s3://data/set/a.tar": "",
 	} {
-		got, err := find.Resolve(tree, "/", []string{pattern}, "", "webdataset", "")
+		got, err := find.Resolve(tree, find.Query{Base: "/", Patterns: []string{pattern}, Format: "webdataset"})
 		if want == "" && (err != nil || len(got.Files) != 1) || want != "" && (err == nil ||
 			!errors.Is(err, millrace.ErrInvalid) || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: got %v, %v, want %s", pattern, got.Files, err, want)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 
@@ -27,7 +28,7 @@ func Format(base string, patterns []string) (format string, _ *Unclear) {
 		case why != nil:
 			return "", why
 		case found == "":
-			return "", unclear("does not follow from `%s`", pattern)
+			return "", unknown(base, pattern)
 		case format == "":
 			format = found
 		case format != found:
@@ -42,6 +43,34 @@ type Unclear struct{ Why, Cure string }
 
 func unclear(why string, args ...any) *Unclear {
 	return &Unclear{fmt.Sprintf(why, args...), cure()}
+}
+
+// unknown returns the reason why no format follows from a pattern.
+func unknown(base, pattern string) *Unclear {
+	why := unclear("does not follow from `%s`", pattern)
+	if base == "" || IsURL(pattern) || strings.ContainsAny(pattern, wildcards) {
+		return why
+	}
+	full := pattern
+	if !filepath.IsAbs(full) {
+		full = filepath.Join(base, full)
+	}
+	if _, err := os.Stat(full); errors.Is(err, fs.ErrNotExist) {
+		return &Unclear{why.Why + ", where no file is",
+			cmp.Or(notFetched(full), "correct the path, or copy the data there")}
+	}
+	if t := tableIn(local{}, full); t != nil && !t.isRead() {
+		return &Unclear{fmt.Sprintf("is that of a table of %s in `%s`, and its log says which of its files hold its "+
+			"rows; that log is not read", t.name, pattern), t.cure}
+	}
+	head, _, err := readSmall(full)
+	if err != nil { // a large file, or a directory
+		return why
+	}
+	if what, cure := placeholder(head, int64(len(head))); what != "" {
+		return &Unclear{fmt.Sprintf("does not follow from `%s`: it is %s in place of the file", pattern, what), cure}
+	}
+	return why
 }
 
 func several(one, other string) *Unclear {
@@ -120,7 +149,7 @@ func lookBelow(dir, glob, byText string, named bool) (format string, why *Unclea
 		if s.entries++; s.entries > maxLooked || byText != "" && len(s.samples) == mostSamples {
 			return errDone
 		}
-		if d.IsDir() || hidden(name) {
+		if d.IsDir() || passesOver(name, glob, "") != "" {
 			return nil
 		}
 		return s.file(dir, name, named)
@@ -148,6 +177,47 @@ func lookBelow(dir, glob, byText string, named bool) (format string, why *Unclea
 	return cmp.Or(shown, s.byName), nil
 }
 
+// FormatIn returns the format of the files of a store that a URL leads to, by their names. The URL's own text comes
+// first.
+func FormatIn(tree Tree, url string) (format string, why *Unclear, err error) {
+	format, why = patternFormat(url)
+	if format != "" || why != nil || !isListed(url) {
+		return format, why, nil
+	}
+	root := strings.TrimSuffix(url, "/") + "/"
+	if first := strings.IndexAny(url, wildcards); first >= 0 {
+		root = url[:strings.LastIndexByte(url[:first], '/')+1]
+	}
+	var s seen
+	err = tree.Walk(root, func(file string) error {
+		name := strings.TrimPrefix(file, root)
+		if s.entries++; s.entries > maxLooked {
+			return errDone
+		}
+		if LeftOutName(name, "") != "" {
+			return nil
+		}
+		if path.Base(name) == indexName {
+			if text, err := tree.Read(file, mostState); err == nil && s.index(&content{path: name, head: text}) {
+				return errDone
+			}
+		}
+		return s.named(kindOf(name), file, true)
+	})
+	if err != nil && !errors.Is(err, errDone) {
+		return "", nil, err
+	}
+	switch format = cmp.Or(s.dataset, s.byName, s.weak); {
+	case s.dataset == "" && s.other != "":
+		return "", several(s.byName, s.other), nil
+	case s.entries == 0:
+		return "", &Unclear{fmt.Sprintf("does not follow from `%s`, where no file is", url), "correct the path"}, nil
+	case format == "":
+		return "", unclear("does not follow from `%s`", url), nil
+	}
+	return format, nil, nil
+}
+
 // mostSamples is the number of files of a directory or a glob whose content is looked at.
 const mostSamples = 4
 
@@ -162,7 +232,6 @@ type seen struct {
 }
 
 func (s *seen) file(dir, name string, named bool) error {
-	k := kindOf(name)
 	full := filepath.Join(dir, name)
 	if filepath.Base(name) == indexName {
 		if row := formatNamed(byContent(full)); row != nil && row.shards != nil {
@@ -170,8 +239,26 @@ func (s *seen) file(dir, name string, named bool) error {
 			return errDone
 		}
 	}
+	if strings.HasSuffix(name, ".csv.gz") && exists(strings.TrimSuffix(full, ".csv.gz")+".npy") { // of OLMo
+		return nil
+	}
+	return s.named(kindOf(name), full, named)
+}
+
+// index reports whether a file is an index.json that lists shards, and notes the format.
+func (s *seen) index(c *content) bool {
+	for i := range formats {
+		if row := &formats[i]; row.shards != nil && row.holds(c) {
+			s.dataset = row.name
+			return true
+		}
+	}
+	return false
+}
+
+// named notes a file by its name. With named, a name without a format does not count.
+func (s *seen) named(k kind, full string, named bool) error {
 	switch {
-	case strings.HasSuffix(name, ".csv.gz") && exists(strings.TrimSuffix(full, ".csv.gz")+".npy"): // of OLMo
 	case k.side, k.unread != "", named && k.format == "":
 	case k.weak:
 		s.weak = k.format

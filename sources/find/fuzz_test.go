@@ -34,7 +34,7 @@ func FuzzContent(f *testing.F) {
 			return
 		}
 		format := []string{"mds", "litdata", "arrow"}[kind%4-1]
-		got, err := Resolve(nil, dir, []string{"."}, "", format, "")
+		got, err := Resolve(nil, Query{Base: dir, Patterns: []string{"."}, Format: format})
 		for _, file := range got.Files {
 			if filepath.Dir(file.Path) != dir {
 				t.Errorf("%s: %s is outside of the directory", format, file.Path)
@@ -67,7 +67,7 @@ func FuzzPattern(f *testing.F) {
 		if filepath.IsAbs(pattern) || !filepath.IsLocal(filepath.Clean(pattern)) {
 			return // it looks at the machine's files
 		}
-		got, err := Resolve(nil, dir, []string{pattern}, "", "jsonl", "")
+		got, err := Resolve(nil, Query{Base: dir, Patterns: []string{pattern}, Format: "jsonl"})
 		if (err == nil) != (len(got.Files) > 0) {
 			t.Errorf("%q: %v, %v", pattern, got.Files, err)
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 
 	"millrace"
+	"millrace/sources/find/layout"
 )
 
 const wildcards = "*?[{"
@@ -25,12 +26,28 @@ type finder struct {
 	tree Tree     // of URLs
 	one  [1]match // the answer of entry
 
-	split   string // of Energon datasets; empty: train, or the only one
-	divided bool   // a path led to an Energon dataset
+	config, split string           // the chosen part of each directory that has parts
+	isDivided     bool             // a path led to a directory with parts
+	only          bool             // note the layouts, and choose no part
+	layouts       []*layout.Layout // of the directories that were found to have parts
+	outside       map[string]bool  // directories that are no tables, and lie in none
+	rows          Rows             // of checkpoints
+	version       *uint64          // of Delta tables; nil: the newest
+	versions      []uint64         // of the Delta tables that paths led to
+}
+
+// newFinder returns a finder for a query.
+func newFinder(tree Tree, q Query) *finder {
+	return &finder{sifter: sifter{format: q.Format, there: exists}, base: q.Base, tree: tree, config: q.Config,
+		split: q.Split, rows: q.Rows, version: q.Version}
 }
 
 // match is a file found, with the root that its pattern gives it.
-type match struct{ path, root string }
+type match struct {
+	path, root string
+	inside     string     // see File
+	constants  []Constant // of the log of its table
+}
 
 // pattern finds the files of one pattern.
 func (f *finder) pattern(pattern string) ([]match, error) {
@@ -99,8 +116,12 @@ func (f *finder) part(dir, part string) ([]match, error) {
 		head, glob = sub, tail
 	}
 	base := filepath.Join(dir, head)
+	if err := f.checkInside(base); err != nil {
+		return nil, err
+	}
 	err = doublestar.GlobWalk(os.DirFS(base), glob, func(name string, e fs.DirEntry) error {
-		if hidden(name) && !hidden(glob) {
+		if why := passesOver(name, glob, f.format); why != "" {
+			f.passOver(joined(base, name), name, why)
 			return nil
 		}
 		ms, err := f.entry(joined(base, name), e, dir)
@@ -141,16 +162,6 @@ func (f *finder) entry(full string, e fs.DirEntry, root string) ([]match, error)
 	return f.one[:], nil
 }
 
-// hidden reports whether any part of a path begins with a dot. Wildcards pass over such files.
-func hidden(name string) bool {
-	for part := range strings.SplitSeq(name, "/") {
-		if len(part) > 1 && part[0] == '.' && part != ".." {
-			return true
-		}
-	}
-	return false
-}
-
 // literal finds the files at exactly this path: a file, the files of a directory, or a Megatron prefix. If root is
 // empty, the root is that of a path without wildcards.
 func (f *finder) literal(full, root string) ([]match, error) {
@@ -186,59 +197,128 @@ func (f *finder) shardFile(file string) string {
 	return file
 }
 
-// below walks a directory. It does not follow links to directories, which may form circles; it follows links to files.
+// below finds the files of a directory. It does not follow links to directories, which may form circles; it follows
+// links to files.
 func (f *finder) below(dir, root string) ([]match, error) {
-	var found []match
-	var sets energonSets
+	if err := f.checkInside(filepath.Dir(dir)); err != nil {
+		return nil, err
+	}
+	w := &walk{finder: f, dir: dir, root: root}
 	err := filepath.WalkDir(dir, func(p string, e fs.DirEntry, err error) error {
-		if err != nil {
+		switch {
+		case err != nil:
 			return err
+		case e.IsDir():
+			return w.enter(p, e.Name())
 		}
-		isHidden := p != dir && strings.HasPrefix(e.Name(), ".")
-		if e.IsDir() {
-			if isHidden {
-				return fs.SkipDir
-			}
-			if f.format == arrowFormat {
-				return checkSaved(p)
-			}
-			set, err := readEnergon(p, f.split)
-			if err != nil {
-				return err
-			}
-			if set != nil {
-				sets, f.divided = append(sets, set), true
-			}
-			listed, ok, err := f.dataset(p, root)
-			if found = append(found, listed...); ok && err == nil {
-				err = fs.SkipDir
-			}
-			return err
-		}
-		if isHidden {
-			f.skipHidden(p)
-			return nil
-		}
-		set := sets.of(p)
-		ok, err := f.belongs(p, e)
-		if ok && set != nil {
-			if why := set.leavesOut(p); why != "" {
-				f.skip(p, "%s", why)
-				ok = false
-			}
-		}
-		if ok {
-			found = append(found, match{path: p, root: root})
-		}
-		return err
+		return w.file(p, e)
 	})
 	if err == nil {
-		err = sets.missing()
+		err = w.sets.missing()
+	}
+	if err == nil {
+		w.found, err = f.divide(local{}, dir, w.found, w.marked)
 	}
 	if err != nil && !errors.Is(err, millrace.ErrInvalid) {
 		err = fmt.Errorf("walk %s: %w", dir, err)
 	}
-	return found, err
+	return w.found, err
+}
+
+// walk is one walk of a directory.
+type walk struct {
+	*finder
+	dir, root string
+	found     []match
+	sets      energonSets
+	marked    []string // directories with a file that may name parts
+}
+
+// enter looks at a directory before its files.
+func (w *walk) enter(p, name string) error {
+	if why := partLeftOut(name, false, w.format); why != "" && p != w.dir {
+		w.skipName(p, name, why+"; nothing below it is read")
+		return fs.SkipDir
+	}
+	if t := tableIn(local{}, p); t != nil && !t.isRead() {
+		return t.refuse(p)
+	} else if t != nil {
+		files, err := w.delta(local{}, p, w.root, exists)
+		if w.found = append(w.found, files...); err == nil {
+			err = fs.SkipDir
+		}
+		return err
+	}
+	if isMarked(local{}, p) {
+		w.marked = append(w.marked, p)
+	}
+	if w.format == arrowFormat {
+		return nil
+	}
+	set, err := w.energon(p)
+	if err != nil {
+		return err
+	}
+	if set != nil {
+		w.sets = append(w.sets, set)
+	}
+	listed, ok, err := w.dataset(p, w.root)
+	if w.found = append(w.found, listed...); ok && err == nil {
+		err = fs.SkipDir
+	}
+	return err
+}
+
+// file looks at a file of the directory.
+func (w *walk) file(p string, e fs.DirEntry) error {
+	set := w.sets.of(p)
+	if why := partLeftOut(e.Name(), true, w.format); why != "" && (set == nil || set.of[p] == "") {
+		w.passOver(p, e.Name(), why)
+		return nil
+	}
+	ok, err := w.belongs(p, e)
+	if ok && set != nil {
+		if why := set.leavesOut(p); why != "" {
+			w.skip(p, "%s", why)
+			ok = false
+		}
+	}
+	if ok {
+		w.found = append(w.found, match{path: p, root: w.root})
+	}
+	return err
+}
+
+// energon returns the dataset in a directory, nil if it is no Energon dataset.
+func (f *finder) energon(dir string) (*energonSet, error) {
+	wanted := f.split
+	if f.only {
+		wanted = ""
+	}
+	set, names, err := readEnergon(dir, wanted)
+	if len(names) > 0 && (err == nil || f.only) {
+		f.isDivided = true
+		f.layouts = append(f.layouts, energonLayout(dir, names))
+	}
+	if f.only && errors.Is(err, millrace.ErrInvalid) && len(names) > 0 {
+		return nil, nil
+	}
+	return set, err
+}
+
+// checkInside refuses the files of a pattern, or of a directory, that lie inside a table: its log alone says which of
+// them count.
+func (f *finder) checkInside(dir string) error {
+	for at := dir; !f.outside[at]; at = filepath.Dir(at) {
+		if f.outside == nil {
+			f.outside = map[string]bool{}
+		}
+		f.outside[at] = true
+		if t := tableIn(local{}, at); t != nil {
+			return t.refuseInside(dir, at)
+		}
+	}
+	return nil
 }
 
 // notThere returns an error that names the missing file and the nearest directory that exists.
@@ -252,6 +332,9 @@ func (f *finder) notThere(full string) error {
 	}
 	if st, err := os.Stat(full); err == nil && st.IsDir() {
 		near = full
+	}
+	if why := notFetched(full); why != "" {
+		return &missing{"no " + f.format + " file is there: " + why}
 	}
 	text := fmt.Sprintf("no %s file is there: looked for %s, nearest directory that exists is %s", f.format, full, near)
 	return &missing{text + f.skippedHint()}

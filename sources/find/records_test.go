@@ -32,7 +32,8 @@ func TestFilesOfRecords(t *testing.T) {
 		if got != want {
 			t.Errorf("%s: got %q, %v, want %s", path, got, why, want)
 		}
-		if found, err := find.Resolve(nil, base, []string{path}, "", want, ""); err != nil || len(found.Files) == 0 {
+		if found, err := find.Resolve(nil, find.Query{Base: base, Patterns: []string{path},
+			Format: want}); err != nil || len(found.Files) == 0 {
 			t.Errorf("%s: got %v, %v", path, found.Files, err)
 		}
 	}
@@ -46,7 +47,7 @@ func TestATreeOfTexts(t *testing.T) {
 		"r/.git/config": "x", "r/lib.so": "x", "r/src/c.py.gz": "x", "r/d.1.zst": "x", "r/e.tar.gz": "x", "r/f.gz": "x",
 		"r/g.txt.7z": "x", "p/a.txt.gz": "x", "p/b.txt.xz": "x", "n/a.txt": "x", "m/a.txt": "x", "m/b.jsonl": "{}\n",
 	})
-	found, err := find.Resolve(nil, base, []string{"r"}, "", "text", "")
+	found, err := find.Resolve(nil, find.Query{Base: base, Patterns: []string{"r"}, Format: "text"})
 	var names []string
 	for _, f := range found.Files {
 		names = append(names, f.Name)

@@ -13,14 +13,31 @@ import (
 
 // File is one file of a source. Name is the part before # of its records' ids. Path is its path on this host.
 type File struct {
-	Name string // below the root, with forward slashes
-	Path string
+	Name      string // below the root, with forward slashes
+	Path      string
+	Constants []Constant // fields of its records that follow from its place; files may share them
+
+	inside string // the path below the directory of its table, whose log gave Constants; empty: it is of no table
 }
 
 // Resolved is the answer to a source's path patterns.
 type Resolved struct {
 	Files   []File    // in the order of their names' bytes, each name and each path once
 	Skipped []Skipped // in the order of their paths, each once
+	// Versions are those of the Delta tables with files, in the order in which they were found.
+	Versions []uint64
+}
+
+// Query asks for the files of a source.
+type Query struct {
+	Base     string   // directory at which relative patterns start
+	Patterns []string // see Resolve
+	Root     string   // of the names of files; see Resolve
+	Format   string
+	// Config and Split choose a part of each directory whose layout names parts; see Parts. Empty: the only part.
+	Config, Split string
+	Version       *uint64 // of each Delta table; nil: the newest
+	Rows          Rows    // reads the checkpoints of Delta tables
 }
 
 // Resolve returns the files of a source of a format. Each pattern is a file, a directory, the prefix of a Megatron
@@ -28,40 +45,46 @@ type Resolved struct {
 // format. Relative patterns start at base. A path that exists as written is never read as a pattern. Every alternative
 // of a brace list has to exist.
 //
-// Names are relative to root. If root is empty, they are relative to the directory that each pattern names before its
-// first wildcard: a directory itself, the parent of a plain file or prefix. Errors that the mixture file can cure wrap
-// millrace.ErrInvalid.
+// Names are relative to the root. If that is empty, they are relative to the directory that each pattern names before
+// its first wildcard: a directory itself, the parent of a plain file or prefix. Errors that the mixture file can cure
+// wrap millrace.ErrInvalid.
 //
-// split names the split of an Energon dataset that a path to its directory reads. If it is empty, that is train, or the
-// only split. A split without an Energon dataset is an error.
+// A directory may have several parts, such as a training and a test set. Then the query chooses one; a query that
+// chooses none, or one that no directory has, is an error.
+//
+// Folders `key=value` in the name of a file give its records the constant key.
+//
+// A directory with the log of a Delta table has the files of one version of the table. Its records have the partition
+// columns as constants.
 //
 // A pattern may be a URL of a store, in which tree finds files; a nil tree has none. The root of its files is a URL,
 // too.
-func Resolve(tree Tree, base string, patterns []string, root, format, split string) (Resolved, error) {
+func Resolve(tree Tree, q Query) (Resolved, error) {
+	root := q.Root
 	if root != "" && !filepath.IsAbs(root) && !IsURL(root) {
-		root = filepath.Join(base, root)
+		root = filepath.Join(q.Base, root)
 	}
-	if len(patterns) == 0 {
+	if len(q.Patterns) == 0 {
 		return Resolved{}, millrace.Errorf(millrace.ErrInvalid, "resolve paths: none given")
 	}
-	f := &finder{sifter: sifter{format: format, there: exists}, base: base, tree: tree, split: split}
+	f := newFinder(tree, q)
 	var found []match
-	for _, pattern := range patterns {
+	for _, pattern := range q.Patterns {
 		ms, err := f.pattern(pattern)
 		if err != nil {
 			return Resolved{}, fmt.Errorf("resolve path %q: %w", pattern, err)
 		}
 		found = append(found, ms...)
 	}
-	if split != "" && !f.divided {
-		return Resolved{}, millrace.Errorf(millrace.ErrInvalid, "find the split %s: no path leads to a directory with "+
-			"%s of Energon: name that directory, or leave `split` out", split, energonSplits)
+	if err := f.unused(); err != nil {
+		return Resolved{}, err
 	}
 	files, err := name(found, root)
 	if err != nil {
 		return Resolved{}, err
 	}
-	return Resolved{Files: files, Skipped: leftOut(f.skipped, files)}, nil
+	setConstants(files)
+	return Resolved{Files: files, Skipped: leftOut(f.skipped, files), Versions: f.versions}, nil
 }
 
 // leftOut returns the files that were skipped under every pattern.
@@ -101,7 +124,7 @@ func name(found []match, root string) ([]File, error) {
 		if err != nil {
 			return nil, err
 		}
-		files = append(files, File{Name: rel, Path: m.path})
+		files = append(files, File{Name: rel, Path: m.path, Constants: m.constants, inside: m.inside})
 	}
 	byName := func(a, b File) int {
 		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Path, b.Path))

@@ -72,7 +72,8 @@ func TestResolve(t *testing.T) {
 		{"foreign idx", "books", "", "jsonl", "x.jsonl"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got, err := find.Resolve(nil, base, strings.Split(c.patterns, "|"), c.root, c.format, "")
+			got, err := find.Resolve(nil, find.Query{Base: base, Patterns: strings.Split(c.patterns, "|"),
+				Root: c.root, Format: c.format})
 			if c.want == "" {
 				if !errors.Is(err, millrace.ErrInvalid) {
 					t.Fatalf("got %v, %v, want ErrInvalid", got, err)
@@ -106,7 +107,8 @@ func TestResolveRefuses(t *testing.T) {
 		{"s3://bucket/x.jsonl", "", "", "does not read stores"},
 		{"", "", "", "empty"},
 	} {
-		_, err := find.Resolve(nil, base, strings.Split(c.patterns, "|"), c.root, cmp.Or(c.format, "jsonl"), "")
+		_, err := find.Resolve(nil, find.Query{Base: base, Patterns: strings.Split(c.patterns, "|"), Root: c.root,
+			Format: cmp.Or(c.format, "jsonl")})
 		if !errors.Is(err, millrace.ErrInvalid) || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: got %v, want ErrInvalid with %q", c.patterns, err, c.says)
 		}
@@ -144,7 +146,8 @@ func TestSkipped(t *testing.T) {
 		want             []string
 	}{
 		{"d", "jsonl", []string{
-			".b.jsonl: its name begins with a dot", "README.md: it describes a dataset and holds no records",
+			".b.jsonl: its name begins with a dot", ".git: its name begins with a dot; nothing below it is read",
+			"README.md: it describes a dataset and holds no records",
 			"alone.bin: alone.idx is not beside it",
 			"b.parquet.xz: its name is that of a parquet file, and the source reads jsonl",
 			"corpus.bin: it belongs to a Megatron dataset, and the source reads jsonl",
@@ -157,13 +160,15 @@ func TestSkipped(t *testing.T) {
 		}},
 		{"d/*.json*|d", "jsonl", nil},
 		{"d/*.json*", "jsonl", []string{
+			".b.jsonl: its name begins with a dot; a pattern that writes this out reads it",
 			"dataset_info.json: it describes a dataset and holds no records",
 			"x.jsonl.idx: it is the index that another program keeps of x.jsonl",
 		}},
 		{"d/a.jsonl", "jsonl", []string{}},
 		{"d/*.{bin,idx}", "megatron", []string{"x.jsonl.idx: it is the index that another program keeps of x.jsonl"}},
 	} {
-		got, err := find.Resolve(nil, base, strings.Split(c.patterns, "|"), "", c.format, "")
+		got, err := find.Resolve(nil, find.Query{Base: base, Patterns: strings.Split(c.patterns, "|"),
+			Format: c.format})
 		if err != nil {
 			t.Fatal(err)
 		}

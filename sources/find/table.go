@@ -34,6 +34,7 @@ const (
 	arrowFormat    = "arrow"
 	jsonlFormat    = "jsonl"
 	jsonFormat     = "json"
+	lengthsFormat  = "lengths"
 	megatronFormat = "megatron"
 	olmoFormat     = "olmo"
 	textFormat     = "text"
@@ -50,7 +51,7 @@ var formats = []format{
 	},
 	{
 		name:    arrowFormat,
-		endings: []string{".arrow", ".feather"},
+		endings: []string{".arrow", ".arrows", ".feather"},
 		holds:   holdsArrow,
 	},
 	{

@@ -27,7 +27,7 @@ func TestFilesOfPlainIDs(t *testing.T) {
 	}
 	for _, c := range []struct{ path, format string }{{"o", "olmo"}, {"o/*", "olmo"}, {"d", "datatrove"},
 		{"d/*", "datatrove"}, {"t", "tokens"}} {
-		found, err := find.Resolve(nil, base, []string{c.path}, "", c.format, "")
+		found, err := find.Resolve(nil, find.Query{Base: base, Patterns: []string{c.path}, Format: c.format})
 		if err != nil || len(found.Files) != 1 {
 			t.Errorf("%s as %s: got %v, %v, want one file", c.path, c.format, found.Files, err)
 			continue

@@ -2,7 +2,9 @@ package find
 
 import (
 	"cmp"
+	"maps"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/bmatcuk/doublestar/v4"
@@ -16,6 +18,8 @@ type Tree interface {
 	Walk(prefix string, fn func(url string) error) error
 	// Exists reports whether a file has this URL.
 	Exists(url string) (bool, error)
+	// Read returns the content of a file. A file with more bytes than most is an error.
+	Read(url string, most int64) ([]byte, error)
 }
 
 // IsURL reports whether a path names a file of a store: scheme://rest.
@@ -52,13 +56,19 @@ func (f *finder) url(pattern string) ([]match, error) {
 	if strings.HasSuffix(root, "://") || strings.Count(root, "/") < 3 {
 		return nil, millrace.Errorf(millrace.ErrInvalid, "its bucket is a pattern: name the bucket")
 	}
+	// A key that exists as written is no pattern.
+	if isListed(pattern) {
+		if found, err := f.named(pattern, ""); err != nil || len(found) > 0 {
+			return found, err
+		}
+	}
 	parts, err := expandBraces(rest)
 	if err != nil {
 		return nil, err
 	}
 	var found []match
 	for _, part := range parts {
-		ms, err := f.objects(root, part)
+		ms, err := f.alternative(root, part, len(parts) > 1)
 		if err == nil && len(ms) == 0 {
 			err = f.noObject(root + part)
 		}
@@ -68,6 +78,16 @@ func (f *finder) url(pattern string) ([]match, error) {
 		found = append(found, ms...)
 	}
 	return found, nil
+}
+
+// alternative finds the files of one alternative of a pattern. One of several may be a key that exists as written.
+func (f *finder) alternative(root, part string, isOne bool) ([]match, error) {
+	if isOne && isListed(root) && strings.ContainsAny(part, "*?[") {
+		if found, err := f.named(root+part, root); err != nil || len(found) > 0 {
+			return found, err
+		}
+	}
+	return f.objects(root, part)
 }
 
 // objects finds the files of a pattern without braces below a root, which ends with a slash.
@@ -80,10 +100,18 @@ func (f *finder) objects(root, part string) ([]match, error) {
 		return nil, millrace.Errorf(millrace.ErrInvalid, "%q is no pattern: check its `[` and `\\`", part)
 	}
 	var found []match
+	var all []string
 	err := f.tree.Walk(root+part[:first], func(url string) error {
 		name := url[len(root):]
-		if ok, err := doublestar.Match(part, name); !ok || err != nil || hidden(name) && !hidden(part) {
+		if isOfLog(url) {
+			all = append(all, url)
+		}
+		if ok, err := doublestar.Match(part, name); !ok || err != nil {
 			return err
+		}
+		if why := passesOver(name, part, f.format); why != "" {
+			f.passOver(url, name, why)
+			return nil
 		}
 		ok, err := f.wantsObject(url)
 		if ok {
@@ -91,6 +119,12 @@ func (f *finder) objects(root, part string) ([]match, error) {
 		}
 		return err
 	})
+	if err == nil && len(found) > 0 {
+		err = checkListed(newStored(f.tree, strings.TrimSuffix(root, "/"), all))
+	}
+	if err == nil && len(found) > 0 {
+		err = f.checkInsideStored(parent(root + part[:first]))
+	}
 	return found, err
 }
 
@@ -118,9 +152,17 @@ func (f *finder) named(url, root string) ([]match, error) {
 	}
 	var all []string
 	err := f.tree.Walk(bare+"/", func(url string) error {
-		all = append(all, url)
+		if strings.HasPrefix(url, bare+"/") { // a store may answer more than it was asked for
+			all = append(all, url)
+		}
 		return nil
 	})
+	if err != nil {
+		return nil, err
+	}
+	if len(all) > 0 {
+		err = f.checkInsideStored(parent(bare))
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -138,10 +180,35 @@ func (f *finder) belongingObjects(all []string, dir, root string) ([]match, erro
 	}
 	f.there = func(url string) bool { return there[url] }
 	defer func() { f.there = exists }()
+	at := newStored(f.tree, dir, all)
 	var found []match
+	var marked []string
+	var tables []string
+	for _, sub := range slices.Sorted(maps.Keys(at.in)) {
+		if isBelow(sub, tables) {
+			continue
+		}
+		if t := tableIn(at, sub); t != nil && !t.isRead() {
+			return nil, t.refuse(sub)
+		} else if t != nil {
+			files, err := f.delta(at, sub, root, f.there)
+			if err != nil {
+				return nil, err
+			}
+			tables, found = append(tables, sub), append(found, files...)
+			continue
+		}
+		if isMarked(at, sub) {
+			marked = append(marked, sub)
+		}
+	}
 	for _, url := range all {
-		if hidden(url[len(dir)+1:]) {
-			f.skipHidden(url)
+		if isBelow(url, tables) {
+			continue
+		}
+		name := url[len(dir)+1:]
+		if why := LeftOutName(name, f.format); why != "" {
+			f.passOver(url, name, why)
 			continue
 		}
 		ok, err := f.belongsByName(url)
@@ -152,7 +219,12 @@ func (f *finder) belongingObjects(all []string, dir, root string) ([]match, erro
 			found = append(found, match{path: url, root: root})
 		}
 	}
-	return found, nil
+	return f.divide(at, dir, found, marked)
+}
+
+// isBelow reports whether a URL lies below one of some directories.
+func isBelow(url string, dirs []string) bool {
+	return slices.ContainsFunc(dirs, func(dir string) bool { return strings.HasPrefix(url, dir+"/") })
 }
 
 // wantsObject is wants for a file of a store.

@@ -2,6 +2,7 @@ package guard
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"sync"
@@ -54,6 +55,8 @@ type Guard struct {
 	mu    sync.Mutex
 	known []identity.File // of paths, as last found to be the shard; the caller's
 	err   error           // the shard changed
+	// renumbers: the file system gave the same file another inode number, so these numbers say nothing about it
+	renumbers bool
 }
 
 // Watch returns the guard of a shard whose files at paths have the known identities. The guard keeps known up to date
@@ -88,13 +91,19 @@ func (g *Guard) Admit(ctx context.Context, shard millrace.Shard) error {
 	if err != nil {
 		return err
 	}
-	if !slices.Equal(now, g.known) {
+	switch {
+	case slices.Equal(now, g.known):
+	case slices.EqualFunc(now, g.known, identity.File.IsRenumbered):
+		copy(g.known, now)
+	default:
 		return g.changed(now, g.known, "while it was opened")
 	}
 	seen, known := g.group.Seen.find(g.shard)
 	compare := g.group.Evidence.Content(g.shard)
 	switch was, here := seen.On(g.group.Seen.host); {
 	case known && seen.Knows(now), g.group.Evidence.CoversAll(now):
+	case known && seen.KnowsTimes(now):
+		return g.compareMiddle(now, was, seen.Sample)
 	case compare != nil:
 		return g.compareContent(ctx, compare, now, was)
 	case known && here:
@@ -128,7 +137,7 @@ func (g *Guard) Remember(facts identity.Facts) (err error) {
 	seen, known := g.group.Seen.find(g.shard)
 	sample := uint64(0)
 	if isNew := !known || !seen.Knows(g.known); isNew && seen.Sample == 0 && !g.known[0].IsObject() &&
-		!g.group.Evidence.CoversAll(g.known) && g.group.Evidence.Content(g.shard) == nil {
+		!g.group.Evidence.CoversAll(g.known) {
 		if sample, err = g.group.Evidence.Sample(g.paths); err != nil {
 			return err
 		}
@@ -165,20 +174,11 @@ func (f *Opened) Identity() identity.File {
 	return identity.File{}
 }
 
-// Identifier is an open file.
-type Identifier interface {
-	// Identity returns the identity of the open file as it is now, or the zero value if the store has no identities.
-	Identity() (identity.File, error)
-}
-
-// Check is called after every read of an open file. It returns an error if the file is not the shard any more.
-func (g *Guard) Check(f *Opened, file Identifier) error {
+// Check is called after every read of an open file, with the identity that the open file has now. The caller holds no
+// file open. Check returns an error if the file is not the shard any more, or if the host fails to tell.
+func (g *Guard) Check(f *Opened, open identity.File) error {
 	if g == nil {
 		return nil
-	}
-	open, err := file.Identity()
-	if err != nil {
-		return nil // the read itself reports the reason, if there is any
 	}
 	since := int64(time.Since(g.made))
 	last := g.looked.Load()
@@ -201,25 +201,40 @@ func (g *Guard) look(f *Opened, open identity.File) error {
 	switch {
 	case err != nil:
 		// No file is at the path now. The open file can still be read, if only its names changed.
-		if was != nil && open != *was && !open.IsSameVersion(*was) {
-			g.err = g.changed([]identity.File{open}, []identity.File{*was}, "while it was read")
+		if err = nil; was != nil && open != *was && !open.IsSameVersion(*was) {
+			err = g.changed([]identity.File{open}, []identity.File{*was}, "while it was read")
 		}
 	case !slices.Equal(now, g.known):
-		if g.err = g.compare(now); g.err == nil {
-			copy(g.known, now)
-			g.group.Seen.add(g.shard, 0, now, nil)
-		}
+		err = g.compare(now)
 	case open != now[0] && !open.IsSameVersion(now[0]):
-		g.err = g.changed([]identity.File{open}, now[:1], "while it was read")
+		err = g.changed([]identity.File{open}, now[:1], "while it was read")
 	}
-	if g.err == nil {
+	switch {
+	case err == nil:
 		f.identity.Store(&open)
+	case errors.Is(err, millrace.ErrMismatch):
+		g.err = err
 	}
-	return g.err
+	return err
 }
 
-// compare decides by content whether the files at the shard's paths are still the shard.
+// compare decides by content whether the files at the shard's paths are still the shard. If they are, their identities
+// become the known ones.
 func (g *Guard) compare(now []identity.File) error {
+	isRenumbered := slices.EqualFunc(now, g.known, identity.File.IsRenumbered)
+	if !isRenumbered || !g.renumbers {
+		if err := g.compareFiles(now, isRenumbered); err != nil {
+			return err
+		}
+		g.group.Seen.add(g.shard, 0, now, nil)
+	}
+	g.renumbers = g.renumbers || isRenumbered
+	copy(g.known, now)
+	return nil
+}
+
+// compareFiles compares the ends of the files, and then their middles or all of their bytes.
+func (g *Guard) compareFiles(now []identity.File, isRenumbered bool) error {
 	size, digest, err := g.group.Evidence.Digest(g.shard.Path)
 	switch {
 	case err != nil:
@@ -229,10 +244,13 @@ func (g *Guard) compare(now []identity.File) error {
 	case g.group.Evidence.CoversAll(now):
 		return nil
 	}
+	seen, _ := g.group.Seen.find(g.shard)
+	if isRenumbered {
+		return g.compareMiddle(now, g.known, seen.Sample)
+	}
 	if compare := g.group.Evidence.Content(g.shard); compare != nil {
 		return g.compareContent(context.Background(), compare, now, g.known)
 	}
-	seen, _ := g.group.Seen.find(g.shard)
 	return g.compareSample(now, g.known, seen.Sample)
 }
 
@@ -246,19 +264,26 @@ func (g *Guard) compareContent(ctx context.Context, compare func(context.Context
 	return err
 }
 
+// compareMiddle compares a sample of the files' middles with the kept one, if there is one.
+func (g *Guard) compareMiddle(now, was []identity.File, sample uint64) error {
+	if sample == 0 {
+		return nil
+	}
+	is, err := g.group.Evidence.Sample(g.paths)
+	if err == nil && is != sample {
+		err = g.changed(now, was, "since it was first read")
+	}
+	return err
+}
+
 // compareSample decides about a shard without a digest of every byte. It accepts a file of the same size and time of
 // modification if the kept sample of its middle, if there is one, is the same. It refuses any other file.
 func (g *Guard) compareSample(now, was []identity.File, sample uint64) error {
-	same := slices.EqualFunc(now, was, identity.File.IsSameVersion)
-	if same && sample != 0 {
-		is, err := g.group.Evidence.Sample(g.paths)
-		if err != nil {
-			return err
-		}
-		same = is == sample
-	}
-	if !same {
+	if !slices.EqualFunc(now, was, identity.File.IsSameVersion) {
 		return g.changed(now, was, "since it was first read")
+	}
+	if err := g.compareMiddle(now, was, sample); err != nil {
+		return err
 	}
 	g.group.Log.Warn("a file was copied or moved; its size, times and a sample of its content are the same",
 		"file", g.shard.Path)

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"millrace"
 	"millrace/sources/identity"
 )
@@ -20,6 +22,8 @@ type world struct {
 	kept    string // its kept digest; empty: none
 	sample  uint64
 	gone    bool
+	fresh   bool   // each look finds another inode number
+	looks   int    // at the ends
 	entry   []byte // the file's remembered entry
 }
 
@@ -27,10 +31,14 @@ func (w *world) Identity(string) (identity.File, error) {
 	if w.gone {
 		return identity.File{}, fs.ErrNotExist
 	}
+	if w.fresh {
+		w.file.Inode++
+	}
 	return w.file, nil
 }
 
 func (w *world) Digest(string) (int64, millrace.Digest, error) {
+	w.looks++
 	return w.file.Size, millrace.Digest{w.digest}, nil
 }
 
@@ -56,19 +64,6 @@ func (w *world) Content(millrace.Shard) func(context.Context) (string, error) {
 	}
 }
 
-// open is an open file that has the identity of the world's file, or its own.
-type open struct {
-	*world
-	own *identity.File
-}
-
-func (o open) Identity() (identity.File, error) {
-	if o.own != nil {
-		return *o.own, nil
-	}
-	return o.file, nil
-}
-
 // TestCheck: a shard that is read is served as long as its file, or the content of the file, is the same.
 func TestCheck(t *testing.T) {
 	touched := func(w *world) { w.file.Inode++ }
@@ -81,7 +76,7 @@ func TestCheck(t *testing.T) {
 		"unchanged":                       {"", func(*world) {}, ""},
 		"copied, with the same times":     {"", touched, ""},
 		"copied, with another middle":     {"", func(w *world) { touched(w); w.sample++ }, "since it was first read"},
-		"rewritten, no digest is kept":    {"", rewritten, "no digest of its content is kept"},
+		"rewritten, no digest is kept":    {"", rewritten, "no digest of its content"},
 		"rewritten with the same content": {"abc", rewritten, ""},
 		"rewritten with other content": {
 			"abc", func(w *world) { rewritten(w); w.content = "abd" }, "since it was indexed",
@@ -108,11 +103,11 @@ func TestCheck(t *testing.T) {
 			t.Fatal(err)
 		}
 		f := &Opened{}
-		if err := g.Check(f, open{world: w}); err != nil {
+		if err := g.Check(f, w.file); err != nil {
 			t.Fatalf("%s: before the change: %v", name, err)
 		}
 		c.change(w)
-		err = g.Check(f, open{world: w})
+		err = g.Check(f, w.file)
 		if (err == nil) != (c.err == "") ||
 			err != nil && (!errors.Is(err, millrace.ErrMismatch) || !strings.Contains(err.Error(), c.err)) {
 			t.Errorf("%s: %v, want %q", name, err, c.err)
@@ -132,16 +127,16 @@ func TestCheckWithoutPath(t *testing.T) {
 	}
 	g := group.Watch(millrace.Shard{Path: "a"}, []string{"a"}, []identity.File{w.file})
 	f, now := &Opened{}, w.file
-	if err := g.Check(f, open{w, &now}); err != nil {
+	if err := g.Check(f, now); err != nil {
 		t.Fatal(err)
 	}
 	w.gone = true
 	now.Changed++
-	if err := g.Check(f, open{w, &now}); err != nil {
+	if err := g.Check(f, now); err != nil {
 		t.Errorf("only its names changed: %v", err)
 	}
 	now.Modified++
-	if err := g.Check(f, open{w, &now}); !errors.Is(err, millrace.ErrMismatch) {
+	if err := g.Check(f, now); !errors.Is(err, millrace.ErrMismatch) {
 		t.Errorf("it was written to: %v", err)
 	}
 }
@@ -154,7 +149,99 @@ func TestNoGroup(t *testing.T) {
 		g.Admit(t.Context(), millrace.Shard{}) != nil {
 		t.Fatal("a source that is not verified has a guard")
 	}
-	if err := g.Check(&Opened{}, open{world: &world{}}); err != nil {
+	if err := g.Check(&Opened{}, identity.File{}); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// TestInodeNumbersThatChange: a file system that gives a file another inode number at each look blocks neither a start
+// nor a run, and its files' ends are compared once. Another file in the place of the shard is noticed all the same.
+func TestInodeNumbersThatChange(t *testing.T) {
+	for name, c := range map[string]struct {
+		kept   string
+		change func(*world)
+		err    string // empty: it is still the shard
+	}{
+		"unchanged":                        {"", func(*world) {}, ""},
+		"unchanged, with a digest":         {"abc", func(w *world) { w.content = "not read" }, ""},
+		"written to":                       {"", func(w *world) { w.file.Modified++ }, "no digest of its content"},
+		"written to, its old time kept":    {"", func(w *world) { w.file.Changed++; w.sample++ }, "since it was first"},
+		"longer":                           {"abc", func(w *world) { w.file.Size++ }, "while it was"},
+		"another file with the same times": {"", func(w *world) { w.sample++ }, "since it was first read"},
+		"other ends with the same times":   {"", func(w *world) { w.digest++ }, "while it was read"},
+	} {
+		for _, isRunning := range []bool{false, true} {
+			w := &world{file: identity.File{Inode: 1, Size: 10, Modified: 5, Changed: 5}, digest: 1, content: "abc",
+				kept: c.kept, sample: 7, fresh: true}
+			log := slog.New(slog.DiscardHandler)
+			group := &Group{Source: "web", Cure: "restore the file", Evidence: w, Log: log,
+				Seen: NewSeen(w, func(string) millrace.Digest { return millrace.Digest{} }, log)}
+			shard := millrace.Shard{Path: "/data/a.jsonl", Size: 10, Digest: millrace.Digest{1}}
+			watch := func() *Guard { return group.Watch(shard, []string{shard.Path}, []identity.File{w.file}) }
+			g := watch()
+			err := g.Admit(t.Context(), shard)
+			if err == nil {
+				err = g.Remember(identity.Facts{})
+			}
+			if err != nil {
+				t.Fatalf("%s: at the first start: %v", name, err)
+			}
+			if isRunning {
+				if c.change(w); c.err == "" {
+					w.looks = 0
+				}
+				for range 5 {
+					if err == nil {
+						g.looked.Store(-int64(lookEvery)) // as if the next look were due
+						err = g.Check(&Opened{}, w.file)
+					}
+				}
+				if c.err == "" && w.looks != 1 {
+					t.Errorf("%s: the ends were compared %d times", name, w.looks)
+				}
+			} else if c.change(w); w.digest == 1 { // other ends are another shard
+				err = watch().Admit(t.Context(), shard)
+			} else {
+				continue
+			}
+			if (err == nil) != (c.err == "") && (isRunning || w.file.Size == 10) ||
+				err != nil && !errors.Is(err, millrace.ErrMismatch) ||
+				err != nil && isRunning && !strings.Contains(err.Error(), c.err) {
+				t.Errorf("%s, during a run %v: %v, want %q", name, isRunning, err, c.err)
+			}
+		}
+	}
+}
+
+// TestAFaultOfTheHostIsNoChange: if the files cannot be compared now, the check fails, and a later one succeeds.
+func TestAFaultOfTheHostIsNoChange(t *testing.T) {
+	w := &world{file: identity.File{Inode: 1, Size: 10, Modified: 5}, digest: 1, sample: 7}
+	log := slog.New(slog.DiscardHandler)
+	down := &sick{world: w}
+	group := &Group{Source: "web", Evidence: down, Log: log,
+		Seen: NewSeen(w, func(string) millrace.Digest { return millrace.Digest{} }, log)}
+	g := group.Watch(millrace.Shard{Path: "a", Size: 10, Digest: millrace.Digest{1}}, []string{"a"},
+		[]identity.File{w.file})
+	w.file.Inode++ // mounted again
+	down.err = unix.ENOTCONN
+	if err := g.Check(&Opened{}, w.file); !errors.Is(err, unix.ENOTCONN) {
+		t.Fatal(err)
+	}
+	down.err = nil
+	if err := g.Check(&Opened{}, w.file); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// sick is evidence that cannot be read.
+type sick struct {
+	*world
+	err error
+}
+
+func (s *sick) Digest(path string) (int64, millrace.Digest, error) {
+	if s.err != nil {
+		return 0, millrace.Digest{}, s.err
+	}
+	return s.world.Digest(path)
 }

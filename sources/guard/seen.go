@@ -91,6 +91,15 @@ func (s *Seen) find(shard millrace.Shard) (identity.Entry, bool) {
 	return e, ok && e.Digest == shard.Digest
 }
 
+// Sample returns the hash of some blocks in the middle of a shard, 0 if none was taken.
+func (s *Seen) Sample(shard millrace.Shard) uint64 {
+	e, ok := s.find(shard)
+	if !ok {
+		return 0
+	}
+	return e.Sample
+}
+
 // add remembers an identity of a shard, and facts if they are not nil. If the entry is lost, a later run compares
 // contents again.
 func (s *Seen) add(shard millrace.Shard, sample uint64, files []identity.File, facts *identity.Facts) {

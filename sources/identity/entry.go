@@ -78,6 +78,14 @@ func (e *Entry) Knows(files []File) bool {
 	})
 }
 
+// KnowsTimes reports whether the shard was seen, on any host, with files of these sizes and times, whatever their
+// numbers of inodes are.
+func (e *Entry) KnowsTimes(files []File) bool {
+	return slices.ContainsFunc(e.Seen, func(s Seen) bool {
+		return slices.EqualFunc(s.Files, files, File.IsRenumbered)
+	})
+}
+
 // IsSeen reports whether the shard was seen on this host with exactly these files, on the same devices.
 func (e *Entry) IsSeen(seen Seen) bool {
 	return slices.ContainsFunc(e.Seen, func(s Seen) bool {

@@ -80,6 +80,13 @@ func (f File) EqualsStored(was File) bool {
 // do.
 func (f File) IsSameVersion(was File) bool { return f.Size == was.Size && f.Modified == was.Modified }
 
+// IsRenumbered reports whether two identities have the same size and times. Then only numbers of inodes and devices may
+// differ: some file systems give a file new ones at each mount, on each host, or at each look. Numbers of objects are
+// versions and not such numbers.
+func (f File) IsRenumbered(was File) bool {
+	return f.IsSameVersion(was) && f.Changed == was.Changed && !f.IsObject() && !was.IsObject()
+}
+
 // Difference returns in words the first difference from an earlier identity.
 func (f File) Difference(was File) string {
 	at := func(ns int64) string { return time.Unix(0, ns).UTC().Format("2006-01-02 15:04:05.000000") }

@@ -8,6 +8,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"millrace/internal/limits"
 )
 
 // FS has the store's writes: the seam for tests of full disks and crashes.
@@ -26,6 +28,8 @@ type File interface {
 	io.WriterAt
 	Fd() uintptr
 	Name() string
+	// IsReadOnly reports whether the file was opened for reading alone, because it cannot be written.
+	IsReadOnly() bool
 	// Reserve takes the room for bytes from … to on the disk and extends the file. New bytes are zero.
 	Reserve(from, to int64) error
 	Sync() error
@@ -50,13 +54,13 @@ func (osFS) Open(path string, make bool) (File, error) {
 	f, err := os.OpenFile(path, flags, 0o666)
 	if errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.EROFS) {
 		if r, failed := os.Open(path); failed == nil {
-			return osFile{r}, nil
+			return osFile{r, true}, nil
 		}
 	}
 	if err != nil {
 		return nil, err
 	}
-	return osFile{f}, nil
+	return osFile{f, false}, nil
 }
 
 func (osFS) SyncDir(dir string) error {
@@ -67,7 +71,12 @@ func (osFS) SyncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-type osFile struct{ *os.File }
+type osFile struct {
+	*os.File
+	isReadOnly bool
+}
+
+func (f osFile) IsReadOnly() bool { return f.isReadOnly }
 
 // Sync writes the data and the size to the disk.
 func (f osFile) Sync() error {
@@ -110,7 +119,7 @@ func lock(f File, how int) error {
 			return nil
 		}
 		if !errors.Is(err, unix.EINTR) {
-			return fmt.Errorf("lock %s: %w; set index_dir to a directory of a file system with locks", f.Name(), err)
+			return limits.Lock(f.Name(), err, "set index_dir to a directory of a file system with locks")
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -344,6 +345,91 @@ func (r readFS) Open(path string, _ bool) (index.File, error) {
 	whole, err := r.FS.Open(path, false)
 	return readFile{whole, f}, err
 }
+
+// TestAReadOnlyDirectory: a store on a read-only volume gives its blobs and lengths, keeps new facts in memory, and
+// changes no byte of the directory.
+func TestAReadOnlyDirectory(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir, nil)
+	save(t, s, shard, "lines", []byte("kept"))
+	l, err := s.Lengths(shard, transform, 3, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Put(1, 7)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	before := content(t, dir)
+	fixed := open(t, dir, fixedFS{index.OSFS()})
+	if got, ok := fixed.Load(shard, "lines"); !ok || string(got) != "kept" || !fixed.IsReadOnly() {
+		t.Fatalf("got %q, %v", got, ok)
+	}
+	if l, err = fixed.Lengths(shard, transform, 3, true); err != nil {
+		t.Fatal(err)
+	}
+	l.Put(2, 9)
+	for record, want := range map[uint64]uint32{1: 7, 2: 9} {
+		if n, ok := l.Get(record); !ok || n != want {
+			t.Errorf("record %d has length %d, %v", record, n, ok)
+		}
+	}
+	if _, err := fixed.Lengths(millrace.Digest{9}, transform, 3, true); !errors.Is(err, index.ErrReadOnly) {
+		t.Errorf("lengths that nobody made: %v", err)
+	}
+	if err := fixed.Save(shard, "more", []byte("new")); err != nil {
+		t.Error(err)
+	}
+	if got, ok := fixed.Load(shard, "more"); !ok || string(got) != "new" {
+		t.Errorf("got %q, %v", got, ok)
+	}
+	if err := fixed.Close(); err != nil {
+		t.Error(err)
+	}
+	if after := content(t, dir); !maps.Equal(before, after) {
+		t.Error("the directory changed")
+	}
+}
+
+// content returns the files of a directory.
+func content(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		b, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		out[e.Name()] = string(b)
+	}
+	return out
+}
+
+// fixedFS is a read-only volume.
+type fixedFS struct{ index.FS }
+
+type fixedFile struct{ readFile }
+
+func (fixedFile) IsReadOnly() bool           { return true }
+func (fixedFile) Reserve(int64, int64) error { return syscall.EBADF }
+
+func (f fixedFS) Open(path string, make bool) (index.File, error) {
+	if make {
+		return nil, syscall.EROFS
+	}
+	file, err := readFS{f.FS}.Open(path, false)
+	if err != nil {
+		return nil, err
+	}
+	return fixedFile{file.(readFile)}, nil
+}
+
+func (fixedFS) Rename(string, string) error { return syscall.EROFS }
+func (fixedFS) Remove(string) error         { return syscall.EROFS }
 
 // TestManyShards: a process maps each of the two files once and holds one descriptor of each, for 70,000 shards with
 // blobs and lengths.

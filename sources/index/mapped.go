@@ -37,8 +37,12 @@ func (m *mapped) look() (gone bool, err error) {
 }
 
 func (m *mapped) remap(size int64) error {
+	flags := unix.MAP_SHARED
+	if m.file.IsReadOnly() {
+		flags = unix.MAP_PRIVATE // words that are learned stay in this process
+	}
 	for length := max(4*size, leastView); ; length = max(length/2, size) {
-		view, err := unix.Mmap(int(m.file.Fd()), 0, int(length), m.prot, unix.MAP_SHARED)
+		view, err := unix.Mmap(int(m.file.Fd()), 0, int(length), m.prot, flags)
 		if err == nil {
 			if m.view != nil {
 				m.old = append(m.old, m.view)

@@ -33,6 +33,9 @@ func (f *lengthsFile) close() error {
 	return f.mapped.close()
 }
 
+// ErrReadOnly is the error of lengths that a read-only directory does not have.
+var ErrReadOnly = errors.New("the index directory is read-only")
+
 // placed returns the bytes of a region that was made before, nil if there is none.
 func (s *Store) placed(k key, size int64) ([]byte, error) {
 	s.mu.Lock()
@@ -71,6 +74,9 @@ func (f *lengthsFile) at(place []byte, size int64) ([]byte, error) {
 // place makes a region with these entries, zero if they are nil, or returns the region that another
 // process has made meanwhile.
 func (s *Store) place(k key, size int64, entries []byte) ([]byte, error) {
+	if s.IsReadOnly() {
+		return nil, ErrReadOnly
+	}
 	s.appending.Lock()
 	defer s.appending.Unlock()
 	unlock, err := s.lockLog() // it reads the records of other processes

@@ -109,10 +109,26 @@ func Open(dir string, o Options) (*Store, error) {
 		return nil, fmt.Errorf("open index directory %s: %w; raise the limit of the process, `ulimit -n`", dir, err)
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		s.note.Warn("the index directory is not read", "dir", dir, "err", err)
-	case err == nil:
+	case err == nil && !s.IsReadOnly():
 		s.compact()
 	}
 	return s, nil
+}
+
+// Exists reports whether a directory has the files of a store, or those of an earlier release.
+func Exists(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, logName))
+	return err == nil || hasOlder(dir)
+}
+
+// Dir returns the directory.
+func (s *Store) Dir() string { return s.dir }
+
+// IsReadOnly reports whether the files of the directory can be read and not be written, as on a read-only volume. Such
+// a store gives the facts that it has. New ones stay in memory.
+func (s *Store) IsReadOnly() bool {
+	l := s.current()
+	return l != nil && l.file.IsReadOnly()
 }
 
 // Close writes the blobs that wait, and unmaps everything. Blobs and lengths must not be used any more.
@@ -128,7 +144,7 @@ func (s *Store) Close() error {
 			errs = append(errs, l.close())
 		}
 	}
-	s.log, s.retired = nil, nil
+	s.log, s.retired, s.pending = nil, nil, batch{}
 	errs = append(errs, s.lengths.close())
 	s.lengths = nil
 	return errors.Join(errs...)
@@ -200,7 +216,8 @@ func (s *Store) Save(shard millrace.Digest, kind string, blob []byte) error {
 		return nil
 	}
 	s.pending.add(k, blob)
-	due := len(s.pending.bytes) >= batchBytes || time.Since(s.last) >= batchEvery
+	due := (len(s.pending.bytes) >= batchBytes || time.Since(s.last) >= batchEvery) &&
+		(s.log == nil || !s.log.file.IsReadOnly())
 	if due {
 		s.last = time.Now() // one of several savers writes the batch
 	}
@@ -213,6 +230,9 @@ func (s *Store) Save(shard millrace.Digest, kind string, blob []byte) error {
 
 // Flush writes all blobs that wait, with one sync.
 func (s *Store) Flush() error {
+	if s.IsReadOnly() {
+		return nil
+	}
 	s.appending.Lock()
 	defer s.appending.Unlock()
 	s.mu.Lock()

@@ -59,17 +59,18 @@ func (r *Reader) Read(
 	into func(int) []byte,
 ) error {
 	e := r.entry(key{path, id})
-	opened, err := e.file.Acquire()
+	handle, err := e.file.Acquire()
 	if err != nil {
 		return err
 	}
-	defer e.file.Release()
-	file := opened.(sources.OpenFile)
-	if err := readAll(ctx, file, offsets, into); err != nil {
-		return err
+	defer handle.Release()
+	file := handle.Opened.(sources.OpenFile)
+	if err = readAll(ctx, file, offsets, into); err == nil {
+		// The check comes after the reads: bytes that were read before a change are good.
+		err = r.check(file, key{path, id}, "changed")
 	}
-	// The check comes after the reads: bytes that were read before a change are good.
-	return r.check(file, key{path, id}, "changed")
+	handle.Judge(err)
+	return err
 }
 
 // check compares an open file with the named one.

@@ -2,9 +2,9 @@ package jsonl
 
 import (
 	"errors"
-	"strconv"
 
 	"millrace/sources"
+	"millrace/sources/values"
 )
 
 // parser takes the text and the values of other fields out of JSON lines. It searches the line once for each field,
@@ -13,7 +13,6 @@ type parser struct {
 	text   *extractor
 	others []*extractor
 	needed int   // of the first others, the missing ones are named
-	asJSON bool  // lists and objects among these come as JSON
 	row    []any // of the last line
 }
 
@@ -22,7 +21,7 @@ func newParser(f sources.Field) (*parser, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &parser{text: text, needed: f.Needed, asJSON: f.AsJSON, row: make([]any, len(f.Others))}
+	out := &parser{text: text, needed: f.Needed, row: make([]any, len(f.Others))}
 	for _, name := range f.Others {
 		x, err := newExtractor(name)
 		if err != nil {
@@ -55,20 +54,9 @@ func (p *parser) SetContent(r *sources.Record, line []byte) {
 		if v == nil && i < p.needed {
 			v = x.missing(line)
 		}
-		if p.asJSON && i < p.needed && isNested(v) {
-			v = string(x.raw)
-		}
 		p.row[i] = v
 	}
 	r.Others = p.row
-}
-
-func isNested(v any) bool {
-	switch v.(type) {
-	case []any, map[string]any:
-		return true
-	}
-	return false
 }
 
 // any returns the field's value in memory of its own. It returns nil if there is no such field, or null.
@@ -97,8 +85,7 @@ type builder struct {
 	left  int    // values until mostValues
 }
 
-// build returns the value of raw JSON in memory of its own: nil, bool, string, int, float64, []any or map[string]any.
-// A number without point and exponent is an int if it fits. The last of duplicate keys counts.
+// build returns the value of raw JSON in memory of its own.
 func (b *builder) build(raw []byte, field string) (any, error) {
 	b.line, b.at, b.field, b.left = raw, 0, field, mostValues
 	if cap(b.buf) < len(raw)+blockReach {
@@ -146,13 +133,9 @@ func (b *builder) numeral() (any, error) {
 	if err := b.number(); err != nil {
 		return nil, err
 	}
-	text := string(b.line[from:b.at])
-	if n, err := strconv.Atoi(text); err == nil {
-		return n, nil
-	}
-	n, err := strconv.ParseFloat(text, 64)
+	n, err := values.Numeral(string(b.line[from:b.at]))
 	if err != nil {
-		return nil, bad("field %q is no number that 64 bits hold: %s", b.field, text)
+		return nil, bad("field %q is %v", b.field, err)
 	}
 	return n, nil
 }
@@ -170,7 +153,7 @@ func (b *builder) list() (any, error) {
 }
 
 func (b *builder) object() (any, error) {
-	out := map[string]any{}
+	var out values.Object
 	for b.more('}') {
 		b.space()
 		key, err := b.text()
@@ -179,11 +162,13 @@ func (b *builder) object() (any, error) {
 		}
 		b.space()
 		b.at++ // the colon
-		if out[key], err = b.value(); err != nil {
+		v, err := b.value()
+		if err != nil {
 			return nil, err
 		}
+		out.Add(key, v)
 	}
-	return out, nil
+	return out.Unique(), nil
 }
 
 // more moves behind the opening bracket or the comma, and reports whether an element follows. It moves behind the

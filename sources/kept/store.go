@@ -1,6 +1,7 @@
 package kept
 
 import (
+	"errors"
 	"log/slog"
 	"sync"
 
@@ -19,10 +20,12 @@ type Config struct {
 	Describe func(shard uint32) Shard
 }
 
-// Keys are the keys of the length stores. With a zero Transform no lengths are kept, with a zero Filters no answers.
+// Keys are the keys of the length stores. With a zero Transform no lengths are kept, with a zero Filters no answers,
+// with a zero Untrained no untrained labels.
 type Keys struct {
 	Transform millrace.Digest // of the settings that decide a record's tokens
 	Filters   millrace.Digest // of the settings that decide the filters' answers
+	Untrained millrace.Digest // of the settings that decide a record's untrained tokens
 }
 
 // Shard describes a shard for its length store.
@@ -39,6 +42,8 @@ type Store struct {
 	cfg Config
 	// opens the lengths of a shard; without make, nil if there are none. The function is nil if lengths are not kept
 	open func(shard millrace.Digest, count uint64, make bool) (Lengths, error)
+
+	readOnly sync.Once // tells that lengths are not remembered
 
 	mu     sync.Mutex
 	stores map[uint32]Lengths // of the last shards asked for; nil if a shard's could not be opened
@@ -74,14 +79,30 @@ func openLengths(store *index.Store, keys Keys, shard millrace.Digest, count uin
 		return nil, err
 	}
 	var none millrace.Digest
-	if keys.Filters == none {
-		return lengths, nil
+	var out Lengths = lengths
+	if keys.Filters != none {
+		answers, err := store.Answers(shard, keys.Filters, count, true)
+		if err != nil {
+			return nil, err
+		}
+		out = &Filtered{out, answers}
 	}
-	answers, err := store.Answers(shard, keys.Filters, count, true)
-	if err != nil {
-		return nil, err
+	if keys.Untrained != none {
+		untrained, err := store.Answers(shard, keys.Untrained, count, true)
+		if err != nil {
+			return nil, err
+		}
+		out = &Labelled{out, untrained}
 	}
-	return &Filtered{lengths, answers}, nil
+	return out, nil
+}
+
+// ReadOnly returns the index directory if it can only be read, else "".
+func (s *Store) ReadOnly() string {
+	if s.cfg.Index == nil || !s.cfg.Index.IsReadOnly() {
+		return ""
+	}
+	return s.cfg.Index.Dir()
 }
 
 // HasLengths reports whether lengths are kept.
@@ -111,8 +132,15 @@ func (s *Store) lengths(shard uint32, make bool) Lengths {
 	if st == nil && err == nil {
 		return nil
 	}
-	if err != nil {
+	if errors.Is(err, index.ErrReadOnly) {
+		s.readOnly.Do(func() {
+			s.cfg.Log.Info("lengths are not remembered: index_dir is read-only, and `millrace index --lengths` has "+
+				"not made them", "file", sh.Path)
+		})
+	} else if err != nil {
 		s.cfg.Log.Warn("lengths are not remembered", "file", sh.Path, "err", err)
+	}
+	if err != nil {
 		st = nil
 	}
 	if len(s.stores) >= mostStores {

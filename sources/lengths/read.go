@@ -50,7 +50,7 @@ func read(ctx context.Context, f sources.File) ([]run, error) {
 	}
 	if errors.Is(lines.Err(), bufio.ErrTooLong) {
 		r.line++
-		return nil, r.damaged("is longer than %d bytes", lineBytes)
+		return nil, r.limited("write one document, or one count, a line", "is longer than %d bytes", lineBytes)
 	}
 	if err := lines.Err(); err != nil {
 		return nil, err
@@ -62,6 +62,15 @@ func (r *reader) damaged(format string, args ...any) error {
 	return millrace.Errorf(millrace.ErrDamaged,
 		"read %s: line %d "+format+": write columns tokens, patches and count, the first line with their names",
 		append([]any{r.name, r.line}, args...)...)
+}
+
+// cutCure is for a document that is too long.
+const cutCure = "write it as several documents"
+
+// limited returns the error of a line that passes a limit.
+func (r *reader) limited(cure, what string, args ...any) error {
+	return millrace.Errorf(millrace.ErrDamaged, "read %s: line %d %w", r.name, r.line,
+		sources.Limited(cure, what, args...))
 }
 
 // take adds the documents of a line.
@@ -149,11 +158,14 @@ func (r *reader) add(tokens, patches, count uint64) error {
 	}
 	switch {
 	case tokens > mostTokens:
-		return r.damaged("has a document of %d tokens, more than %d", tokens, mostTokens)
+		return r.limited(cutCure, "has a document of %d tokens, more than %d", tokens, mostTokens)
 	case patches > mostTokens:
-		return r.damaged("has a document of %d patches, more than %d", patches, mostTokens)
-	case count > mostRecords-at || len(r.runs) == mostRuns:
-		return r.damaged("brings the documents to more than %d", mostRecords)
+		return r.limited(cutCure, "has a document of %d patches, more than %d", patches, mostTokens)
+	case count > mostRecords-at:
+		return r.limited("write several files", "brings the documents to more than %d", mostRecords)
+	case len(r.runs) == mostRuns:
+		return r.limited("write equal documents as one line with their count, or several files",
+			"brings the lines with documents to more than %d", mostRuns)
 	case count > 0:
 		r.runs = append(r.runs, run{tokens: uint32(tokens), patches: uint32(patches), end: at + count})
 	}

@@ -28,8 +28,9 @@ func openRows(ctx context.Context, f sources.File, behind int64, field sources.F
 		return nil, err
 	}
 	size := int64(binary.LittleEndian.Uint32(tail))
-	if string(tail[4:]) != arrowMagic || size > at-behind {
-		return nil, misfit(f, "its items have no bytes, and there are no rows of %d bytes at its end", size)
+	if string(tail[4:]) != arrowMagic || size != at-behind {
+		return nil, misfit(f, "its items have no bytes, and its end says that %d bytes of rows lie before it; its "+
+			"table and its end leave %d", size, at-behind)
 	}
 	rows := &section{io.NewSectionReader(f, at-size, size), f.Name()}
 	return arrow.Format{}.Open(ctx, rows, field, sources.Limits{SampleBytes: limit}, nil)

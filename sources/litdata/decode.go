@@ -6,6 +6,7 @@ import (
 	"millrace/sources"
 	"millrace/sources/extents"
 	"millrace/sources/valid"
+	"millrace/sources/values"
 )
 
 // decoder takes the values that a source needs out of items.
@@ -121,7 +122,7 @@ func (d *decoder) value(w *want, b []byte) (any, error) {
 		return nil, bad("value %q: %v", d.index.leaves[w.leaf].path, err)
 	}
 	if w.inside != nil {
-		record, _ := v.(map[string]any)
+		record, _ := v.(values.Object)
 		v, _ = w.inside.Of(record)
 	}
 	return v, nil

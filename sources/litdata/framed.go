@@ -58,8 +58,11 @@ func openFramed(ctx context.Context, f sources.File, x *index, w *wants, limit i
 	if first != 0 {
 		return nil, misfit(f, "its first item begins at byte %d, want 0", first)
 	}
+	if err := x.compare(f, found{items: int64(offsets.Count()), bytes: f.Size(), ids: end}); err != nil {
+		return nil, err
+	}
 	u := &framedFile{File: f, total: end}
-	if err := u.readFrames(behind, int64(le.Uint32(head[20:]))); err != nil {
+	if err := u.readFrames(offsets, behind, int64(le.Uint32(head[20:]))); err != nil {
 		return nil, err
 	}
 	return &framed{file: u, Shard: extents.Shard{File: u, Table: offsets, Limit: limit, Names: x.readable(),
@@ -88,8 +91,8 @@ type framedFile struct {
 	pool         sync.Pool // of *frameReader
 }
 
-// readFrames reads the places of the frames. They lie behind each other, and hold all items.
-func (u *framedFile) readFrames(at, count int64) error {
+// readFrames reads the places of the frames. They lie behind each other, and hold all items, each in one frame.
+func (u *framedFile) readFrames(offsets extents.Offsets, at, count int64) error {
 	if count > (u.File.Size()-at)/frameSize {
 		return misfit(u.File, "%d frames have places up to byte %d, and the file has %d", count, at+count*frameSize,
 			u.File.Size())
@@ -99,7 +102,7 @@ func (u *framedFile) readFrames(at, count int64) error {
 		return err
 	}
 	le := binary.LittleEndian
-	next, total := at+count*frameSize, int64(0)
+	next, total, items := at+count*frameSize, int64(0), uint64(0)
 	for ; len(table) > 0; table = table[frameSize:] {
 		place, packed, size := le.Uint64(table[8:]), int64(le.Uint32(table[16:])), int64(le.Uint32(table[20:]))
 		if place != uint64(next) || packed > u.File.Size()-next {
@@ -107,12 +110,19 @@ func (u *framedFile) readFrames(at, count int64) error {
 				packed, place, next)
 		}
 		if size > mostFrame || size > packed*mostRatio {
-			return misfit(u.File, "frame %d of %d bytes has %d unpacked", len(u.frames), packed, size)
+			return misfit(u.File, "%w", sources.Limited("write the set again with smaller chunks, or without "+
+				"compression", "frame %d of %d bytes has %d unpacked", len(u.frames), packed, size))
 		}
+		first, n := uint64(le.Uint32(table)), uint64(le.Uint32(table[4:]))
+		if first != items || n == 0 || n > offsets.Count()-items || !endsAt(offsets, items+n-1, total+size) {
+			return misfit(u.File, "frame %d says that it has %d items from item %d on, and they do not fill it",
+				len(u.frames), n, first)
+		}
+		items += n
 		u.frames = append(u.frames, frame{at: total, size: size, place: next, packed: packed})
 		next, total = next+packed, total+size
 	}
-	if next != u.File.Size() || total != u.total {
+	if next != u.File.Size() || total != u.total || items != offsets.Count() {
 		return misfit(
 			u.File,
 			"its frames end at byte %d of %d and hold %d bytes of items, want %d",
@@ -123,6 +133,12 @@ func (u *framedFile) readFrames(at, count int64) error {
 		)
 	}
 	return nil
+}
+
+// endsAt reports whether an item ends at a byte.
+func endsAt(offsets extents.Offsets, item uint64, at int64) bool {
+	_, end := offsets.Extent(item)
+	return end == at
 }
 
 // Size returns the unpacked bytes of all items.

@@ -5,11 +5,10 @@ import (
 	"errors"
 	"io"
 	"io/fs"
-	"path/filepath"
-	"sync"
 
 	"millrace"
 	"millrace/sources"
+	"millrace/sources/beside"
 )
 
 // index has the facts of an index.json that decide how items are read.
@@ -21,6 +20,7 @@ type index struct {
 	Encryption  json.RawMessage `json:"encryption"`
 	Loader      string          `json:"item_loader"`
 
+	chunks   map[string][]chunk // by name
 	leaves   []leaf
 	isTokens bool // an item is an array of ids without a table of leaves
 }
@@ -28,53 +28,32 @@ type index struct {
 // Granularities of compression that have no mark in the chunk.
 const levelSample = "sample"
 
-// indexes keeps the index.json that was read last, because all chunks of a source share it.
-type indexes struct {
-	mu   sync.Mutex
-	path string
-	size int64
-	last *index
-}
+// indexes has the index.json that was read last.
+type indexes struct{ last beside.Cache[*index] }
 
 // of returns the index beside a chunk.
 func (x *indexes) of(files sources.FS, chunk sources.File) (*index, error) {
-	path := filepath.Join(filepath.Dir(chunk.Name()), "index.json")
-	f, err := files.Open(path)
+	out, err := x.last.Of(files, chunk, "index.json", readIndex)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, millrace.Errorf(millrace.ErrDamaged, "open %s: the index.json of its set is not beside it: %w",
 			chunk.Name(), err)
 	}
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.last != nil && x.path == path && x.size == f.Size() {
-		return x.last, nil
-	}
-	last, err := readIndex(f)
-	if err != nil {
-		return nil, err
-	}
-	x.path, x.size, x.last = path, f.Size(), last
-	return last, nil
+	return out, err
 }
 
 // readIndex reads an index.json.
 func readIndex(f sources.File) (*index, error) {
 	if f.Size() > mostIndex {
-		return nil, misfit(f, "it has %d bytes, more than %d", f.Size(), mostIndex)
+		return nil, misfit(f, "%w", sources.Limited("write the set again with larger chunks",
+			"it has %d bytes, more than %d", f.Size(), mostIndex))
 	}
 	text, err := io.ReadAll(sources.NewReader(f, 0, f.Size()))
 	if err != nil {
 		return nil, err
 	}
 	var head struct {
-		Chunks []struct {
-			Dim *int64 `json:"dim"`
-		} `json:"chunks"`
-		Config *index `json:"config"`
+		Chunks []chunk `json:"chunks"`
+		Config *index  `json:"config"`
 	}
 	if err := json.Unmarshal(text, &head); err != nil {
 		return nil, misfit(f, "it is no JSON: %v", err)
@@ -94,6 +73,10 @@ func readIndex(f sources.File) (*index, error) {
 	x.leaves, err = leavesOf(x)
 	if err != nil {
 		return nil, misfit(f, "%v", err)
+	}
+	x.chunks = make(map[string][]chunk, len(head.Chunks))
+	for _, c := range head.Chunks {
+		x.chunks[c.Name] = append(x.chunks[c.Name], c)
 	}
 	return x, nil
 }

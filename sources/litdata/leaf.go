@@ -84,12 +84,21 @@ func numpyType(code uint32) (arrays.Type, bool) {
 	return arrays.Named(names[code])
 }
 
-// bare returns the decoder of arrays of one dimension without a head.
-func bare(code string, typeOf func(uint32) (arrays.Type, bool)) (func(b []byte) (any, error), error) {
+// bareType returns the type of the numbers of arrays without a head.
+func bareType(code string, typeOf func(uint32) (arrays.Type, bool)) (arrays.Type, error) {
 	n, err := strconv.ParseUint(code, 10, 32)
 	t, ok := typeOf(uint32(n))
 	if err != nil || !ok {
-		return nil, fmt.Errorf("its numbers have the type %q, which is not read", code)
+		return t, fmt.Errorf("its numbers have the type %q, which is not read", code)
+	}
+	return t, nil
+}
+
+// bare returns the decoder of arrays of one dimension without a head.
+func bare(code string, typeOf func(uint32) (arrays.Type, bool)) (func(b []byte) (any, error), error) {
+	t, err := bareType(code, typeOf)
+	if err != nil {
+		return nil, err
 	}
 	return func(b []byte) (any, error) { return t.Value([]int64{-1}, b) }, nil
 }

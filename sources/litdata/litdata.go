@@ -72,7 +72,11 @@ func openPlain(ctx context.Context, f sources.File, x *index, field sources.Fiel
 	first, end := offsets.Bounds()
 	// Ids are read in place, so they are not those of the copy of a packed chunk.
 	if first == behind && end == behind && behind < f.Size() && !sources.IsUnpacked(f) {
-		return openRows(ctx, f, behind, field, limit)
+		rows, err := openRows(ctx, f, behind, field, limit)
+		if err != nil {
+			return nil, err
+		}
+		return rows, x.checkRows(f, rows, int64(offsets.Count()))
 	}
 	if first != behind || end > f.Size() {
 		return nil, extents.Misfit(f, "its items lie at bytes %d … %d of %d, and its table ends at byte %d", first, end,
@@ -80,6 +84,10 @@ func openPlain(ctx context.Context, f sources.File, x *index, field sources.Fiel
 	}
 	if end != f.Size() {
 		return nil, extents.Misfit(f, "its items end at byte %d of %d", end, f.Size())
+	}
+	err = x.compare(f, found{items: int64(offsets.Count()), bytes: f.Size(), ids: end - first})
+	if err != nil {
+		return nil, err
 	}
 	w, err := x.resolve(f, field)
 	if err != nil {
@@ -111,8 +119,12 @@ func openPacked(f sources.File, x *index, w *wants, limit int64) (sources.Shard,
 	if err != nil {
 		return nil, err
 	}
-	if first, _ := offsets.Bounds(); first != offsets.Memory()+4 {
+	first, end := offsets.Bounds()
+	if first != offsets.Memory()+4 {
 		return nil, misfit(f, "its items begin at byte %d, and its table ends at byte %d", first, offsets.Memory()+4)
+	}
+	if err := x.compare(f, found{items: int64(offsets.Count()), bytes: end, ids: end - first}); err != nil {
+		return nil, err
 	}
 	return &extents.Shard{File: f, Table: offsets, Limit: limit, Names: x.readable(),
 		New:    func() extents.Decoder { return newDecoder(x, w) },

@@ -6,14 +6,14 @@ import (
 	"fmt"
 	"math"
 
-	"millrace/sources/fields"
+	"millrace/sources/values"
 )
 
 // nestedValue returns lists and dicts of a `json` leaf. Older versions wrote JSON; newer ones write a tag before each
 // value.
 func nestedValue(b []byte) (any, error) {
 	if len(b) == 0 || b[0] > 0x20 {
-		return fields.FromJSON(b)
+		return values.FromJSON(b)
 	}
 	n := nested{b: b}
 	v := n.value(0)
@@ -107,7 +107,7 @@ func (n *nested) value(depth int) any {
 	}
 	switch tag := n.byte(); tag {
 	case tagJSON:
-		v, err := fields.FromJSON(n.take(n.count(1)))
+		v, err := values.FromJSON(n.take(n.count(1)))
 		if err != nil && n.err == nil {
 			n.err = err
 		}
@@ -121,12 +121,12 @@ func (n *nested) value(depth int) any {
 	case tagBooleans:
 		return n.list(n.count(1), n.boolean)
 	case tagDict:
-		out := map[string]any{}
+		var out values.Object
 		for range n.count(5) {
 			key := n.text()
-			out[key] = n.deeper(depth)
+			out.Add(key, n.deeper(depth))
 		}
-		return out
+		return out.Unique()
 	case tagRecords:
 		return n.records()
 	case tagText:
@@ -169,11 +169,11 @@ func (n *nested) records() any {
 		return nil
 	}
 	return n.list(int(rows), func() any {
-		row := make(map[string]any, len(keys))
+		var row values.Object
 		for _, key := range keys {
-			row[key] = n.scalar()
+			row.Add(key, n.scalar())
 		}
-		return row
+		return row.Unique()
 	})
 }
 

@@ -1,6 +1,7 @@
 package litdata
 
 import (
+	"millrace/sources/sourcetest"
 	"reflect"
 	"strings"
 	"testing"
@@ -19,7 +20,7 @@ func TestNestedValues(t *testing.T) {
 		"\x0a\x01":                             true,
 		"\x01\x00\x00\x00\x00":                 []any{},
 	} {
-		if got, err := nestedValue([]byte(in)); err != nil || !reflect.DeepEqual(got, want) {
+		if got, err := nestedValue([]byte(in)); err != nil || !reflect.DeepEqual(sourcetest.Maps(got), want) {
 			t.Errorf("%q: got %#v, %v, want %#v", in, got, err, want)
 		}
 	}

@@ -2,6 +2,7 @@ package loader
 
 import (
 	"context"
+	"fmt"
 
 	"golang.org/x/sync/errgroup"
 
@@ -42,7 +43,7 @@ func (l *Loader) read(ctx context.Context, out *reporter, order *proto.ReadFrom,
 		}
 		old.cancel()
 	}
-	src, err := src.InPieces(ctx, order.PieceTokens)
+	src, err := ordered(ctx, src, order)
 	if err != nil {
 		return l.fatal(ctx, out, of.source, err)
 	}
@@ -68,6 +69,18 @@ func (l *Loader) read(ctx context.Context, out *reporter, order *proto.ReadFrom,
 	return nil
 }
 
+// ordered returns a source in the order that its ordinals have in this run.
+func ordered(ctx context.Context, src *sources.Source, order *proto.ReadFrom) (*sources.Source, error) {
+	eras, err := millrace.DecodeEras(order.Eras)
+	if err != nil {
+		return nil, fmt.Errorf("read source %s: %w", order.Source, err)
+	}
+	if src, err = src.InPieces(ctx, order.PieceTokens); err != nil {
+		return nil, err
+	}
+	return src.InEras(eras)
+}
+
 func (l *Loader) newReading(src *sources.Source, out *reporter, assigned *proto.ReadFrom) *reading {
 	at := feed.Position{
 		Ordinal:   millrace.Ordinal(assigned.Ordinal),
@@ -85,6 +98,7 @@ func (l *Loader) newReading(src *sources.Source, out *reporter, assigned *proto.
 		of:      stripe{assigned.Source, assigned.Stripe},
 		stripes: assigned.Stripes,
 		piece:   assigned.PieceTokens,
+		eras:    string(assigned.Eras),
 		feed:    feed,
 		own:     make(chan struct{}),
 		out:     out,

@@ -27,6 +27,7 @@ type reading struct {
 	of      stripe
 	stripes uint32
 	piece   uint32 // tokens of a piece; 0: ordinals are whole documents
+	eras    string // the bytes of millrace.Eras
 	feed    *feed.Feed
 	cancel  context.CancelFunc
 	own     chan struct{} // closed when the stripe is this loader's own
@@ -48,7 +49,7 @@ func (r *reading) adopt(out *reporter, order *proto.ReadFrom) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	at := millrace.Ordinal(order.Ordinal)
-	isOther := order.Stripes != r.stripes || order.PieceTokens != r.piece
+	isOther := order.Stripes != r.stripes || order.PieceTokens != r.piece || string(order.Eras) != r.eras
 	if isOther || at < r.from || r.failed || order.Standby && !r.standby {
 		return false
 	}

@@ -98,6 +98,15 @@ func offers(of stripe, term uint64, b feed.Batch) *proto.Offers {
 			}
 			m.Offset[i] = o.SampleMeta.Offset
 		}
+		if o.Untrained > 0 {
+			if m.Untrained == nil {
+				m.Untrained = make([]uint32, n)
+			}
+			m.Untrained[i] = o.Untrained
+		}
+		if o.Runs != nil {
+			m.Runs = append(m.Runs, &proto.UntrainedRuns{Ordinal: uint64(o.Ordinal), Runs: o.Runs})
+		}
 		if o.Refused != 0 {
 			if m.Refused == nil {
 				m.Refused = make([]uint64, n)

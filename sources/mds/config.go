@@ -19,6 +19,8 @@ type config struct {
 	Names     []string `json:"column_names"`
 	Encodings []string `json:"column_encodings"`
 	Sizes     []*int64 `json:"column_sizes"` // nil: each sample has its own
+
+	isObject bool // of a shard of lines: each sample is a JSON object
 }
 
 // Bounds of a description.
@@ -27,9 +29,13 @@ const (
 	mostColumns = 1 << 16
 )
 
+// columnsCure is for a shard with too many columns.
+const columnsCure = "write the set again with the columns that are wanted"
+
 // tooLong is the error of a description that takes too many bytes.
 func tooLong(f sources.File, size int64) error {
-	return extents.Misfit(f, "the description of its columns takes %d bytes, more than %d", size, mostConfig)
+	return extents.Misfit(f, "%w", sources.Limited(columnsCure,
+		"the description of its columns takes %d bytes, more than %d", size, mostConfig))
 }
 
 // readConfig reads the description of a shard.
@@ -43,7 +49,10 @@ func readConfig(f sources.File, text []byte) (*config, error) {
 		return nil, extents.Misfit(f, "its version is %d, want 2", c.Version)
 	case c.Format != "mds":
 		return nil, extents.Misfit(f, "its description is of format %q, want mds", c.Format)
-	case len(c.Names) > mostColumns || len(c.Encodings) != len(c.Names) || len(c.Sizes) != len(c.Names):
+	case len(c.Names) > mostColumns && len(c.Encodings) == len(c.Names) && len(c.Sizes) == len(c.Names):
+		return nil, extents.Misfit(f, "%w", sources.Limited(columnsCure,
+			"it has %d names of columns, at most %d are read", len(c.Names), mostColumns))
+	case len(c.Encodings) != len(c.Names) || len(c.Sizes) != len(c.Names):
 		return nil, extents.Misfit(f, "it has %d names, %d encodings and %d sizes of columns", len(c.Names),
 			len(c.Encodings), len(c.Sizes))
 	}
@@ -99,6 +108,9 @@ func (c *config) resolve(f sources.File, field sources.Field) (*wants, error) {
 
 // find finds the column of a path: a column of exactly this name, or the column of JSON with the path's beginning.
 func (c *config) find(f sources.File, path string) (want, error) {
+	if c.isObject {
+		return c.inObject(path)
+	}
 	w := want{path: path, column: slices.Index(c.Names, path)}
 	if w.column < 0 {
 		head, rest, ok := strings.Cut(path, ".")
@@ -117,6 +129,21 @@ func (c *config) find(f sources.File, path string) (want, error) {
 	if err != nil {
 		return w, millrace.Errorf(millrace.ErrInvalid, "open %s: column %q: %w", f.Name(), c.Names[w.column], err)
 	}
+	return w, nil
+}
+
+// inObject returns the want of a path in the samples of a shard of JSON objects.
+func (c *config) inObject(path string) (want, error) {
+	head, _, _ := strings.Cut(path, ".")
+	w := want{path: path, column: -1, encoding: encoding{kind: object}}
+	if !slices.Contains(c.Names, path) && !slices.Contains(c.Names, head) {
+		return w, nil
+	}
+	inside, err := fields.Parse(path)
+	if err != nil {
+		return w, err
+	}
+	w.column, w.inside = 0, &inside
 	return w, nil
 }
 

@@ -1,6 +1,7 @@
 package mds
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 
@@ -16,6 +17,7 @@ type decoder struct {
 	wants  *wants
 	places [][2]int // of each column's bytes in the sample
 	row    []any
+	line   *line // nil: samples are those of an MDS shard
 }
 
 var _ extents.Decoder = (*decoder)(nil)
@@ -58,6 +60,9 @@ func (d *decoder) fill(r *sources.Record, b []byte) {
 
 // locate finds the bytes of each column: the sizes of those that have no fixed size come first.
 func (d *decoder) locate(b []byte) error {
+	if d.line != nil {
+		return d.line.locate(d.config, b, d.places)
+	}
 	at := 0
 	for _, size := range d.config.Sizes {
 		if size == nil {
@@ -84,6 +89,37 @@ func (d *decoder) locate(b []byte) error {
 	}
 	if at != len(b) {
 		return bad("its columns end at byte %d of %d", at, len(b))
+	}
+	return nil
+}
+
+// line divides the samples of a shard of lines.
+type line struct {
+	newline, separator []byte
+	isObject           bool // samples are JSON objects
+}
+
+// locate finds the bytes of each column of a sample. An object is the value of the first one.
+func (l *line) locate(c *config, b []byte, places [][2]int) error {
+	rest, ok := bytes.CutSuffix(b, l.newline)
+	if !ok {
+		return bad("it does not end with the newline %q", l.newline)
+	}
+	if l.isObject {
+		places[0] = [2]int{0, len(rest)}
+		return nil
+	}
+	if n := bytes.Count(rest, l.separator) + 1; n != len(places) {
+		return bad("it has %d values, and the shard has %d columns", n, len(places))
+	}
+	at := 0
+	for i := range places {
+		n := bytes.Index(rest[at:], l.separator)
+		if n < 0 {
+			n = len(rest) - at
+		}
+		places[i] = [2]int{at, at + n}
+		at += n + len(l.separator)
 	}
 	return nil
 }

@@ -1,8 +1,8 @@
-// Package mds reads the MDS shards of MosaicML Streaming's datasets.
+// Package mds reads the shards of MosaicML Streaming's datasets: MDS shards, and shards of lines.
 //
-// A shard describes itself: the table of its samples and the names and encodings of its columns. The index.json of the
-// directory names the shards; package find reads it. A column encoded by pickle is refused if it is asked for, because
-// reading pickle runs code.
+// An MDS shard describes itself: the table of its samples and the names and encodings of its columns. The index.json of
+// the directory names the shards; package find reads it. If it lies beside a shard, both must agree. A column encoded
+// by pickle is refused if it is asked for, because reading pickle runs code.
 package mds
 
 import (
@@ -14,10 +14,28 @@ import (
 	"millrace/sources/packed"
 )
 
-// Format opens MDS shards.
-type Format struct{}
+// Format opens shards. It opens each index.json, and the descriptions of shards of lines, from the file system that New
+// was given.
+type Format struct {
+	fs      sources.FS
+	indexes *indexes
+}
 
-var _ sources.Format = Format{}
+var (
+	_ sources.Format     = Format{}
+	_ sources.Companions = Format{}
+)
+
+// New returns the format over files. Shards must be opened from the same file system.
+func New(files sources.FS) Format { return Format{fs: files, indexes: &indexes{}} }
+
+// Companions names the description of a shard of lines.
+func (Format) Companions(path string) []string {
+	if meta := metaPath(path); meta != "" {
+		return []string{meta}
+	}
+	return nil
+}
 
 // Name returns the format's word in the mixture file.
 func (Format) Name() string { return "mds" }
@@ -26,7 +44,7 @@ func (Format) Name() string { return "mds" }
 const defaultSampleBytes = 64 << 20
 
 // Open reads the table of samples and the description of the columns.
-func (Format) Open(ctx context.Context, f sources.File, field sources.Field, lim sources.Limits,
+func (ff Format) Open(ctx context.Context, f sources.File, field sources.Field, lim sources.Limits,
 	_ []byte) (sources.Shard, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -34,8 +52,15 @@ func (Format) Open(ctx context.Context, f sources.File, field sources.Field, lim
 	if lim.SampleBytes <= 0 {
 		lim.SampleBytes = defaultSampleBytes
 	}
+	if metaPath(f.Name()) != "" {
+		return ff.openLines(ctx, f, field, lim.SampleBytes)
+	}
+	said, err := ff.indexes.of(ff.fs, f)
+	if err != nil {
+		return nil, err
+	}
 	if kind := packed.KindOf(f); kind != packed.Plain {
-		return openPacked(f, kind, field, lim.SampleBytes)
+		return openPacked(f, kind, said, field, lim.SampleBytes)
 	}
 	offsets, behind, err := extents.ReadOffsets(ctx, f, 0)
 	if err != nil {
@@ -63,6 +88,9 @@ func (Format) Open(ctx context.Context, f sources.File, field sources.Field, lim
 	if err != nil {
 		return nil, err
 	}
+	if err := said.compare(f, offsets.Count(), f.Size(), c); err != nil {
+		return nil, err
+	}
 	w, err := c.resolve(f, field)
 	if err != nil {
 		return nil, err
@@ -75,7 +103,8 @@ func (Format) Open(ctx context.Context, f sources.File, field sources.Field, lim
 const mostTable = 64 << 20
 
 // openPacked opens a shard that is packed as a whole. It unpacks the table and the description.
-func openPacked(f sources.File, kind packed.Kind, field sources.Field, limit int64) (sources.Shard, error) {
+func openPacked(f sources.File, kind packed.Kind, said *listed, field sources.Field,
+	limit int64) (sources.Shard, error) {
 	r, err := packed.NewReader(f, kind)
 	if err != nil {
 		return nil, err
@@ -86,7 +115,7 @@ func openPacked(f sources.File, kind packed.Kind, field sources.Field, limit int
 		return nil, err
 	}
 	behind := offsets.Memory() + 4
-	first, _ := offsets.Bounds()
+	first, end := offsets.Bounds()
 	if first < behind || first-behind > mostConfig {
 		return nil, extents.Misfit(f, "its samples begin at byte %d, and its table ends at byte %d", first, behind)
 	}
@@ -96,6 +125,9 @@ func openPacked(f sources.File, kind packed.Kind, field sources.Field, limit int
 	}
 	c, err := readConfig(f, description)
 	if err != nil {
+		return nil, err
+	}
+	if err := said.compare(f, offsets.Count(), end, c); err != nil {
 		return nil, err
 	}
 	w, err := c.resolve(f, field)

@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"strconv"
 
-	"millrace/sources/fields"
+	"millrace/sources/values"
 )
 
 // value returns a value in memory of its own, nil if the shard has no such column.
@@ -19,7 +19,7 @@ func (d *decoder) value(w *want, b []byte) (any, error) {
 		return nil, bad("column %q: %v", d.config.Names[w.column], err)
 	}
 	if w.inside != nil {
-		record, _ := v.(map[string]any)
+		record, _ := v.(values.Object)
 		v, _ = w.inside.Of(record)
 	}
 	return v, nil
@@ -37,7 +37,7 @@ func (e encoding) value(b []byte) (any, error) {
 	case number:
 		return e.dtype.Scalar(b)
 	case object:
-		return fields.FromJSON(b)
+		return values.FromJSON(b)
 	case ndarray:
 		return e.array(b)
 	}

@@ -14,7 +14,7 @@ import (
 
 // The .idx begins with magic, version, dtype code, S = sequences and D = documents + 1. Then come S lengths (i32,
 // elements), S pointers (i64, bytes of the .bin) and D document indices (i64, sequence numbers). Multimodal datasets
-// also have S modes (i8).
+// also have S modes (i8). They are refused: sequences of another mode than text hold bytes of images.
 const (
 	magic    = "MMIDIDX\x00\x00"
 	version  = 1
@@ -73,6 +73,11 @@ func readIndex(ctx context.Context, idx, bin sources.File) (ids.DType, *ids.Tabl
 			boundaries,
 			idx.Size(),
 		)
+	}
+	if sequences > 0 && sequences*13+boundaries*8 == rest {
+		return ids.DType{}, nil, millrace.Errorf(millrace.ErrInvalid,
+			"open index %s: it has a mode (sequence_modes) for each of its %d sequences, as datasets with images "+
+				"have, whose bytes are no token ids; write the text into a dataset of its own", idx.Name(), sequences)
 	}
 	w := &walk{
 		ctx: ctx, idx: idx, bin: bin, dtype: dt, sequences: sequences,

@@ -81,8 +81,6 @@ func many() sourcetest.Fixture {
 
 func TestContract(t *testing.T) {
 	bad := sourcetest.Want{Bad: "no token id"}
-	multimodal := fixture("modes", 8, 2, []sourcetest.Want{tokens(1, 2)}, [][]int64{{1}, {2}})
-	multimodal.Files["d/x.idx"] = append(multimodal.Files["d/x.idx"], 0, 1)
 	sourcetest.Run(t, format, []sourcetest.Fixture{
 		// The example of the format's description: 3 sequences, 2 documents, an index of 94 bytes.
 		fixture("described", 8, 2, []sourcetest.Want{tokens(1, 2, 3, 4, 5), tokens(6)}, [][]int64{{1, 2, 3}, {4, 5}},
@@ -99,7 +97,6 @@ func TestContract(t *testing.T) {
 			[][]int64{{1 << 31}}, [][]int64{{-1}}),
 		fixture("too long", 8, 2, []sourcetest.Want{tokens(make([]uint32, 2048)...), {Bad: "sample_bytes"}, tokens(9)},
 			[][]int64{make([]int64, 2048)}, [][]int64{make([]int64, 2000), make([]int64, 49)}, [][]int64{{9}}),
-		multimodal,
 		many(),
 	})
 }
@@ -153,6 +150,12 @@ func TestMisfits(t *testing.T) {
 	if err := sourcetest.Open(t, format, f); !errors.Is(err, millrace.ErrInvalid) ||
 		!strings.Contains(err.Error(), "floating point") {
 		t.Errorf("f32: got %v", err)
+	}
+	f = fixture("modes", 8, 2, nil, [][]int64{{1, 2, 3}, {4, 5}}, [][]int64{{6}})
+	f.Files["d/x.idx"] = append(f.Files["d/x.idx"], 0, 0, 1)
+	if err := sourcetest.Open(t, format, f); !errors.Is(err, millrace.ErrInvalid) ||
+		!strings.Contains(err.Error(), "a mode (sequence_modes) for each of its 3 sequences") {
+		t.Errorf("modes: got %v", err)
 	}
 }
 

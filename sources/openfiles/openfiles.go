@@ -9,6 +9,8 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"millrace/sources/remedy"
 )
 
 // Pool has the open files of a process. It is safe for concurrent use.
@@ -18,7 +20,7 @@ type Pool struct {
 	mu   sync.Mutex
 	room *sync.Cond
 	open int       // files, also those that are being opened
-	idle list.List // of *File: open and not used, the least recently used first
+	idle list.List // of *Handle: open and not used, the least recently used first
 }
 
 // The default limit leaves descriptors for sockets, pipes, indexes and the journal.
@@ -68,10 +70,18 @@ type File struct {
 	opening sync.Mutex // held while the file is opened
 
 	// guarded by the pool's lock
-	file   io.Closer // nil: not open
-	uses   int
-	at     *list.Element // in idle, or nil
+	now    *Handle // nil: not open
 	closed bool
+}
+
+// Handle is one opening of a file. Its users release it.
+type Handle struct {
+	Opened io.Closer
+	file   *File
+
+	// guarded by the pool's lock
+	uses int
+	at   *list.Element // in idle, or nil
 }
 
 // File returns a file that open opens, and opens again after the pool has closed it.
@@ -79,14 +89,14 @@ func (p *Pool) File(open func() (io.Closer, error)) *File { return &File{pool: p
 
 // Acquire returns the open file. The caller releases it, and holds no other file of the pool meanwhile: Acquire waits
 // until one of the pool's files is not used.
-func (f *File) Acquire() (io.Closer, error) {
-	if file := f.use(); file != nil {
-		return file, nil
+func (f *File) Acquire() (*Handle, error) {
+	if h := f.use(); h != nil {
+		return h, nil
 	}
 	f.opening.Lock()
 	defer f.opening.Unlock()
-	if file := f.use(); file != nil {
-		return file, nil
+	if h := f.use(); h != nil {
+		return h, nil
 	}
 	file, err := f.pool.Open(f.make)
 	if err != nil {
@@ -94,43 +104,62 @@ func (f *File) Acquire() (io.Closer, error) {
 	}
 	f.pool.mu.Lock()
 	defer f.pool.mu.Unlock()
-	f.file, f.uses = file, 1
-	return file, nil
+	f.now = &Handle{Opened: file, file: f, uses: 1}
+	return f.now, nil
 }
 
-// use returns the file if it is open.
-func (f *File) use() io.Closer {
+// use returns the handle if the file is open.
+func (f *File) use() *Handle {
 	f.pool.mu.Lock()
 	defer f.pool.mu.Unlock()
-	if f.file == nil {
+	h := f.now
+	if h == nil {
 		return nil
 	}
-	f.uses++
-	if f.at != nil {
-		f.pool.idle.Remove(f.at)
-		f.at = nil
+	h.uses++
+	if h.at != nil {
+		f.pool.idle.Remove(h.at)
+		h.at = nil
 	}
-	return f.file
+	return h
 }
 
 // Release ends a use that Acquire began.
-func (f *File) Release() {
-	p := f.pool
+func (h *Handle) Release() {
+	p := h.file.pool
 	p.mu.Lock()
-	f.uses--
-	var close io.Closer
+	h.uses--
+	closes := false
 	switch {
-	case f.uses > 0:
-	case f.closed:
-		close, f.file = f.file, nil
+	case h.uses > 0:
+	case h.file.closed || h.file.now != h:
+		p.drop(h)
+		closes = true
 	default:
-		f.at = p.idle.PushBack(f)
+		h.at = p.idle.PushBack(h)
 		p.room.Signal()
 	}
 	p.mu.Unlock()
-	if close != nil {
-		close.Close()
+	if closes {
+		h.Opened.Close()
 		p.Closed()
+	}
+}
+
+// Judge takes the error of a use, or nil. If the descriptor may be dead after this error, the opening goes out of use:
+// the next Acquire opens the file anew, and the last user's Release closes the old opening.
+func (h *Handle) Judge(err error) {
+	if err == nil {
+		return
+	}
+	if r, _ := remedy.Of(err); r != remedy.Anew {
+		return
+	}
+	p := h.file.pool
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if h.file.now == h {
+		h.file.now = nil
 	}
 }
 
@@ -139,14 +168,15 @@ func (f *File) Close() error {
 	p := f.pool
 	p.mu.Lock()
 	f.closed = true
-	if f.file == nil || f.uses > 0 {
+	h := f.now
+	if h == nil || h.uses > 0 {
 		p.mu.Unlock()
 		return nil
 	}
-	file := p.drop(f)
+	p.drop(h)
 	p.mu.Unlock()
 	defer p.Closed()
-	return file.Close()
+	return h.Opened.Close()
 }
 
 // Open opens a file that counts as open until its owner has closed it and calls Closed. It makes room first, and waits
@@ -155,9 +185,10 @@ func (p *Pool) Open(open func() (io.Closer, error)) (io.Closer, error) {
 	p.mu.Lock()
 	for p.open >= p.limit {
 		if oldest := p.idle.Front(); oldest != nil {
-			file := p.drop(oldest.Value.(*File))
+			h := oldest.Value.(*Handle)
+			p.drop(h)
 			p.mu.Unlock()
-			file.Close()
+			h.Opened.Close()
 			p.mu.Lock()
 			p.open--
 			continue
@@ -188,26 +219,29 @@ func (p *Pool) Closed() {
 	p.room.Signal()
 }
 
-// drop takes a file out of the idle ones. The lock is held. The caller closes the file, which counts until then.
-func (p *Pool) drop(f *File) io.Closer {
-	file := f.file
-	f.file = nil
-	if f.at != nil {
-		p.idle.Remove(f.at)
-		f.at = nil
+// drop takes a handle out of its file and of the idle ones. The lock is held. The caller closes what the handle has
+// open, which counts until then.
+func (p *Pool) drop(h *Handle) {
+	if h.file.now == h {
+		h.file.now = nil
 	}
-	return file
+	if h.at != nil {
+		p.idle.Remove(h.at)
+		h.at = nil
+	}
 }
 
 func (p *Pool) closeIdle() {
 	p.mu.Lock()
-	var files []io.Closer
+	var idle []*Handle
 	for p.idle.Len() > 0 {
-		files = append(files, p.drop(p.idle.Front().Value.(*File)))
+		h := p.idle.Front().Value.(*Handle)
+		p.drop(h)
+		idle = append(idle, h)
 	}
 	p.mu.Unlock()
-	for _, file := range files {
-		file.Close()
+	for _, h := range idle {
+		h.Opened.Close()
 		p.Closed()
 	}
 }

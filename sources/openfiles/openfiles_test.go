@@ -58,11 +58,15 @@ func TestFilesStayBelowTheLimit(t *testing.T) {
 					continue
 				}
 				f := files[rng.IntN(all)]
-				if _, err := f.Acquire(); err != nil {
+				h, err := f.Acquire()
+				if err != nil {
 					t.Error(err)
 					return
 				}
-				f.Release()
+				if rng.IntN(10) == 0 {
+					h.Judge(unix.ESTALE)
+				}
+				h.Release()
 			}
 		})
 	}
@@ -87,10 +91,11 @@ func TestUsedAgainWithoutOpening(t *testing.T) {
 		files[i] = pool.File(made[i].make)
 	}
 	for _, i := range []int{0, 1, 0, 2, 0, 1} {
-		if _, err := files[i].Acquire(); err != nil {
+		h, err := files[i].Acquire()
+		if err != nil {
 			t.Fatal(err)
 		}
-		files[i].Release()
+		h.Release()
 	}
 	for i, want := range []int64{1, 2, 1} {
 		if n := made[i].times.Load(); n != want {
@@ -99,15 +104,57 @@ func TestUsedAgainWithoutOpening(t *testing.T) {
 	}
 }
 
+// TestADeadDescriptorIsReplaced: after an error that may come from the descriptor, the next use opens the file anew.
+// The uses that go on keep the old opening, which the last of them closes.
+func TestADeadDescriptorIsReplaced(t *testing.T) {
+	pool, c := openfiles.New(4), &counted{}
+	f := pool.File(c.make)
+	acquire := func() *openfiles.Handle {
+		t.Helper()
+		h, err := f.Acquire()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return h
+	}
+	first, second := acquire(), acquire()
+	for _, harmless := range []error{nil, unix.EINTR, io.EOF, errors.New("its bytes are wrong")} {
+		if first.Judge(harmless); acquire() != first {
+			t.Fatalf("after %v, the file was opened anew", harmless)
+		}
+		first.Release()
+	}
+	first.Judge(fmt.Errorf("read a: %w", unix.ESTALE))
+	first.Judge(unix.ENOTCONN)
+	third := acquire()
+	if third == first || c.open.Load() != 2 || pool.Count() != 2 {
+		t.Fatalf("%d files are open, the pool counts %d", c.open.Load(), pool.Count())
+	}
+	first.Release()
+	second.Judge(unix.ESTALE) // of the old opening: the new one stays
+	if acquire() != third {
+		t.Error("the new opening went out of use with the old one")
+	}
+	third.Release()
+	second.Release()
+	if third.Release(); c.open.Load() != 1 || c.times.Load() != 2 {
+		t.Errorf("%d files are open after %d openings", c.open.Load(), c.times.Load())
+	}
+	if err := f.Close(); err != nil || c.open.Load() != 0 || pool.Count() != 0 {
+		t.Errorf("%v: %d files are open, the pool counts %d", err, c.open.Load(), pool.Count())
+	}
+}
+
 // TestWithoutDescriptors: a file that cannot be opened for want of descriptors is tried again after all unused files
 // were closed. If that does not help, the error has the cure and no errno, so it is final.
 func TestWithoutDescriptors(t *testing.T) {
 	pool, c := openfiles.New(10), &counted{}
 	idle := pool.File(c.make)
-	if _, err := idle.Acquire(); err != nil {
+	h, err := idle.Acquire()
+	if err != nil {
 		t.Fatal(err)
 	}
-	idle.Release()
+	h.Release()
 	scarce := func() (io.Closer, error) {
 		if c.open.Load() > 0 {
 			return nil, fmt.Errorf("open a: %w", unix.EMFILE)

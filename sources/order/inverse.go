@@ -32,7 +32,7 @@ func (g *Global) ordinals(id millrace.SampleID, below millrace.Ordinal, permuted
 	if !ok {
 		return nil
 	}
-	l, total := g.Lookup(), g.Total()
+	l, total := g.Lookup(), g.Total(0)
 	for epoch := uint64(0); epoch*total < uint64(below); epoch++ {
 		for place := first; place < first+pieces; place++ {
 			n := millrace.Ordinal(epoch*total + place)

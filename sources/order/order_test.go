@@ -47,7 +47,7 @@ func TestGlobalOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		counts := rapid.SliceOfN(rapid.Uint64Range(0, 40), 1, 8).Draw(t, "counts")
 		g := NewGlobal(Seed{Run: rapid.Uint64().Draw(t, "seed"), Source: "s", Epochs: 3}, counts)
-		total := g.Total()
+		total := g.Total(0)
 		if total == 0 {
 			return
 		}
@@ -101,7 +101,8 @@ func TestOrderGolden(t *testing.T) {
 	for i := range uint64(6) {
 		block = append(block, p.At(i))
 		if i < 4 {
-			shards = append(shards, uint64(b.ShardAt(1, uint32(i))))
+			shard, _ := b.ShardAt(1, uint32(i))
+			shards = append(shards, uint64(shard))
 		}
 	}
 	got := fmt.Sprint(global, shards, block)

@@ -50,17 +50,17 @@ func TestPiecesAreThePermutedList(t *testing.T) {
 			}
 		}
 		g := NewGlobalPieces(seed, shards, tokens)
-		if g.Total() != uint64(len(list)) {
-			t.Fatalf("%d pieces, want %d", g.Total(), len(list))
+		if g.Total(0) != uint64(len(list)) {
+			t.Fatalf("%d pieces, want %d", g.Total(0), len(list))
 		}
 		if len(list) == 0 {
 			return
 		}
 		w := g.Lookup()
 		for n := range g.End() {
-			epoch := millrace.Epoch(uint64(n) / g.Total())
-			perm := mixing.NewPermutation(g.Total(), seed.globalKey(epoch))
-			want := list[perm.At(uint64(n)%g.Total())]
+			epoch := millrace.Epoch(uint64(n) / g.Total(0))
+			perm := mixing.NewPermutation(g.Total(0), seed.globalKey(epoch))
+			want := list[perm.At(uint64(n)%g.Total(0))]
 			if e, at := w.At(n); e != epoch || at != want {
 				t.Fatalf("ordinal %d is epoch %d, %+v, want %d, %+v", n, e, at, epoch, want)
 			}

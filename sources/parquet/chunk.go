@@ -23,6 +23,7 @@ type chunk struct {
 	unpacked int64 // bytes of its pages
 	codec    format.CompressionCodec
 	isList   bool
+	least    int64         // bytes of a value in the plain encoding, at least
 	index    sources.Range // of the part of the page index that lists its pages; empty: the file has none
 	coded    int           // so many of the first data pages are likely to have places in a dictionary
 }
@@ -82,7 +83,10 @@ func (c *chunk) fill(f sources.File, cc *format.ColumnChunk, col *column, end in
 	case m.NumValues != c.rows && col.repeats == 0, m.NumValues < c.rows, m.NumValues > 1<<48:
 		return damaged(f, "row group %d: %d values in %d rows", c.group, m.NumValues, c.rows)
 	}
-	c.entries, c.isList = m.NumValues, col.repeats > 0
+	c.entries, c.isList, c.least = m.NumValues, col.repeats > 0, max(int64(col.width()), 1)
+	if col.kind == format.ByteArray {
+		c.least = lengthBytes
+	}
 	c.codec, c.start = m.Codec, m.DataPageOffset
 	if d := m.DictionaryPageOffset; d > 0 && d < c.start {
 		c.start = d
@@ -97,7 +101,12 @@ func (c *chunk) fill(f sources.File, cc *format.ColumnChunk, col *column, end in
 	if at == 0 && n == 0 {
 		return nil
 	}
-	if at < 4 || n <= 0 || n > mostFooter || at > end-n {
+	if n > mostFooter && at >= 4 && at <= end-n {
+		return damaged(f, "row group %d: %w", c.group, sources.Limited("write the file again without a page index, or "+
+			"with larger pages", "the page index of column %v has %d bytes, at most %d are read", col.path, n,
+			mostFooter))
+	}
+	if at < 4 || n <= 0 || at > end-n {
 		return damaged(f, "row group %d: the footer puts the page index of column %v at byte %d with %d bytes, and "+
 			"the footer begins at %d; %s", c.group, col.path, at, n, end, indexCure)
 	}

@@ -1,9 +1,7 @@
 package parquet
 
 import (
-	"encoding/binary"
 	"fmt"
-	"math"
 	"math/bits"
 	"slices"
 	"strings"
@@ -13,7 +11,7 @@ import (
 	"millrace"
 	"millrace/sources"
 	"millrace/sources/fields"
-	"millrace/sources/valid"
+	"millrace/sources/values"
 )
 
 // column is one column of one file: the text, or a further column.
@@ -21,6 +19,8 @@ type column struct {
 	path  []string
 	names []string // of the file's top-level columns, for people
 	kind  format.Type
+	typ   values.Type
+	size  int // bytes of a value of a fixed size in bytes
 	leaf  int // position among the file's leaves, and so among the columns of each row group
 	depth int // definition level of a value that is not null: the number of optional and repeated nodes in its path
 	// repeats is the number of repeated nodes in its path: the largest repetition level
@@ -41,31 +41,23 @@ func (c *column) width() int {
 		return 4
 	case format.Int64, format.Double:
 		return 8
+	case format.Int96:
+		return 12
+	case format.FixedLenByteArray:
+		if c.size > 0 {
+			return c.size
+		}
 	}
 	return -1
 }
 
-// value returns a value as other packages see it: whole numbers as they are stored, without regard to a logical type.
+// value returns a value as other packages see it.
 func (c *column) value(v []byte) (any, error) {
-	if v == nil {
-		return nil, nil
+	out, err := c.typ.Of(v)
+	if err != nil {
+		return nil, millrace.Errorf(millrace.ErrBadSample, "column %q: %v", strings.Join(c.path, "."), err)
 	}
-	switch c.kind {
-	case format.Boolean:
-		return v[0] != 0, nil
-	case format.Int32:
-		return int(int32(binary.LittleEndian.Uint32(v))), nil
-	case format.Int64:
-		return int(binary.LittleEndian.Uint64(v)), nil
-	case format.Float:
-		return float64(math.Float32frombits(binary.LittleEndian.Uint32(v))), nil
-	case format.Double:
-		return math.Float64frombits(binary.LittleEndian.Uint64(v)), nil
-	}
-	if !valid.UTF8(v) {
-		return nil, millrace.Errorf(millrace.ErrBadSample, "invalid UTF-8 in column %v", c.path)
-	}
-	return string(v), nil
+	return out, nil
 }
 
 // missing returns the error of a row whose value is null.
@@ -77,18 +69,37 @@ func (c *column) missing() *sources.MissingError {
 type node struct {
 	*format.SchemaElement
 	children []*node
+	keys     []string // names of the children
+	typ      values.Type
+	refused  string // name of a type that is not read
 	leaf     int
 	depth    int // largest definition level
 	repeats  int // largest repetition level
 }
 
+// column returns a leaf as a column.
+func (n *node) column(path, names []string) *column {
+	return &column{path: path, names: names, kind: n.Type.V, typ: n.typ, size: int(n.TypeLength.V), leaf: n.leaf,
+		depth: n.depth, repeats: n.repeats}
+}
+
 // findText returns the column of the text.
-func findText(f sources.File, schema []format.SchemaElement, field string) (*column, error) {
-	c, err := findColumn(f, schema, field)
-	if err == nil && c.kind != format.ByteArray {
-		return nil, wrongColumn(f, "column %q has type %v, want strings or binary", field, c.kind)
+func findText(f sources.File, root *node, field string) (*column, error) {
+	p, err := findPlace(f, root, field)
+	switch {
+	case err != nil:
+		return nil, err
+	case p.repeats > 0:
+		return nil, wrongColumn(f, "column %q is a list, not one value a row", field)
+	case len(p.children) > 0:
+		return nil, wrongColumn(f, "column %q is no string but holds: %s", field, p.list(p.path))
+	case !p.Type.Valid:
+		return nil, wrongColumn(f, "column %q has no type", field)
+	case p.typ.Kind == values.Null:
+	case p.Type.V != format.ByteArray || p.refused != "" || !p.typ.IsText():
+		return nil, wrongColumn(f, "column %q has type %s, want strings or binary", field, typeName(p.SchemaElement))
 	}
-	return c, err
+	return p.node.column(p.path, p.names), nil
 }
 
 // place is the place of a field in the schema.
@@ -99,18 +110,17 @@ type place struct {
 	names []string // of the file's top-level columns, for people
 }
 
-// column returns the leaf's column.
-func (p *place) column() *column {
-	return &column{path: p.path, names: p.names, kind: p.Type.V, leaf: p.leaf, depth: p.depth}
-}
-
 // leaves returns the columns at and below a place.
 func (p *place) leaves(f sources.File) (out []*column, err error) {
+	if refused := p.refusal(); refused != "" {
+		return nil, wrongColumn(f, "column %q has type %s, which is not read; leave the column out, or write it as "+
+			"another type", strings.Join(p.path, "."), refused)
+	}
 	err = p.walk(p.path, func(n *node, path []string) error {
-		c := &column{path: path, names: p.names, kind: n.Type.V, leaf: n.leaf, depth: n.depth, repeats: n.repeats}
+		c := n.column(path, p.names)
 		if !n.Type.Valid || c.width() < 0 {
-			return wrongColumn(f, "column %q has type %v; strings, numbers and booleans are read",
-				strings.Join(path, "."), c.kind)
+			return wrongColumn(f, "column %q has type %v of %d bytes, which is not read", strings.Join(path, "."),
+				c.kind, c.size)
 		}
 		out = append(out, c)
 		return nil
@@ -134,25 +144,9 @@ func (n *node) walk(path []string, act func(*node, []string) error) error {
 	return nil
 }
 
-// findColumn returns the leaf that a field names.
-func findColumn(f sources.File, schema []format.SchemaElement, field string) (*column, error) {
-	p, err := findPlace(f, schema, field)
-	switch {
-	case err != nil:
-		return nil, err
-	case p.repeats > 0:
-		return nil, wrongColumn(f, "column %q is a list, not one value a row", field)
-	case len(p.children) > 0:
-		return nil, wrongColumn(f, "column %q is no string but holds: %s", field, p.list(p.path))
-	case !p.Type.Valid:
-		return nil, wrongColumn(f, "column %q has no type", field)
-	}
-	return p.column(), nil
-}
-
-// treeOf returns the tree of a schema.
-func treeOf(f sources.File, schema []format.SchemaElement) (*node, error) {
-	b := treeBuilder{rest: schema}
+// treeOf returns the tree of a file's schema.
+func treeOf(f sources.File, meta *format.FileMetaData) (*node, error) {
+	b := treeBuilder{rest: meta.Schema}
 	root, err := b.node(0, 0, 0)
 	if err != nil {
 		return nil, damaged(f, "schema: %w", err)
@@ -160,27 +154,12 @@ func treeOf(f sources.File, schema []format.SchemaElement) (*node, error) {
 	if len(b.rest) > 0 {
 		return nil, damaged(f, "schema: %d elements belong nowhere", len(b.rest))
 	}
+	root.mark(featuresOf(meta))
 	return root, nil
 }
 
-// topNames returns the names of the top-level columns.
-func topNames(f sources.File, schema []format.SchemaElement) (names []string, err error) {
-	root, err := treeOf(f, schema)
-	if err != nil {
-		return nil, err
-	}
-	for _, child := range root.children {
-		names = append(names, child.Name)
-	}
-	return names, nil
-}
-
-// findPlace returns the place that a field names.
-func findPlace(f sources.File, schema []format.SchemaElement, field string) (*place, error) {
-	root, err := treeOf(f, schema)
-	if err != nil {
-		return nil, err
-	}
+// findPlace returns the place that a field names. A field that the file lacks is a *sources.LackError.
+func findPlace(f sources.File, root *node, field string) (*place, error) {
 	path, err := fields.Parse(field)
 	if err != nil {
 		return nil, err
@@ -192,8 +171,9 @@ func findPlace(f sources.File, schema []format.SchemaElement, field string) (*pl
 		}
 		below := at.child(part)
 		if below == nil {
-			return nil, wrongColumn(f, "has no column %q; there are: %s",
-				strings.Join(append(slices.Clone(at.path), part), "."), at.list(at.path))
+			return nil, &sources.LackError{Field: field, Names: root.keys, Err: wrongColumn(f,
+				"has no column %q; there are: %s", strings.Join(append(slices.Clone(at.path), part), "."),
+				at.list(at.path))}
 		}
 		at.above, at.node, at.path = at.depth, below, append(at.path, part)
 		if part == path.Rests[i] {
@@ -203,9 +183,7 @@ func findPlace(f sources.File, schema []format.SchemaElement, field string) (*pl
 			return nil, wrongColumn(f, "column %q is a list, not one value a row", strings.Join(at.path, "."))
 		}
 	}
-	for _, child := range root.children {
-		at.names = append(at.names, child.Name)
-	}
+	at.names = root.keys
 	return at, nil
 }
 

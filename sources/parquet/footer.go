@@ -44,8 +44,12 @@ func readFooter(f sources.File) (meta *format.FileMetaData, end int64, err error
 			head, tail[4:], magic)
 	}
 	size := int64(binary.LittleEndian.Uint32(tail))
-	if size > mostFooter || size > f.Size()-4-tailSize {
+	if size > f.Size()-4-tailSize {
 		return nil, 0, damaged(f, "a footer of %d bytes in a file of %d", size, f.Size())
+	}
+	if size > mostFooter {
+		return nil, 0, damaged(f, "%w", sources.Limited("write it again as several files, or with larger row groups",
+			"its footer has %d bytes, at most %d are read", size, mostFooter))
 	}
 	end = f.Size() - tailSize - size
 	b := last[max(int64(len(last))-tailSize-size, 0) : len(last)-tailSize]
@@ -100,6 +104,10 @@ func (r *headerReader) read(off, end int64) (*format.PageHeader, int64, error) {
 		h, n, err := decodeHeader(b)
 		if errors.Is(err, errThriftShort) && step < min(end-off, mostHeader) {
 			continue
+		}
+		if errors.Is(err, errThriftShort) && step < end-off {
+			err = sources.Limited("write the file again without statistics in page headers",
+				"it has more than %d bytes", mostHeader)
 		}
 		if err != nil {
 			return nil, 0, damaged(r.f, "page header at byte %d: %w", off, err)

@@ -15,6 +15,7 @@ import (
 	"millrace"
 	"millrace/sources"
 	"millrace/sources/parquet"
+	"millrace/sources/sourcetest"
 )
 
 // TestForeignIndexes: files of parquet-mr and parquet-rs with page indexes have the values that pyarrow reads.
@@ -33,7 +34,7 @@ func TestForeignIndexes(t *testing.T) {
 			n := 0
 			check := func(r sources.Record) error {
 				n++
-				if got := plain(r.Others[0]); r.Err != nil || !reflect.DeepEqual(got, want[r.Number]) {
+				if got := plain(sourcetest.Maps(r.Others[0])); r.Err != nil || !reflect.DeepEqual(got, want[r.Number]) {
 					t.Errorf("%s: %s of record %d is %v (%v), want %v", name, column, r.Number, got, r.Err,
 						want[r.Number])
 				}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/parquet-go/parquet-go/format"
 
-	"millrace"
 	"millrace/sources"
 )
 
@@ -387,13 +386,8 @@ func (p *pageValues) begin(r *reader, s sections, count func(sections) (int, err
 		return err
 	}
 	if n > mostDense {
-		return millrace.Errorf(
-			millrace.ErrInvalid,
-			"a page has %d values in encoding %v, at most %d are read",
-			n,
-			s.enc,
-			mostDense,
-		)
+		return sources.Limited(pageCure, "a page has %d values in encoding %v, at most %d are read", n, s.enc,
+			mostDense)
 	}
 	p.dense, err = r.dec.decodeValues(nil, s.enc, s.values, n)
 	return err

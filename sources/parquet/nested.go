@@ -3,6 +3,7 @@ package parquet
 import (
 	"encoding/binary"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/parquet-go/parquet-go/deprecated"
@@ -10,17 +11,19 @@ import (
 
 	"millrace"
 	"millrace/sources"
+	"millrace/sources/values"
 )
 
 // other is a further column: one value a row, or lists and structs.
 type other struct {
-	flat   *columnData // nil for lists and structs
-	place  *place
-	leaves []*columnData
+	flat    *columnData // nil for lists and structs
+	place   *place
+	leaves  []*columnData
+	missing any // value of every row if place is nil, because the file lacks the column
 }
 
-func openOther(f sources.File, meta *format.FileMetaData, field string, end int64) (*other, error) {
-	p, err := findPlace(f, meta.Schema, field)
+func openOther(f sources.File, meta *format.FileMetaData, root *node, field string, end int64) (*other, error) {
+	p, err := findPlace(f, root, field)
 	if err != nil {
 		return nil, err
 	}
@@ -66,6 +69,9 @@ func (o *other) newReader() *otherReader {
 
 // valueOf returns the value of a row in memory of its own, and its bytes in the file.
 func (r *otherReader) valueOf(row uint64, limit int64) (v any, size int64, err error) {
+	if r.data.place == nil {
+		return r.data.missing, 0, nil
+	}
 	if r.flat != nil {
 		b, err := r.flat.valueOf(row)
 		if err != nil {
@@ -170,15 +176,15 @@ func (r *otherReader) content(n *node) (any, error) {
 		}
 		return r.list(inside, n.depth, inside.element())
 	}
-	out := make(map[string]any, len(n.children))
-	for _, c := range n.children {
+	out := values.Object{Keys: slices.Clone(n.keys), Values: make([]any, len(n.children))}
+	for i, c := range n.children {
 		v, err := r.value(c, n.depth)
 		if err != nil {
 			return nil, err
 		}
-		out[c.Name] = v
+		out.Values[i] = v
 	}
-	return out, nil
+	return out.Unique(), nil
 }
 
 // list makes a list of the elements of a repeated node.
@@ -229,10 +235,13 @@ func (r *otherReader) id(n *node) (id uint32, ok bool, err error) {
 		return 0, false, nil
 	}
 	x := uint64(0)
-	if len(e.value) == 4 {
-		x = uint64(int64(int32(binary.LittleEndian.Uint32(e.value))))
-	} else {
+	switch {
+	case len(e.value) == 8:
 		x = binary.LittleEndian.Uint64(e.value)
+	case n.typ.Kind == values.Whole:
+		x = uint64(binary.LittleEndian.Uint32(e.value))
+	default:
+		x = uint64(int64(int32(binary.LittleEndian.Uint32(e.value))))
 	}
 	if x > math.MaxUint32 {
 		return 0, false, nil
@@ -274,22 +283,25 @@ func (r *otherReader) each(n *node, above int, act func() error) error {
 // mapped makes an object of a map whose keys are strings, else a list of its entries.
 func (r *otherReader) mapped(n, entries *node) (any, error) {
 	key, value := entries.children[0], entries.children[1]
-	if len(key.children) > 0 || key.Type.V != format.ByteArray {
+	if isText := key.typ.Kind == values.Text || key.typ.Kind == values.Untyped; len(key.children) > 0 || !isText {
 		return r.list(entries, n.depth, entries)
 	}
-	out := map[string]any{}
+	var out values.Object
 	err := r.each(entries, n.depth, func() error {
 		k, err := r.value(key, entries.depth)
 		if err != nil {
 			return err
 		}
 		v, err := r.value(value, entries.depth)
-		if name, ok := k.(string); ok {
-			out[name] = v
+		name, ok := k.(string)
+		if !ok && err == nil {
+			err = millrace.Errorf(millrace.ErrBadSample, "a key of column %q is no string",
+				strings.Join(r.data.place.path, "."))
 		}
+		out.Add(name, v)
 		return err
 	})
-	return out, err
+	return out.Unique(), err
 }
 
 // repeatedChild returns the node that a list or a map repeats, nil if the node is a struct.
@@ -329,7 +341,7 @@ func (n *node) element() *node {
 	return n.children[0]
 }
 
-// isWhole reports whether a node is a leaf of whole numbers.
+// isWhole reports whether a node is a leaf of integers.
 func (n *node) isWhole() bool {
-	return len(n.children) == 0 && (n.Type.V == format.Int32 || n.Type.V == format.Int64)
+	return len(n.children) == 0 && (n.typ.Kind == values.Signed || n.typ.Kind == values.Whole)
 }

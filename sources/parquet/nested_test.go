@@ -87,7 +87,7 @@ func TestNested(t *testing.T) {
 						w = m[part]
 					}
 				}
-				if got := plain(r.Others[i]); r.Err != nil || !reflect.DeepEqual(got, w) {
+				if got := plain(sourcetest.Maps(r.Others[i])); r.Err != nil || !reflect.DeepEqual(got, w) {
 					return fmt.Errorf("record %d: %s is %v, want %v (%v)", r.Number, column, got, w, r.Err)
 				}
 			}

@@ -18,6 +18,9 @@ const (
 	mostValues = 1 << 26   // of a page
 )
 
+// pageCure is for a page beyond a bound.
+const pageCure = "write the file again with smaller pages, as pyarrow does, or with fewer rows in a row group"
+
 // indexCure ends the errors of a page index.
 const indexCure = "copy the file again, or write it without a page index"
 
@@ -91,7 +94,10 @@ func (c *chunk) listed(f sources.File, col *column) (*pages, error) {
 		}
 		ref.rows = next - ref.row
 		switch {
-		case ref.off != at || ref.size <= 0 || ref.size > c.end-at || ref.size > mostPage+mostHeader:
+		case ref.size > mostPage+mostHeader && ref.off == at && ref.size <= c.end-at:
+			return nil, damaged(f, "row group %d, page at byte %d of column %v: %w", c.group, at, col.path,
+				sources.Limited(pageCure, "it has %d bytes, at most %d are read", ref.size, mostPage))
+		case ref.off != at || ref.size <= 0 || ref.size > c.end-at:
 			return nil, wrong("it puts page %d at byte %d with %d bytes, want byte %d, and the pages end at byte %d", i,
 				ref.off, ref.size, at, c.end)
 		case i == 0 && ref.row != 0 || ref.rows < 0 || ref.rows > c.rows: // Arrow's writer makes pages without rows
@@ -160,10 +166,13 @@ func (c *chunk) check(h *format.PageHeader, off int64) (rows int64, err error) {
 	switch {
 	case packed < 0 || packed > c.end-off:
 		return 0, fmt.Errorf("its header declares %d bytes, its row group has %d more", packed, c.end-off)
-	case size < 0 || size > mostPage || packed > mostPage:
-		return 0, fmt.Errorf("its header declares %d bytes unpacked, at most %d are read", size, mostPage)
+	case size < 0:
+		return 0, fmt.Errorf("its header declares %d bytes unpacked", size)
+	case size > mostPage || packed > mostPage:
+		return 0, sources.Limited(pageCure, "its header declares %d bytes unpacked, at most %d are read",
+			max(size, packed), mostPage)
 	case size > freeRatio && size > mostRatio*max(packed, 1):
-		return 0, fmt.Errorf("its header declares that %d bytes unpack to %d", packed, size)
+		return 0, sources.Limited(pageCure, "its header declares that %d bytes unpack to %d", packed, size)
 	}
 	var values int32
 	switch h.Type {
@@ -185,12 +194,15 @@ func (c *chunk) check(h *format.PageHeader, off int64) (rows int64, err error) {
 		rows = int64(values)
 	case format.DictionaryPage:
 		d := &h.DictionaryPageHeader
-		if values = d.V.NumValues; !d.Valid || int64(values) > size/4 {
-			return 0, fmt.Errorf("a dictionary of %d strings in %d bytes", values, size)
+		if values = d.V.NumValues; !d.Valid || int64(values) > min(size/c.least, mostPage/lengthBytes) {
+			return 0, fmt.Errorf("a dictionary of %d values in %d bytes", values, size)
 		}
 	}
-	if values < 0 || values > mostValues || rows > c.entries {
+	if values < 0 || rows > c.entries {
 		return 0, fmt.Errorf("its header declares %d values", values)
+	}
+	if values > mostValues {
+		return 0, sources.Limited(pageCure, "its header declares %d values, at most %d are read", values, mostValues)
 	}
 	return rows, nil
 }

@@ -9,9 +9,12 @@ import (
 	"context"
 	"errors"
 
+	"github.com/parquet-go/parquet-go/format"
+
 	"millrace"
 	"millrace/sources"
 	"millrace/sources/valid"
+	"millrace/sources/values"
 )
 
 // Format opens Parquet files.
@@ -45,28 +48,42 @@ func (pf Format) Open(ctx context.Context, f sources.File, field sources.Field, 
 	if s.kept == nil {
 		s.kept = NewKept(defaultKept)
 	}
+	root, err := treeOf(f, meta)
+	if err != nil {
+		return nil, err
+	}
+	s.names = root.keys
+	if err := s.openColumns(meta, root, field, end); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// openColumns opens the columns that the source needs. Some of them the file may lack.
+func (s *shard) openColumns(meta *format.FileMetaData, root *node, field sources.Field, end int64) error {
 	if field.Text != "" {
-		text, err := findText(f, meta.Schema, field.Text)
-		if err != nil {
-			return nil, err
+		text, err := findText(s.f, root, field.Text)
+		if err == nil {
+			s.text, err = openColumn(s.f, meta, text, end)
 		}
-		if s.text, err = openColumn(f, meta, text, end); err != nil {
-			return nil, err
+		if s.lackText, err = field.Lack(err); err != nil {
+			return err
 		}
+		s.lacks.Note(s.lackText)
 	}
-	if field.Text == "" && len(field.Others) == 0 {
-		if s.names, err = topNames(f, meta.Schema); err != nil {
-			return nil, err
-		}
-	}
-	for _, name := range field.Others {
-		o, err := openOther(f, meta, name, end)
+	for i, name := range field.Others {
+		o, err := openOther(s.f, meta, root, name, end)
+		lack, err := field.Lack(err)
 		if err != nil {
-			return nil, err
+			return err
+		}
+		if lack != nil {
+			o = &other{missing: lack.Value(i < field.Needed)}
+			s.lacks.Note(lack)
 		}
 		s.others = append(s.others, o)
 	}
-	return s, nil
+	return nil
 }
 
 // shard is one open file.
@@ -77,7 +94,10 @@ type shard struct {
 	limit  int64       // most bytes of a text, and of a further column in a row
 	text   *columnData // nil: the source needs no text
 	others []*other    // the further columns
-	names  []string    // of all columns, if the source needs none
+	names  []string    // of all columns
+
+	lackText *sources.LackError // the file lacks the column of the text
+	lacks    sources.Lacks
 
 	kept *Kept // readers with the pages that they decoded last
 }
@@ -85,7 +105,10 @@ type shard struct {
 // Count implements sources.Shard.
 func (s *shard) Count() (uint64, bool) { return s.rows, true }
 
-// FieldNames implements sources.Named, for a shard that was opened without fields.
+// Lacks implements sources.Lacking.
+func (s *shard) Lacks() sources.Lacks { return s.lacks }
+
+// FieldNames implements sources.Named.
 func (s *shard) FieldNames(context.Context) ([]string, error) { return s.names, nil }
 
 // Seekable implements sources.Shard.
@@ -96,7 +119,7 @@ func (s *shard) Grain() (int64, error) {
 	switch {
 	case s.text != nil:
 		return s.text.grain()
-	case len(s.others) > 0:
+	case len(s.others) > 0 && s.others[0].place != nil:
 		return s.others[0].leaves[0].grain()
 	}
 	return 0, nil
@@ -213,12 +236,15 @@ func (r *rowReader) close() { r.columns((*reader).close) }
 // emit passes one row to fn.
 func (r *rowReader) emit(n uint64, fn func(sources.Record) error) error {
 	rec := sources.Record{Number: n, Offset: -1}
-	if r.text != nil {
+	switch {
+	case r.text != nil:
 		v, err := r.text.valueOf(n)
 		if err != nil {
 			return err
 		}
 		r.shard.setText(&rec, v)
+	case r.shard.lackText != nil:
+		rec.Raw, rec.Err = lengthBytes, r.shard.lackText.Missing()
 	}
 	isWhole := rec.Err == nil || isMissing(rec.Err)
 	for i, o := range r.others {
@@ -226,7 +252,7 @@ func (r *rowReader) emit(n uint64, fn func(sources.Record) error) error {
 		if err != nil && !errors.Is(err, millrace.ErrBadSample) {
 			return err
 		}
-		if r.text == nil {
+		if r.text == nil && r.shard.lackText == nil {
 			rec.Raw += lengthBytes + size
 		}
 		if r.row[i] = v; err != nil && isWhole {
@@ -250,6 +276,11 @@ const lengthBytes = 4
 // setText sets the text of a record to a value. It aliases the page.
 func (s *shard) setText(r *sources.Record, v []byte) {
 	r.Raw = lengthBytes + int64(len(v))
+	if t := s.text.col.typ; t.Kind == values.JSON || t.Kind == values.Null {
+		if v, r.Err = t.TextOf(v); r.Err != nil {
+			return
+		}
+	}
 	switch {
 	case v == nil:
 		r.Err = s.text.col.missing()

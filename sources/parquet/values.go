@@ -7,6 +7,7 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 
 	"millrace"
+	"millrace/sources"
 )
 
 // decoder turns the values of a page into byte strings that alias the page, the dictionary or the decoder. They live
@@ -30,14 +31,22 @@ func (d *decoder) decodeValues(out [][]byte, enc format.Encoding, b []byte, n in
 	case format.PlainDictionary, format.RLEDictionary:
 		return d.dictionaryValues(out, b, n)
 	}
-	if d.column.kind != format.ByteArray {
+	isFixed := d.column.kind != format.ByteArray
+	if isFixed && !(enc == format.DeltaByteArray && d.column.kind == format.FixedLenByteArray) {
 		return d.fixed.decode(out, d.column, enc, b, n)
 	}
 	switch enc {
 	case format.DeltaLengthByteArray:
 		return d.strings.deltaLengthValues(out, b, n)
 	case format.DeltaByteArray:
-		return d.strings.deltaValues(out, b, n)
+		from := len(out)
+		out, err := d.strings.deltaValues(out, b, n)
+		for _, v := range out[min(from, len(out)):] {
+			if isFixed && len(v) != d.column.width() {
+				return nil, errValues
+			}
+		}
+		return out, err
 	}
 	return nil, millrace.Errorf(millrace.ErrInvalid, "encoding %v is not one of strings", enc)
 }
@@ -135,7 +144,7 @@ func (d *stringDecoder) deltaValues(out [][]byte, b []byte, n int) ([][]byte, er
 		}
 		last = int64(p) + int64(len(out[first+i]))
 		if total += last; total > mostPage {
-			return nil, fmt.Errorf("its values have more than %d bytes", mostPage)
+			return nil, sources.Limited(pageCure, "its values have more than %d bytes", mostPage)
 		}
 	}
 	if d.joined == nil || int64(cap(d.joined)) < total { // an empty string must not be nil, which is null

@@ -20,6 +20,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 
 	"millrace"
+	"millrace/internal/verify/needs"
 	"millrace/sources"
 	"millrace/sources/find"
 )
@@ -121,11 +122,8 @@ func TestEmulators(t *testing.T) {
 		{"google", "MILLRACE_GCS_SERVER", startGCS},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			program := os.Getenv(c.variable)
-			if program == "" {
-				t.Skipf("%s names no program; make test-stores installs one", c.variable)
-			}
-			testEmulator(t, c.start(t, program))
+			needs.Require(t, c.variable)
+			testEmulator(t, c.start(t, os.Getenv(c.variable)))
 		})
 	}
 }
@@ -139,7 +137,7 @@ func testEmulator(t *testing.T, e *emulator) {
 	}
 	e.put(t, "a dir/other.txt", []byte("no"))
 	files := NewHost(Options{}).Files("web", e.storage)
-	found, err := find.Resolve(files, "/", []string{e.pattern}, "", "jsonl", "")
+	found, err := find.Resolve(files, find.Query{Base: "/", Patterns: []string{e.pattern}, Format: "jsonl"})
 	if err != nil || len(found.Files) != len(want) {
 		t.Fatalf("found %v, %v", found, err)
 	}
@@ -166,7 +164,8 @@ func testEmulator(t *testing.T, e *emulator) {
 	if _, err := files.Open(root + "none.bin"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a missing object: %v", err)
 	}
-	if _, err := find.Resolve(files, "/", []string{root[:5] + "no-such-bucket/*.bin"}, "", "jsonl", ""); err == nil {
+	if _, err := find.Resolve(files, find.Query{Base: "/",
+		Patterns: []string{root[:5] + "no-such-bucket/*.bin"}, Format: "jsonl"}); err == nil {
 		t.Error("a missing bucket has files")
 	}
 	if e.storage.Anonymous {

@@ -186,6 +186,21 @@ func (f *Files) Exists(url string) (bool, error) {
 	return err == nil, err
 }
 
+// Read implements find.Tree.
+func (f *Files) Read(url string, most int64) ([]byte, error) {
+	file, err := f.Open(url)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	if file.Size() > most {
+		return nil, millrace.Errorf(millrace.ErrInvalid, "read %s: it has %d bytes, at most %d are read", url,
+			file.Size(), most)
+	}
+	b := make([]byte, file.Size())
+	return b, sources.ReadFull(file, b, 0)
+}
+
 // noStore stands for a store that could not be opened.
 func noStore(scheme string) store {
 	switch scheme {

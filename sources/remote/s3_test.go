@@ -169,7 +169,8 @@ func TestFinds(t *testing.T) {
 		{"s3://nobucket/a*.jsonl", "jsonl", "", "! NoSuchBucket"},
 		{"ftp://data/a.jsonl", "jsonl", "", "! files are read from s3://, gs://"},
 	} {
-		got, err := find.Resolve(files, "/nowhere", []string{c.pattern}, c.root, c.format, "")
+		got, err := find.Resolve(files, find.Query{Base: "/nowhere", Patterns: []string{c.pattern}, Root: c.root,
+			Format: c.format})
 		text := ""
 		for i, f := range got.Files {
 			text += strings.Repeat(" ", min(i, 1)) + f.Name

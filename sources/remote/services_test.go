@@ -75,7 +75,7 @@ func TestServices(t *testing.T) {
 		{web.URL + "/data/{a,a}.jsonl", Storage{}},
 	} {
 		files := NewHost(Options{}).Files("web", c.Storage)
-		found, err := find.Resolve(files, "/", []string{c.pattern}, "", "jsonl", "")
+		found, err := find.Resolve(files, find.Query{Base: "/", Patterns: []string{c.pattern}, Format: "jsonl"})
 		if err != nil || len(found.Files) != 1 || found.Files[0].Name != "a.jsonl" {
 			t.Errorf("%s: got %v, %v", c.pattern, found, err)
 			continue

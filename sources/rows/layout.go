@@ -31,6 +31,8 @@ type Layout struct {
 	Prepare func(head []byte, whole bool) error
 	// Names returns the names of the fields, after Prepare; nil: records are JSON objects, which have their own.
 	Names func() []string
+	// Lacks returns the fields that the file lacks, after Prepare; nil: the file does not name its fields.
+	Lacks func() sources.Lacks
 }
 
 // Parser takes the content out of records. It is not safe for concurrent use.
@@ -125,10 +127,10 @@ func (s *shard) prepare(ctx context.Context) error {
 		if whole || size == mostHead {
 			return millrace.Errorf(
 				millrace.ErrDamaged,
-				"open %s: its first %s does not end within %d bytes",
+				"open %s: %w",
 				s.f.Name(),
-				s.layout.Noun,
-				mostHead,
+				sources.Limited("write the file again with a shorter one, or copy it again if it is damaged",
+					"its first %s does not end within %d bytes", s.layout.Noun, mostHead),
 			)
 		}
 	}

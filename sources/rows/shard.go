@@ -182,6 +182,14 @@ func (s *shard) openFrames(ctx context.Context, m *scanMemory, off int64) (*fram
 // namedRecords is the number of records whose fields FieldNames lists.
 const namedRecords = 100
 
+// Lacks implements sources.Lacking.
+func (s *shard) Lacks() sources.Lacks {
+	if s.layout.Lacks == nil {
+		return nil
+	}
+	return s.layout.Lacks()
+}
+
 // FieldNames implements sources.Named.
 func (s *shard) FieldNames(ctx context.Context) ([]string, error) {
 	if s.layout.Names != nil {

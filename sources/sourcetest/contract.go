@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"millrace/sources"
@@ -15,12 +16,16 @@ import (
 
 // Run tests the contract of sources.Format over each fixture.
 func Run(t *testing.T, mk New, fixtures []Fixture) {
-	for _, f := range fixtures {
-		t.Run(f.Name, func(t *testing.T) { f.run(t, mk) })
+	for i, f := range fixtures {
+		errnos := rowErrors()
+		if i == 0 {
+			errnos = allErrors()
+		}
+		t.Run(f.Name, func(t *testing.T) { f.run(t, mk, errnos) })
 	}
 }
 
-func (f Fixture) run(t *testing.T, mk New) {
+func (f Fixture) run(t *testing.T, mk New, errnos []syscall.Errno) {
 	ctx := t.Context()
 	s, err := f.open(ctx, f.Files, mk, nil)
 	if err != nil {
@@ -63,7 +68,9 @@ func (f Fixture) run(t *testing.T, mk New) {
 	f.concurrent(t, x, all)
 	f.stops(t, mk, x, all)
 	f.troubles(t, mk, blob, all)
+	f.hostFaults(t, mk, errnos, all)
 	f.cached(t, mk)
+	f.constants(t, mk, all)
 	if err := errors.Join(s.Close(), x.Close()); err != nil {
 		t.Fatal(err)
 	}

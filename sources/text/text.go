@@ -1,5 +1,5 @@
-// Package text reads text files: a file is a document. A source of this format is a file, a pattern, or a tree such as
-// a code repository. The first bytes of a file decide whether it is unpacked.
+// Package text reads text files: a file, a line or a paragraph is a document. A source of this format is a file, a
+// pattern, or a tree such as a code repository. The first bytes of a file decide whether it is unpacked.
 //
 // The fields of a document follow from its name: path (below the source's root), name, extension and language. The
 // ending of a packing is no extension. A file that is not UTF-8, or has a zero byte, costs its document.
@@ -15,15 +15,22 @@ import (
 	"millrace"
 	"millrace/sources"
 	"millrace/sources/fields"
+	"millrace/sources/rows"
 	"millrace/sources/valid"
+	"millrace/sources/values"
 )
 
 // Format opens text files.
-type Format struct{}
+type Format struct {
+	Record Record // a document
+	// Windows keeps memory of random reads of lines and paragraphs for later ones. nil keeps none.
+	Windows *rows.Windows
+}
 
 var (
 	_ sources.Format     = Format{}
 	_ sources.NameReader = Format{}
+	_ sources.Configured = Format{}
 )
 
 // Name returns the format's word in the mixture file.
@@ -32,17 +39,28 @@ func (Format) Name() string { return "text" }
 // FieldsOfName implements sources.NameReader.
 func (Format) FieldsOfName() []string { return []string{"path", "name", "extension", "language"} }
 
+// Settings implements sources.Configured.
+func (ff Format) Settings() string {
+	if ff.Record == File {
+		return ""
+	}
+	return string(ff.Record)
+}
+
 // defaultSampleBytes is the limit of a file if none is given.
 const defaultSampleBytes = 64 << 20
 
-// Open reads nothing. There is no index.
-func (Format) Open(ctx context.Context, f sources.File, field sources.Field, lim sources.Limits, _ []byte) (
+// Open reads nothing of a file that is one document; it needs no index.
+func (ff Format) Open(ctx context.Context, f sources.File, field sources.Field, lim sources.Limits, blob []byte) (
 	sources.Shard, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	if _, err := fields.NewReader(field); err != nil {
 		return nil, err
+	}
+	if ff.Settings() != "" {
+		return ff.openRecords(ctx, f, field, lim, blob)
 	}
 	if lim.SampleBytes <= 0 {
 		lim.SampleBytes = defaultSampleBytes
@@ -112,10 +130,10 @@ func (s *shard) record(ctx context.Context) (sources.Record, error) {
 		return r, err
 	}
 	if len(s.field.Others) == 0 {
-		x.Fill(&r, map[string]any{"text": b})
+		x.Fill(&r, values.Object{Keys: []string{"text"}, Values: []any{b}})
 		return r, nil
 	}
-	x.Fill(&r, s.values(string(b)))
+	x.Fill(&r, valuesOf(s.file, string(b)))
 	return r, nil
 }
 
@@ -135,22 +153,21 @@ func check(b []byte) error {
 // named is implemented by files that know the name of their shard, below the root of the source.
 type named interface{ ShardName() string }
 
-// values returns the fields of the document.
-func (s *shard) values(text string) map[string]any {
-	name := s.file.Name()
-	if n, ok := s.file.(named); ok {
+// valuesOf returns the fields of a document of a file.
+func valuesOf(file sources.File, text string) values.Object {
+	name := file.Name()
+	if n, ok := file.(named); ok {
 		name = n.ShardName()
 	}
 	base := path.Base(name)
 	bare := withoutPacking(base)
-	out := map[string]any{
-		"text":      text,
-		"path":      name,
-		"name":      base,
-		"extension": strings.TrimPrefix(path.Ext(bare), "."),
-	}
+	var out values.Object
+	out.Add("text", text)
+	out.Add("path", name)
+	out.Add("name", base)
+	out.Add("extension", strings.TrimPrefix(path.Ext(bare), "."))
 	if language := languageOf(bare); language != "" {
-		out["language"] = language
+		out.Add("language", language)
 	}
 	return out
 }

@@ -185,3 +185,35 @@ func FuzzText(f *testing.F) {
 		sourcetest.Fuzz(t, format, fixture("fuzz", "x", string(b), sourcetest.Want{}))
 	})
 }
+
+// TestRecords: lines and paragraphs of plain and packed files are documents of their own.
+func TestRecords(t *testing.T) {
+	const page = "\xef\xbb\xbfone\r\n  two\n \t\n\n\nthree \nw\xf6rd\nfour"
+	want := map[text.Record][]sourcetest.Want{
+		text.Line:      {{Text: "one"}, {Text: "  two"}, {Text: "three "}, {Bad: "not valid UTF-8"}, {Text: "four"}},
+		text.Paragraph: {{Text: "one\r\n  two"}, {Bad: "not valid UTF-8"}},
+	}
+	for record, want := range want {
+		open := func(sources.FS) sources.Format { return text.Format{Record: record} }
+		for name, b := range map[string][]byte{"a.txt": []byte(page), "a.txt.gz": []byte(gzipped(t, page))} {
+			sourcetest.Run(t, open, []sourcetest.Fixture{{Name: string(record) + " of " + name,
+				Files: sourcetest.Files{name: b}, Seekable: name == "a.txt", Want: want,
+				Field: sources.Field{Text: "text"}, Limits: sources.Limits{SampleBytes: 1000}}})
+		}
+		file, _ := sourcetest.Files{"b.py": []byte("pass\n")}.Open("b.py")
+		s, err := open(nil).Open(t.Context(), named{file, "src/b.py"}, sources.Field{Text: "text",
+			Others: []string{"path", "language"}}, sources.Limits{}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = s.Scan(t.Context(), 0, func(r sources.Record) error {
+			if string(r.Text) != "pass" || !reflect.DeepEqual(r.Others, []any{"src/b.py", "python"}) {
+				t.Errorf("%s: got %q %v", record, r.Text, r.Others)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}

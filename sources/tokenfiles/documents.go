@@ -131,7 +131,10 @@ func (p *plan) beside(ctx context.Context, read func(context.Context, sources.Fi
 		return nil, misfit(f, "its documents end at id %d, and %s has %d", end, p.file.Name(),
 			bytes/uint64(p.layout.DType.Size))
 	}
-	return b, nil
+	if p.format.beside == ends {
+		err = p.checkMetadata()
+	}
+	return b, err
 }
 
 func misfit(f sources.File, format string, args ...any) error {

@@ -4,6 +4,7 @@ import (
 	"unsafe"
 
 	"millrace/sources/tokenize/internal/normal"
+	"millrace/sources/tokenize/internal/pipeline"
 	"millrace/sources/tokenize/internal/pretokenize"
 	"millrace/sources/tokenize/internal/short"
 	"millrace/sources/tokenize/internal/split"
@@ -44,6 +45,7 @@ func (e *Encoding) NewEncoder() *Encoder {
 		}
 		enc.coder = p
 	}
+	enc.coder = e.withRewriters(enc.coder)
 	if e.model != nil {
 		enc.coder = e.model.newCoder(enc)
 	}
@@ -104,6 +106,23 @@ func (enc byteLevel) normalise(text []byte) []byte {
 	}
 	return out
 }
+
+// rewritten encodes texts that the normalizers of a tokenizer.json rewrite first.
+type rewritten struct {
+	coder
+	by      pipeline.Normalizers
+	scratch pipeline.Scratch
+}
+
+// withRewriters returns a coder that rewrites texts first, if the encoding does.
+func (e *Encoding) withRewriters(c coder) coder {
+	if e.rewriters == nil {
+		return c
+	}
+	return &rewritten{coder: c, by: e.rewriters}
+}
+
+func (c *rewritten) normalise(text []byte) []byte { return c.by.Normalize(text, &c.scratch) }
 
 // staged encodes by byte-level BPE the pieces that stages find.
 type staged struct {

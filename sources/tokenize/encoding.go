@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"millrace/sources/tokenize/internal/hf"
+	"millrace/sources/tokenize/internal/pipeline"
 	"millrace/sources/tokenize/internal/pretokenize"
 	"millrace/sources/tokenize/internal/shared"
 	"millrace/sources/tokenize/internal/split"
@@ -28,6 +29,7 @@ type Encoding struct {
 	prefixed    bool                          // a text, or each part of before, gets a space before it
 	before      pretokenize.Stages            // divide text before splitter or stages do; nil: none
 	normal      func(dst, text []byte) []byte // brings text into normal form C first; nil: none
+	rewriters   pipeline.Normalizers          // rewrite text first, in place of normal; nil: none
 	vocabulary  *vocab.Vocabulary
 	pieces      *pieceTable
 	merges      *mergeTable

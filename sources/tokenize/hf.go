@@ -1,7 +1,6 @@
 package tokenize
 
 import (
-	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -76,7 +75,7 @@ func (s *Spec) fileName() string {
 func refused(err error) error {
 	var own *hf.Error
 	if errors.As(err, &own) {
-		return wrongFile(own.Reason, cmp.Or(own.Cure, cureRanks))
+		return wrongFile(own.Reason, own.Cure)
 	}
 	return unopened(err)
 }
@@ -110,10 +109,11 @@ func (s *Spec) openHF(t *hf.Tokenizer) (*Encoding, error) {
 	if err != nil {
 		return nil, err
 	}
+	e.rewriters = t.Normalizers
 	if t.NFC {
 		e.normal = normal.C
 	}
-	e.added = hf.NewDivider(t.Added, byteLevel{&Encoder{encoding: e}}.normalise)
+	e.added = hf.NewDivider(t.Added, e.withRewriters(byteLevel{&Encoder{encoding: e}}).normalise)
 	e.fingerprint, err = fingerprintHF(e.fingerprint, t)
 	return e, err
 }
@@ -125,7 +125,7 @@ func (d *definition) add(t *hf.Tokenizer) error {
 	for i, a := range t.Added {
 		wrong := func(what string, args ...any) error {
 			return wrongFile(fmt.Sprintf("tokenizer.json: added_tokens[%d]: %q "+what,
-				append([]any{i, a.Content}, args...)...), cureRanks)
+				append([]any{i, a.Content}, args...)...), cureSave)
 		}
 		_, twice := d.specials[a.Content]
 		first, taken := byID[a.ID]
@@ -148,7 +148,7 @@ func (d *definition) add(t *hf.Tokenizer) error {
 	for id, token := range t.Pipeline.Tokens {
 		if added, ok := d.specials[string(token)]; ok && added != uint32(id) {
 			return wrongFile(fmt.Sprintf("tokenizer.json: added_tokens: %q has the id %d, and model.vocab has it as %d",
-				token, added, id), "save the tokenizer again with transformers")
+				token, added, id), cureSave)
 		}
 	}
 	return nil
@@ -173,6 +173,9 @@ func fingerprintHF(base [16]byte, t *hf.Tokenizer) (sum [16]byte, err error) {
 		b = append(b, flag(a.Special)|flag(a.Normalized)<<1|a.Sides()<<2)
 	}
 	h.text(b)
+	if t.Normalizers != nil {
+		h.text(t.Parts)
+	}
 	return h.sum(), nil
 }
 

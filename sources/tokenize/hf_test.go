@@ -97,18 +97,20 @@ func TestModelDirectoryGivesBOSAndEOS(t *testing.T) {
 }
 
 func TestTokenizerJSONIsRefusedByName(t *testing.T) {
-	for _, c := range []struct{ old, new, want string }{
-		{`{"type":"NFC"}`, `{"type":"Lowercase"}`, `normalizer: the normalizer is "Lowercase"`},
-		{`"dropout":null`, `"dropout":0.1`, `model.dropout: it is 0.1`},
-		{`"byte_fallback":false`, `"byte_fallback":true`, `model.byte_fallback`},
-		{`"type":"BPE"`, `"type":"Unigram"`, `model.type: it is "Unigram"`},
-		{`"Isolated"`, `"MergedWithNext"`, `pre_tokenizer.pretokenizers[0].behavior`},
-		{`(?i:`, `(?<=x)(?:`, `pre_tokenizer.pretokenizers[0].pattern.Regex`},
-		{`"fuse_unk"`, `"unheard_of"`, `unheard_of`},
+	for _, c := range []struct{ old, new, want, cure string }{
+		{`{"type":"NFC"}`, `{"type":"Rhyme"}`, `normalizer: the normalizer is "Rhyme"`, "`tokens:`"},
+		{`"dropout":null`, `"dropout":0.1`, `model.dropout: it is 0.1`, "write null for it"},
+		{`"type":"BPE"`, `"type":"Hash"`, `model.type: it is "Hash"`, "`tokens:`"},
+		{`"Isolated"`, `"Sometimes"`, `pre_tokenizer.pretokenizers[0].behavior: it is "Sometimes"`, "`tokens:`"},
+		{`(?i:`, `(?<=x)(?:`, `pre_tokenizer.pretokenizers[0].pattern.Regex`, "`tokens:`"},
+		{`"fuse_unk"`, `"unheard_of"`, `unheard_of`, "`tokens:`"},
+		{`["a","a"]`, `["a","zz"]`, "model.merges[", "restore the file"},
+		{`"model":{`, `"model":[{`, "parse JSON", "restore the file"},
 	} {
 		_, err := Open(Spec{Path: writeModel(t, "{}", c.old, c.new)})
-		if err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("with %s: error %v, want %s", c.new, err, c.want)
+		var own *Error
+		if !errors.As(err, &own) || !strings.Contains(own.Reason, c.want) || !strings.Contains(own.Cure, c.cure) {
+			t.Errorf("with %s: error %v, want %s; %s", c.new, err, c.want, c.cure)
 		}
 	}
 }

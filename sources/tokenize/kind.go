@@ -34,7 +34,9 @@ func readRanks(path string) (*vocab.Vocabulary, error) {
 	}
 	v, err := vocab.ReadTiktoken(in)
 	if err != nil {
-		return nil, wrongFile(err.Error(), "restore the file: each line is a token in base64, a space and its rank")
+		e := wrongFile(err.Error(), "restore the file: each line is a token in base64, a space and its rank")
+		e.Cause = err
+		return nil, e
 	}
 	return v, nil
 }
@@ -42,14 +44,16 @@ func readRanks(path string) (*vocab.Vocabulary, error) {
 func wrongFile(reason, cure string) *Error { return &Error{Key: "path", Reason: reason, Cure: cure} }
 
 func unopened(err error) error {
-	e := wrongFile(err.Error(), "write the path of a rank file, relative to the mixture file")
+	e := wrongFile(err.Error(), "let this user read the file, repair its disk or mount, or name a copy of it")
+	e.Cause = err
 	var p *fs.PathError
 	if errors.As(err, &p) {
 		e.Reason = p.Op + ": " + p.Err.Error()
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		e.Reason = "no such file"
-		e.Cure += "; a Hugging Face model is not read by its name: " + cureHub
+		e.Cure = "write the path of a rank file, relative to the mixture file; a Hugging Face model is not read by " +
+			"its name: " + cureHub
 	}
 	return e
 }
@@ -58,9 +62,9 @@ func unopened(err error) error {
 const (
 	cureHub = "download its tokenizer.json or its rank file " +
 		"(original/tokenizer.model of Llama 3 and 4, qwen.tiktoken of Qwen)"
-	cureRanks = "write `path:` with the model's rank file if it has one " +
-		"(original/tokenizer.model of Llama 3 and 4, qwen.tiktoken of Qwen), " +
+	cureFile = "write the path of a tokenizer.json, of a model's directory, or of a rank file, " +
 		"or `name:` with gpt2, r50k_base, cl100k_base or o200k_base"
+	cureSave = "save the tokenizer again with transformers"
 )
 
 // unreadable returns the kind of a file that is not read, by its first bytes, and the cure. It returns "" for a file
@@ -69,15 +73,15 @@ func unreadable(head []byte) (what, cure string) {
 	text := bytes.TrimLeft(bytes.TrimPrefix(head, []byte("\ufeff")), " \t\r\n")
 	switch {
 	case len(text) == 0:
-		return "empty", cureRanks
+		return "empty", "restore the file"
 	case bytes.HasPrefix(text, []byte("version https://git-lfs")):
 		return "a pointer of Git LFS in place of the file", "fetch the file: git lfs pull"
 	case bytes.HasPrefix(text, []byte("#version:")):
-		return "a list of merges (merges.txt), which cannot be read yet", cureRanks
+		return "a list of merges (merges.txt), which is half of a tokenizer", "write the path of its directory"
 	case text[0] != '{':
 		return "", ""
 	}
-	return "JSON, which cannot be read yet", cureRanks
+	return "JSON without the keys of a tokenizer.json", cureFile
 }
 
 // isTekken reports whether a file begins as the Tekken files of Mistral do. Their keys may be in any order.
@@ -114,6 +118,10 @@ type Error struct {
 	Key    string // key of the mixture file's tokenizer to which the reason belongs
 	Reason string
 	Cure   string
+	Cause  error // of a file that could not be read; nil: the file or the spec is wrong
 }
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Cause }
 
 func (e *Error) Error() string { return fmt.Sprintf("%s; %s", e.Reason, e.Cure) }

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/pkoukk/tiktoken-go-loader/assets"
+
+	"millrace/internal/verify/needs"
 )
 
 func TestKnownEncodings(t *testing.T) {
@@ -204,9 +206,7 @@ func TestOpenOverrides(t *testing.T) {
 // TestKnownFiles reads files that are not part of this repository. docs/tokenizers.md has their sources.
 func TestKnownFiles(t *testing.T) {
 	folder := os.Getenv("MILLRACE_RANKS")
-	if folder == "" {
-		t.Skip("MILLRACE_RANKS names no folder with llama3.model, llama4.model and qwen.tiktoken")
-	}
+	needs.Require(t, "MILLRACE_RANKS")
 	for _, want := range []struct {
 		file, name, pattern string
 		size                int

@@ -99,7 +99,7 @@ func (s *Spec) completeSentencePiece(d *definition, m *sentencepiece.Model) (*se
 		names[id] = text
 	}
 	if m, err = m.WithSpecials(names); err != nil {
-		return nil, wrongFile(err.Error(), cureRanks)
+		return nil, wrongFile(err.Error(), "write the path of the model itself, with `specials:`")
 	}
 	return m, nil
 }

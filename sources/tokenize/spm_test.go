@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"millrace/internal/verify/needs"
 	"millrace/sources/tokenize/internal/oracletest"
 )
 
@@ -109,9 +110,7 @@ func TestLongRunOfSentencePiece(t *testing.T) {
 // ids of the library in NAME.json.
 func TestEncodesPublicModels(t *testing.T) {
 	folder := os.Getenv("MILLRACE_TOKENIZERS")
-	if folder == "" {
-		t.Skip("MILLRACE_TOKENIZERS is not set")
-	}
+	needs.Require(t, "MILLRACE_TOKENIZERS")
 	paths, err := filepath.Glob(filepath.Join(folder, "*.model"))
 	if err != nil || len(paths) == 0 {
 		t.Fatalf("no models in %s: %v", folder, err)

@@ -7,8 +7,8 @@ import (
 
 	"millrace/sources"
 	"millrace/sources/extents"
-	"millrace/sources/fields"
 	"millrace/sources/valid"
+	"millrace/sources/values"
 )
 
 // part is a field of the group that is being read.
@@ -224,12 +224,12 @@ func (d *decoder) value(w *extents.Window, want *want) (any, error) {
 // inside returns the value of a path inside a member of JSON, which it parses once.
 func (p *part) inside(b []byte, w *way) (v any, ok bool, err error) {
 	if !p.isParsed {
-		if p.parsed, err = fields.FromJSON(b); err != nil {
+		if p.parsed, err = values.FromJSON(b); err != nil {
 			return nil, false, bad("member %q is no JSON: %v", p.suffix, err)
 		}
 		p.isParsed = true
 	}
-	record, _ := p.parsed.(map[string]any)
+	record, _ := p.parsed.(values.Object)
 	v, ok = w.inside.Of(record)
 	return v, ok, nil
 }

@@ -4,16 +4,12 @@ import (
 	"context"
 	"encoding/binary"
 	"io"
-	"math"
 
 	"millrace"
 	"millrace/sources"
 	"millrace/sources/extents"
 	"millrace/sources/packed"
 )
-
-// unknownEnd takes the place of the end of an archive that only streams.
-const unknownEnd = math.MaxInt64 / 2
 
 // stream is an archive that is packed as a whole. It is immutable, so its methods may be called concurrently.
 type stream struct {
@@ -23,11 +19,13 @@ type stream struct {
 	limit   int64
 	count   uint64
 	counted bool
+
+	truncated bool // it may have no end mark
 }
 
 // openStream opens a packed archive. Its index has the number of groups alone.
-func openStream(f sources.File, kind packed.Kind, w *wants, limit int64, blob []byte) (sources.Shard, error) {
-	s := &stream{file: f, kind: kind, wants: w, limit: limit}
+func openStream(s *stream, blob []byte) (sources.Shard, error) {
+	f := s.file
 	if blob == nil {
 		return s, nil
 	}
@@ -110,7 +108,7 @@ func (s *stream) groups(ctx context.Context, fn func(*group) error) error {
 	}
 	defer unpacked.Close()
 	g := &group{window: extents.NewStream(s.file, unpacked), start: -1}
-	w := &walk{window: g.window, end: unknownEnd, whole: true}
+	w := &walk{window: g.window, end: unknownEnd, whole: true, truncated: s.truncated}
 	var key []byte
 	for {
 		if err := ctx.Err(); err != nil {

@@ -3,6 +3,7 @@ package webdataset
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"strconv"
 
 	"millrace"
@@ -15,6 +16,9 @@ const block = 512
 
 // mostHeader bounds the bytes of an extended header and of a long name.
 const mostHeader = 1 << 20
+
+// unknownEnd takes the place of the end of an archive that only streams.
+const unknownEnd = math.MaxInt64 / 2
 
 // member is one file of an archive. Its name is valid until the next one.
 type member struct {
@@ -63,13 +67,14 @@ func isMeta(name []byte) bool {
 
 // walk goes through the headers of an archive, or of a part of it. One goroutine uses it.
 type walk struct {
-	window *extents.Window
-	at     int64 // of the next header
-	end    int64
-	along  int64 // bytes that a read fetches beside a header
-	whole  bool  // it goes to the end of the archive, which has a mark
-	name   []byte
-	member member
+	window    *extents.Window
+	at        int64 // of the next header
+	end       int64
+	along     int64 // bytes that a read fetches beside a header
+	whole     bool  // it goes to the end of the archive, which has a mark
+	truncated bool  // the mark may be missing
+	name      []byte
+	member    member
 }
 
 // headRead is the size of a read of headers: the members of text archives are small.
@@ -86,17 +91,21 @@ type extended struct {
 }
 
 // next returns the next member, and false at the end. The member is valid until the next call. An archive ends at a
-// block of zeros, behind which there are only zeros.
+// block of zeros; behind it there are only zeros, or another archive.
 func (w *walk) next() (*member, bool, error) {
-	start, x := w.at, extended{}
+	start, x, mark := w.at, extended{}, int64(-1)
 	for {
-		if w.at == w.end {
+		ended, err := w.ended()
+		if err != nil {
+			return nil, false, err
+		}
+		if ended {
 			if start != w.at {
 				return nil, false, w.damaged(w.at, "the archive ends behind an extended header")
 			}
-			if w.whole {
+			if w.whole && !w.truncated {
 				return nil, false, w.damaged(w.at, "the archive is cut off, because it has no end mark; copy it "+
-					"again, or add a mark of 1,024 zero bytes if no member is missing")
+					"again, or write `truncated: accept` if no member is missing")
 			}
 			return nil, false, nil
 		}
@@ -105,9 +114,18 @@ func (w *walk) next() (*member, bool, error) {
 			return nil, false, err
 		}
 		if h[0] == 0 && len(bytes.Trim(h, "\x00")) == 0 {
-			return nil, false, w.checkRest()
+			more, err := w.passMark()
+			if err != nil || !more {
+				return nil, false, err
+			}
+			mark = start
+			start, x = w.at, extended{}
+			continue
 		}
 		if err := w.checkSum(h); err != nil {
+			if mark >= 0 {
+				err = w.afterMark(w.at)
+			}
 			return nil, false, err
 		}
 		size, ok := number(h[124:136])
@@ -126,17 +144,32 @@ func (w *walk) next() (*member, bool, error) {
 	}
 }
 
-// checkRest checks that only zeros follow the end mark.
-func (w *walk) checkRest() error {
-	if !w.whole {
-		return nil
+// ended reports whether the archive ends at the next header.
+func (w *walk) ended() (bool, error) {
+	if w.end == unknownEnd {
+		return w.window.Ended(w.at)
 	}
+	return w.at == w.end, nil
+}
+
+// passMark goes to the header behind an end mark, as in archives that were put together. It returns false if only
+// zeros follow.
+func (w *walk) passMark() (bool, error) {
 	at, err := w.window.Zeros(w.at+block, w.end)
-	if err == nil && at >= 0 {
-		err = w.damaged(w.at, "there is an end mark, and more bytes follow at byte %d; if it is several archives, "+
-			"write a file of each", at)
+	if err != nil || at < 0 {
+		return false, err
 	}
-	return err
+	next := at / block * block
+	if at-w.at > extents.MostZeros || w.end-next < block {
+		return false, w.afterMark(at)
+	}
+	w.at = next
+	return true, nil
+}
+
+// afterMark returns the error of bytes behind an end mark that are no archive.
+func (w *walk) afterMark(at int64) error {
+	return w.damaged(at, "there is an end mark before it, and the bytes behind that are no archive; copy it again")
 }
 
 // found makes the member of its header.
@@ -186,8 +219,12 @@ func (w *walk) found(h []byte, start, size int64, kind byte, x *extended) (*memb
 
 // extend reads the data of an extended header at w.at.
 func (w *walk) extend(x *extended, kind byte, size int64) error {
-	if size > mostHeader || size > w.end-w.at-block {
+	if size > w.end-w.at-block {
 		return w.damaged(w.at, "an extended header has %d bytes", size)
+	}
+	if size > mostHeader {
+		return w.damaged(w.at, "%w", sources.Limited("write the archive again with shorter names and attributes",
+			"an extended header has %d bytes, at most %d are read", size, mostHeader))
 	}
 	b, err := w.fetch(w.at+block, size)
 	if err != nil {
@@ -272,8 +309,8 @@ func (w *walk) checkSum(h []byte) error {
 }
 
 func (w *walk) damaged(at int64, format string, args ...any) error {
-	return millrace.Errorf(millrace.ErrDamaged, "read %s at byte %d: %s", w.window.File.Name(), at,
-		fmt.Sprintf(format, args...))
+	return millrace.Errorf(millrace.ErrDamaged, "read %s at byte %d: %w", w.window.File.Name(), at,
+		fmt.Errorf(format, args...))
 }
 
 // blocks rounds a size up to whole blocks.

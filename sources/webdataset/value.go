@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"millrace/sources/arrays"
-	"millrace/sources/fields"
+	"millrace/sources/values"
 )
 
 // valueOf returns the value of a member by the ending of its suffix, in memory of its own.
@@ -25,7 +25,7 @@ func valueOf(suffix string, b []byte) (any, error) {
 		}
 		return n, nil
 	case "json", "jsn":
-		return fields.FromJSON(b)
+		return values.FromJSON(b)
 	case "npy":
 		return fromNPY(b)
 	}

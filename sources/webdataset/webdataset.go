@@ -18,7 +18,11 @@ import (
 )
 
 // Format opens archives. It opens Energon's .tar.idx from the file system that New was given.
-type Format struct{ fs sources.FS }
+type Format struct {
+	fs sources.FS
+	// Truncated reads archives without an end mark.
+	Truncated bool
+}
 
 var _ sources.Format = Format{}
 
@@ -46,7 +50,7 @@ func (ff Format) Open(ctx context.Context, f sources.File, field sources.Field, 
 		lim.SampleBytes = defaultSampleBytes
 	}
 	if kind := packed.KindOf(f); kind != packed.Plain {
-		return openStream(f, kind, w, lim.SampleBytes, blob)
+		return openStream(&stream{file: f, kind: kind, wants: w, limit: lim.SampleBytes, truncated: ff.Truncated}, blob)
 	}
 	var table *index
 	if blob != nil {
@@ -57,7 +61,7 @@ func (ff Format) Open(ctx context.Context, f sources.File, field sources.Field, 
 	if err != nil {
 		return nil, err
 	}
-	s := &shard{file: f, table: table}
+	s := &shard{file: f, table: table, truncated: ff.Truncated}
 	isEnergon := blob == nil && table != nil
 	if table == nil {
 		table = &index{}
@@ -73,6 +77,8 @@ type shard struct {
 	file    sources.File
 	table   *index // nil before there is one
 	extents *extents.Shard
+
+	truncated bool // it may have no end mark
 }
 
 var (
@@ -167,7 +173,7 @@ func (s *shard) FieldNames(ctx context.Context) (names []string, err error) {
 // or of the end of the archive.
 func (s *shard) groups(ctx context.Context, fn func(n uint64, start, end int64) error) error {
 	w := newWalk(s.file, 0, s.file.Size())
-	w.whole = true
+	w.whole, w.truncated = true, s.truncated
 	var key []byte
 	n, start := uint64(0), int64(-1) // before the first group
 	for {

@@ -79,7 +79,7 @@ class House:
 
     def stop(self) -> int:
         if self.process is not None and self.process.poll() is None:
-            self.process.terminate()
+            self.process.send_signal(signal.SIGINT)
         return self.process.wait() if self.process else 0
 
     def path(self, rank: int = 0) -> str:

@@ -35,8 +35,8 @@ def lost(batch):
 
 
 def test_count_that_only_other_hosts_know(house):
-    """Some tokens of the step are on another host, and some of them may not be trained on. Without such tokens, the
-    count follows from the plan."""
+    """Some tokens of the step are on another host, some of them may not be trained on, and the plan, of an earlier
+    release, does not count those. Without such tokens, the count follows from any plan."""
     elsewhere = (*SHAPE, "--ranks", "3", "--elsewhere", "2")
     house.start(*elsewhere, "--untrained")
     batch = next(millrace.connect(house.path()))

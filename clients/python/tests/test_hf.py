@@ -262,7 +262,6 @@ if importlib.util.find_spec("transformers"):
         "dataloader_num_workers": {"dataloader_num_workers": 1},
         "dispatch_batches": {"accelerator_config": {"dispatch_batches": True}},
         "split_batches": {"accelerator_config": {"split_batches": True}},
-        "gradient_accumulation_steps": {"gradient_accumulation_steps": MICRO},
         "average_tokens_across_devices": {"average_tokens_across_devices": False},
         "label_smoothing_factor": {"label_smoothing_factor": 0.1},
         "use_cache": {"use_cache": True},
@@ -278,6 +277,38 @@ if importlib.util.find_spec("transformers"):
         with pytest.raises(millrace.MisuseError, match=f"{name}.*: (leave|set|smooth)"):
             millrace.hf.Trainer(model, made, loader=connect(house))
         assert time.monotonic() - began < AT_ONCE
+
+    ACCUMULATION = {
+        "the argument": {"gradient_accumulation_steps": MICRO},
+        "accelerate's": {"accelerator_config": {"gradient_accumulation_kwargs": {"num_steps": MICRO}}},
+    }
+
+    @pytest.mark.parametrize("name", ACCUMULATION)
+    def test_the_number_of_the_plan_is_accepted(house, tmp_path, name):
+        """One of its steps is one step of the run, with the losses of a Trainer that has said no number."""
+        house.start(*SHAPE)
+        plain = Trainer(llama(), arguments(tmp_path), loader=connect(house, start="fresh"))
+        plain.train()
+        plain.loader.close()
+        trainer = Trainer(llama(), arguments(tmp_path, **ACCUMULATION[name]), loader=connect(house, start="fresh"))
+        trainer.train()
+        assert trainer.seen == slots() and trainer.state.global_step == STEPS
+        assert logged(trainer) == logged(plain)
+
+    @pytest.mark.parametrize("number", [2, MICRO + 1])
+    def test_another_number_is_refused(house, tmp_path, number):
+        house.start(*SHAPE)
+        made = arguments(tmp_path, gradient_accumulation_steps=number)
+        trainer = Trainer(llama(), made, loader=connect(house))
+        with pytest.raises(millrace.MisuseError, match=f"gradient_accumulation_steps={number}.* {MICRO} microbatches"):
+            trainer.train()
+        assert trainer.seen == ()
+
+    def test_steps_that_grow_refuse_one_number(house, tmp_path):
+        house.start("--steps", "4", "--microbatches", "2", "--rows", "2", "--length", "16", "--longer", "2")
+        trainer = Trainer(llama(), arguments(tmp_path, gradient_accumulation_steps=2), loader=connect(house))
+        with pytest.raises(millrace.MisuseError, match="step 2 .*4 microbatches: leave it at 1"):
+            trainer.train()
 
     class Wrapped(torch.utils.data.IterableDataset):
         def __init__(self, loader):

@@ -36,7 +36,8 @@ func (v *validator) checkSources() {
 		checkText(v, path+".text", s.Text)
 		checkChat(v, path, s)
 		checkIDs(v, path, s)
-		checkPassed(v, path+".fields", s)
+		checkFields(v, path, "fields", s, s.Fields)
+		checkFields(v, path, "unused", s, s.Unused)
 		if v.Sound(path+".format", "tokenizer") && s.Format != "" && s.HoldsText() && v.c.Tokenizer == nil {
 			v.wrongKey(
 				path, "source "+tree.Quote(s.Name)+" holds text, and there is no `tokenizer`",
@@ -48,7 +49,8 @@ func (v *validator) checkSources() {
 
 // checkContent checks the keys that describe files which do not describe themselves.
 func checkContent(v *validator, path string, s *Source) {
-	if s.Format == "" || !v.Sound(path+".format", path+".split", path+".dtype", path+".eos", path+".record") {
+	if s.Format == "" || !v.Sound(path+".format", path+".config", path+".split", path+".dtype", path+".eos",
+		path+".record", path+".truncated") {
 		return
 	}
 	refuse := func(key, of, cure string) {
@@ -57,11 +59,15 @@ func checkContent(v *validator, path string, s *Source) {
 				"leave it out, or "+cure)
 		}
 	}
-	if s.Format != WebDataset {
-		refuse("split", "Energon datasets", "write `format: webdataset` and the directory of the dataset as `path`")
+	if s.Format == Lengths {
+		refuse("split", "directories of a data set", "name the file of the split")
+		refuse("config", "directories of a data set", "name the file of the configuration")
 	}
 	if !s.Format.isOfPlainIDs() {
-		refuse("dtype", "files of plain ids", "write `format: tokens`, `olmo` or `datatrove`")
+		if s.Format != MDS || s.Tokens == "" { // ids may lie in a column of bytes
+			refuse("dtype", "files of plain ids", "write `format: tokens`, `olmo` or `datatrove`, or `format: mds` "+
+				"with `tokens:`")
+		}
 		refuse("eos", "files of plain ids", "write `format: tokens`, `olmo` or `datatrove`")
 	}
 	switch {
@@ -70,8 +76,16 @@ func checkContent(v *validator, path string, s *Source) {
 	case s.Format == Records && s.Record == "":
 		v.wrongKey(path, "source "+tree.Quote(s.Name)+" has records of unknown content",
 			"add `record: text`, or `record: example` if each is a tf.train.Example")
+	case s.Format == Text && (s.Record == "text" || s.Record == "example"):
+		refuse("record", "files of other records if it is `"+s.Record+"`", "write `file`, `line` or `paragraph`")
+	case s.Format == Text:
 	case s.Format != TFRecord && s.Format != Records:
-		refuse("record", "records without fields", "write `format: arrayrecord` or `tfrecord`")
+		refuse("record", "records without fields", "write `format: arrayrecord`, `tfrecord` or `text`")
+	case s.Record != "text" && s.Record != "example":
+		refuse("record", "text files if it is `"+s.Record+"`", "write `text` or `example`")
+	}
+	if s.Format != WebDataset {
+		refuse("truncated", "tar archives", "write `format: webdataset`")
 	}
 }
 
@@ -103,13 +117,18 @@ func checkText(v *validator, path, text string) {
 
 // checkIDs checks the columns of token ids, of their mask and of the starts of sequences.
 func checkIDs(v *validator, path string, s *Source) {
-	if !v.Sound(path+".tokens", path+".mask", path+".starts", path+".format") {
+	if !v.Sound(path+".tokens", path+".mask", path+".labels", path+".starts", path+".format") {
 		return
 	}
 	_, hasText := v.Place(path + ".text")
 	switch {
 	case s.Mask != "" && s.Tokens == "":
 		v.wrong(path+".mask", "`mask` has no `tokens` beside it", "write the field of the ids as `tokens: input_ids`")
+	case s.Labels != "" && s.Tokens == "":
+		v.wrong(path+".labels", "`labels` has no `tokens` beside it",
+			"write the field of the ids as `tokens: input_ids`")
+	case s.Labels != "" && s.Mask != "":
+		v.wrong(path+".labels", "`labels` and `mask` both say which tokens are trained on", "leave one of them out")
 	case s.Starts != "" && s.Tokens == "":
 		v.wrong(path+".starts", "`starts` has no `tokens` beside it",
 			"write the field of the ids as `tokens: input_ids`")
@@ -119,7 +138,8 @@ func checkIDs(v *validator, path string, s *Source) {
 	case s.Format != "" && !s.Format.HoldsText():
 		v.wrong(path+".tokens", "the records of format "+string(s.Format)+" have no fields", "leave `tokens` out")
 	}
-	for _, x := range [][2]string{{"tokens", s.Tokens}, {"mask", s.Mask}, {"starts", s.Starts}} {
+	for _, x := range [][2]string{{"tokens", s.Tokens}, {"mask", s.Mask}, {"labels", s.Labels},
+		{"starts", s.Starts}} {
 		if _, err := fields.Parse(x[1]); x[1] != "" && err != nil {
 			v.wrong(path+"."+x[0], "`"+x[0]+"` names an empty field: "+tree.Quote(x[1]),
 				"write the names of the fields with single dots between them, as `meta.ids`")
@@ -142,19 +162,19 @@ func checkApart(v *validator, key, what string) {
 	}
 }
 
-// checkPassed checks the fields that go to the trainer.
-func checkPassed(v *validator, path string, s *Source) {
-	if len(s.Fields) > 0 && s.Format != "" && !s.Format.HoldsText() {
-		v.wrong(path, "the records of format "+string(s.Format)+" have no fields", "leave `fields` out")
+// checkFields checks a list of fields. key is that of the list.
+func checkFields(v *validator, path, key string, s *Source, names []string) {
+	if len(names) > 0 && s.Format != "" && !s.Format.HoldsText() {
+		v.wrong(path+"."+key, "the records of format "+string(s.Format)+" have no fields", "leave `"+key+"` out")
 		return
 	}
-	for i, name := range s.Fields {
-		at := fmt.Sprintf("%s[%d]", path, i)
+	for i, name := range names {
+		at := fmt.Sprintf("%s.%s[%d]", path, key, i)
 		if _, err := fields.Parse(name); err != nil {
-			v.wrong(at, "`fields` names an empty field: "+tree.Quote(name),
+			v.wrong(at, "`"+key+"` names an empty field: "+tree.Quote(name),
 				"write the names of the fields with single dots between them, as `meta.url`")
-		} else if slices.Contains(s.Fields[:i], name) {
-			v.wrong(at, "`fields` names "+tree.Quote(name)+" twice", "leave one of them out")
+		} else if slices.Contains(names[:i], name) {
+			v.wrong(at, "`"+key+"` names "+tree.Quote(name)+" twice", "leave one of them out")
 		}
 	}
 }
@@ -186,6 +206,12 @@ func checkChat(v *validator, path string, s *Source) {
 	default:
 		checkText(v, path+".prompt", s.Prompt)
 		checkText(v, path+".completion", s.Completion)
+		if s.IsRendered() {
+			checkTemplate(v, path, s)
+			if _, given := v.Place(path + ".train_on"); !given {
+				s.TrainOn = chat.Everything // of the completion
+			}
+		}
 	}
 }
 
@@ -218,28 +244,8 @@ func checkPairs(v *validator, path string, s *Source) {
 	if !split {
 		s.TooLong = "truncate"
 	}
-	if _, given := v.Place(path + ".template"); given {
+	if s.IsRendered() {
 		checkTemplate(v, path, s)
-	}
-}
-
-// checkTemplate reads the chat template of a source.
-func checkTemplate(v *validator, path string, s *Source) {
-	var err error
-	switch t := &s.Template; {
-	case t.Name == "chatml":
-		t.Source = chat.ChatML
-	case t.Path != "":
-		t.Source, err = chat.ReadTemplate(v.c.Abs(t.Path))
-	case v.c.Tokenizer == nil || v.c.Tokenizer.Path == "":
-		v.wrongKey(path, "no chat template is known for this tokenizer", "add `template: chatml` or "+
-			"`template: {path: FILE}`")
-		return
-	default:
-		t.Source, err = chat.ReadModelTemplate(v.c.Abs(v.c.Tokenizer.Path))
-	}
-	if err != nil {
-		v.wrongKey(path, "the chat template cannot be read: "+err.Error(), "mend it, or name another `template`")
 	}
 }
 

@@ -147,6 +147,9 @@ type Config struct {
 	// `rampup_batch_size`, `adaptive` and `refit` only if it says so. `limits`, `parallelism`, `loaders`,
 	// `reliability`, `index_dir` and `cache` are the run's. A further stream changes no byte of another one.
 	Streams Streams `yaml:"streams" json:"-"`
+	// Ranks is a key of a further stream: its batches are for the first so many ranks of the run, such as 1 for an
+	// evaluation on rank 0 alone. All ranks by default. The others need not connect to the stream.
+	Ranks uint32 `yaml:"ranks" jsonschema:"minimum=1"`
 
 	// IsEarlier selects the defaults of earlier planners for keys that the file does not have; see Earlier.
 	IsEarlier bool `yaml:"-"`

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"path/filepath"
@@ -126,6 +127,18 @@ func (c *Config) PairTokens() uint32 {
 	return tokens
 }
 
+// Uncut returns the length up to which plans never cut a document: the shortest sequence of all stages. 0: some stage
+// has packing concat, which cuts any.
+func (c *Config) Uncut() uint32 {
+	tokens := c.SequenceLength
+	for _, in := range c.AllStages() {
+		if tokens = min(tokens, in.SequenceLength); in.Packing == millrace.Concat {
+			return 0
+		}
+	}
+	return tokens
+}
+
 // PieceTokens returns the tokens of a piece if the ordinals of a source are pieces of documents: the longest sequence
 // of all stages. 0: ordinals are whole documents.
 //
@@ -242,9 +255,18 @@ func (c *Config) StepTokens() uint64 {
 	return most
 }
 
-// Topology arranges the trainer's ranks. If the ranks do not divide, the error names numbers that do; it wraps
-// millrace.ErrInvalid.
+// Served returns the number of ranks that take this stream, of a run with so many ranks.
+func (c *Config) Served(ranks int) int {
+	if c.Ranks == 0 {
+		return ranks
+	}
+	return min(ranks, int(c.Ranks))
+}
+
+// Topology arranges the ranks of the run that take this stream. If the ranks do not divide, the error names numbers
+// that do; it wraps millrace.ErrInvalid.
 func (c *Config) Topology(ranks int) (millrace.Topology, error) {
+	ranks = c.Served(ranks)
 	t := millrace.Topology{
 		Ranks: ranks,
 		TP:    int(c.Parallelism.TP),
@@ -360,4 +382,15 @@ func (c *Config) ErrorAt(path, msg, cure string) error {
 	}
 	at, _ := c.doc.Place(path)
 	return c.doc.Fail(at.Line, at.Column, at.Width, msg, cure)
+}
+
+// FailureAt is ErrorAt for a cause that may be no mistake of the user, such as a disk that is full. It wraps the cause,
+// too.
+func (c *Config) FailureAt(path, msg string, cause error, cure string) error {
+	err := c.ErrorAt(path, msg, cure)
+	var at *tree.Error
+	if errors.As(err, &at) {
+		at.Cause = cause
+	}
+	return err
 }

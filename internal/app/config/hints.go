@@ -58,6 +58,7 @@ var examples = map[string]string{
 	"tokenizer":         "{name: gpt2}",
 	"pattern":           "cl100k",
 	"specials":          `{"<|endoftext|>": 100257}`,
+	"variables":         "{enable_thinking: false}",
 	"roles":             "{human: user, gpt: assistant}",
 	"bos":               `"<|begin_of_text|>"`,
 	"eos":               `"<|endoftext|>"`,
@@ -85,6 +86,7 @@ var examples = map[string]string{
 	"open_files":        "512",
 	"storage":           "{endpoint: https://minio.example:9000, region: us-east-1}",
 	"streams":           "{eval: {mixture: {weights: {heldout: 1}}, sources: {heldout: {path: heldout/*.jsonl}}}}",
+	"ranks":             "1",
 	"runway_seconds":    "60",
 }
 

@@ -184,6 +184,9 @@ func (s *Source) identity(c *Config) string {
 			fmt.Sprintf("too_long=%s:%d", s.TooLong, c.PairTokens()))
 	case s.Prompt != "":
 		parts = append(parts, "prompt="+s.Prompt, "completion="+s.Completion, s.tooLong(c))
+		if s.IsRendered() {
+			parts = append(parts, s.conversation())
+		}
 	case s.Messages != "":
 		parts = append(parts, s.conversation(), s.tooLong(c))
 	case s.HoldsText():
@@ -194,11 +197,17 @@ func (s *Source) identity(c *Config) string {
 	if s.Mask != "" {
 		parts = append(parts, "mask="+s.Mask)
 	}
+	if s.Labels != "" {
+		parts = append(parts, "labels="+s.Labels)
+	}
 	if s.Starts != "" {
 		parts = append(parts, "starts="+s.Starts)
 	}
-	if s.Record != "" {
+	if s.Record != "" && s.Record != "file" { // a file is the default of text
 		parts = append(parts, "record="+s.Record)
+	}
+	if s.Config != "" {
+		parts = append(parts, "config="+s.Config)
 	}
 	if s.Split != "" && s.Split != "train" { // train is the default
 		parts = append(parts, "split="+s.Split)
@@ -241,9 +250,17 @@ func (s *Source) conversation() string {
 		roles = append(roles, from+":"+to)
 	}
 	slices.Sort(roles)
-	sum := sha256.Sum256([]byte(s.Template.Source))
-	return fmt.Sprintf("messages=%s template=%x role=%s content=%s roles=%s tools=%s train_on=%s", s.Messages, sum[:8],
+	sum := sha256.Sum256([]byte(s.Template.Choice.Plain))
+	text := fmt.Sprintf("messages=%s template=%x role=%s content=%s roles=%s tools=%s train_on=%s", s.Messages, sum[:8],
 		s.Role, s.Content, strings.Join(roles, ","), s.Tools, s.TrainOn)
+	if with := s.Template.Choice.WithTools; with != "" {
+		sum = sha256.Sum256([]byte(with))
+		text += fmt.Sprintf(" tool_use=%x", sum[:8])
+	}
+	if s.Template.Variables != "" {
+		text += " variables=" + string(s.Template.Variables)
+	}
+	return text
 }
 
 // tooLong writes the treatment of documents that are too long. Only if it is split, their length is of no concern.

@@ -123,6 +123,10 @@ var edits = map[string]string{
 
 	"sources.*.dtype": "sources: {web: {path: web/*, format: tokens, dtype: uint16}, code: {path: code/*.parquet}} " +
 		"=> sources: {web: {path: web/*, format: tokens, dtype: uint32}, code: {path: code/*.parquet}}",
+	"sources.*.config": "sources: {web: {path: web/, format: parquet, config: en}, code: {path: code/*.parquet}} " +
+		"=> sources: {web: {path: web/, format: parquet, config: de}, code: {path: code/*.parquet}}",
+	"sources.*.truncated": "sources: {web: {path: web/, format: webdataset}, code: {path: code/*.parquet}} " +
+		"=> sources: {web: {path: web/, format: webdataset, truncated: accept}, code: {path: code/*.parquet}}",
 	"sources.*.split": "sources: {web: {path: web/, format: webdataset}, code: {path: code/*.parquet}} " +
 		"=> sources: {web: {path: web/, format: webdataset, split: val}, code: {path: code/*.parquet}}",
 	"sources.*.eos": "sources: {web: {path: web/*, format: tokens, eos: 0}, code: {path: code/*.parquet}} " +
@@ -143,7 +147,8 @@ var edits = map[string]string{
 	"sources.*.path": "=> sources: {web: {path: x/*.jsonl}, code: {path: code/*.parquet}}",
 	"sources.*.record": "sources: {web: {path: web/*, format: tfrecord}, code: {path: code/*.parquet}} " +
 		"=> sources: {web: {path: web/*, format: tfrecord, record: text}, code: {path: code/*.parquet}}",
-	"sources.*.root": "=> sources: {web: {path: web/*.jsonl, root: .}, code: {path: code/*.parquet}}",
+	"sources.*.root":    "=> sources: {web: {path: web/*.jsonl, root: .}, code: {path: code/*.parquet}}",
+	"sources.*.version": "=> sources: {web: {path: web/*.jsonl}, code: {path: code, format: parquet, version: 3}}",
 	"sources.*.storage.anonymous": "=> sources: {web: {path: s3://b/web/*.jsonl, storage: {anonymous: true}}, " +
 		"code: {path: code/*.parquet}}",
 	"sources.*.storage.endpoint": "=> sources: {web: {path: s3://b/web/*.jsonl, storage: {endpoint: http://h:1}}, " +
@@ -152,6 +157,8 @@ var edits = map[string]string{
 		"code/*.parquet}}",
 	"sources.*.mask": "sources: {web: {path: web/*.jsonl, tokens: ids}, code: {path: code/*.parquet}} => " +
 		"sources: {web: {path: web/*.jsonl, tokens: ids, mask: m}, code: {path: code/*.parquet}}",
+	"sources.*.labels": "sources: {web: {path: web/*.jsonl, tokens: ids}, code: {path: code/*.parquet}} => " +
+		"sources: {web: {path: web/*.jsonl, tokens: ids, labels: l}, code: {path: code/*.parquet}}",
 	"sources.*.starts": "sources: {web: {path: web/*.jsonl, tokens: ids}, code: {path: code/*.parquet}} => " +
 		"sources: {web: {path: web/*.jsonl, tokens: ids, starts: s}, code: {path: code/*.parquet}}",
 	"sources.*.tokens": "=> sources: {web: {path: web/*.jsonl, tokens: ids}, code: {path: code/*.parquet}}",
@@ -182,9 +189,9 @@ var edits = map[string]string{
 		"code/*.parquet}} " +
 		"=> sources: {web: {path: web/*.jsonl, messages: m, template: chatml, roles: {gpt: assistant}}, " +
 		"code: {path: code/*.parquet}}",
-	"sources.*.tools": "sources: {web: {path: web/*.jsonl, messages: m, template: chatml}, code: {path: " +
+	"sources.*.tools": "sources: {web: {path: web/*.jsonl, messages: m, template: chatml, unused: [t]}, code: {path: " +
 		"code/*.parquet}} " +
-		"=> sources: {web: {path: web/*.jsonl, messages: m, template: chatml, tools: t}, code: {path: " +
+		"=> sources: {web: {path: web/*.jsonl, messages: m, template: chatml, tools: t, unused: [t]}, code: {path: " +
 		"code/*.parquet}}",
 	"sources.*.train_on": "sources: {web: {path: web/*.jsonl, messages: m, template: chatml}, code: {path: " +
 		"code/*.parquet}} " +
@@ -200,7 +207,14 @@ var edits = map[string]string{
 	"sources.*.template.path": "sources: {web: {path: web/*.jsonl, messages: m, template: chatml}, code: {path: " +
 		"code/*.parquet}} => sources: {web: {path: web/*.jsonl, messages: m, template: {path: testdata/t.jinja}}, " +
 		"code: {path: code/*.parquet}}",
+	"sources.*.template.name": "sources: {web: {path: web/*.jsonl, messages: m, template: {path: testdata/named}}, " +
+		"code: {path: code/*.parquet}} => sources: {web: {path: web/*.jsonl, messages: m, template: {path: " +
+		"testdata/named, name: tool_use}}, code: {path: code/*.parquet}}",
+	"sources.*.template.variables": "sources: {web: {path: web/*.jsonl, messages: m, template: {path: " +
+		"testdata/t.jinja}}, code: {path: code/*.parquet}} => sources: {web: {path: web/*.jsonl, messages: m, " +
+		"template: {path: testdata/t.jinja, variables: {enable_thinking: false}}}, code: {path: code/*.parquet}}",
 	"sources.*.fields[]": "=> sources: {web: {path: web/*.jsonl, fields: [url]}, code: {path: code/*.parquet}}",
+	"sources.*.unused[]": "=> sources: {web: {path: web/*.jsonl, unused: [label]}, code: {path: code/*.parquet}}",
 	"sources.*.missing":  "=> sources: {web: {path: web/*.jsonl, missing: skip}, code: {path: code/*.parquet}}",
 	"sources.*.text":     "=> sources: {web: {path: web/*.jsonl, text: body}, code: {path: code/*.parquet}}",
 

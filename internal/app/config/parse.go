@@ -53,6 +53,10 @@ func Parse(name string, content []byte, base string) (*Config, error) {
 		return nil, errs.Sorted()
 	}
 	c, errs := decodeConfig(name, doc, base)
+	if c.Ranks != 0 {
+		errs = append(errs, c.ErrorAt(StreamKey, "`ranks` is a key of the streams below `streams`",
+			"give the number of ranks of the run as --ranks").(*tree.Error))
+	}
 	if errs = append(errs, parseStreams(c, errs)...); len(errs) > 0 {
 		return nil, errs.Sorted()
 	}

@@ -103,9 +103,12 @@ func (s Sources) Names() []string {
 
 // HaveUntrained reports whether some tokens of the documents may be left out of the loss.
 func (s Sources) HaveUntrained() bool {
-	return slices.ContainsFunc(s, func(x Source) bool {
-		return x.Messages != "" || x.Prompt != "" || x.HasPairs() || x.Mask != "" || x.Starts != ""
-	})
+	return slices.ContainsFunc(s, func(x Source) bool { return x.HasUntrained() })
+}
+
+// HasUntrained reports whether some tokens of the source's documents may be left out of the loss.
+func (s *Source) HasUntrained() bool {
+	return s.Messages != "" || s.Prompt != "" || s.HasPairs() || s.Mask+s.Labels != "" || s.Starts != ""
 }
 
 // HaveFields reports whether fields of some records go with their documents to the trainer.
@@ -124,15 +127,21 @@ type Source struct {
 	Path Patterns `yaml:"path" jsonschema:"required"`
 	// Root is the directory that sample ids are relative to. Left out: the part of path before its first wildcard.
 	Root string `yaml:"root"`
-	// Split is the split of an Energon dataset whose directory is the path. Left out: train, or the only one.
-	Split string `yaml:"split" jsonschema:"enum=train,enum=val,enum=test"`
+	// Config is the configuration of a data set whose directory is the path, as its README.md names it. Left out: the
+	// default one, or the only one.
+	Config string `yaml:"config"`
+	// Split is the split of a data set whose directory is the path. Left out: the only one, and train of an Energon
+	// dataset.
+	Split string `yaml:"split"`
+	// Version is the version of the Delta table whose directory is the path. Left out: the newest one.
+	Version *uint64 `yaml:"version" jsonschema:"maximum=9007199254740991"`
 	// Storage is the place of the store, if the path is a URL. Left out: the provider's own service, with the
 	// credentials of the environment.
 	Storage *Storage `yaml:"storage"`
 	// Text is the field or column that holds the text, nested as meta.body. Or it is a template of several, with the
 	// fields in braces, as "{title}\n\n{body}"; `{{` and `}}` stand for braces. Sources of tokens have none.
 	Text string `yaml:"text" jsonschema:"default=text"`
-	// DType is the type of the ids in a file of plain ids that has no header.
+	// DType is the type of the ids in a file of plain ids that has no header, or in a column `tokens` of bytes (mds).
 	DType string `yaml:"dtype" jsonschema:"enum=uint16,enum=uint32,enum=int32,enum=int64"`
 	// EOS is the id that ends documents, for files of plain ids (olmo, datatrove, tokens). Left out: the file beside
 	// the ids says where documents end.
@@ -143,11 +152,14 @@ type Source struct {
 	// Mask is the field or column with a number for each of these tokens: 1, or 0 for a token that is not trained on.
 	// Left out: all are trained on.
 	Mask string `yaml:"mask"`
+	// Labels is the field or column with the label of each of these tokens, as Hugging Face data sets have it: the
+	// token itself, or -100 for a token that is not trained on. It stands in place of mask.
+	Labels string `yaml:"labels"`
 	// Starts is the field or column with the places among these tokens at which the sequences of a packed document
 	// begin, as seq_start_id of Megatron-Bridge. Each is a segment of a batch. Left out: a document is one sequence.
 	Starts string `yaml:"starts"`
 	// Prompt is the field with the prompt of a pair, in place of text. The loss is on the completion alone. With
-	// completion it may be a template of several fields, as text.
+	// completion it may be a template of several fields, as text. With template, both have messages or texts.
 	Prompt string `yaml:"prompt"`
 	// Completion is the field with the completion of a pair, or a template of several fields.
 	Completion string `yaml:"completion"`
@@ -159,8 +171,8 @@ type Source struct {
 	Rejected string `yaml:"rejected"`
 	// Messages is the field with the list of a conversation's messages, in place of text.
 	Messages string `yaml:"messages"`
-	// Template renders conversations. tokenizer: the chat template beside the tokenizer's file. chatml: ChatML. Or
-	// {path: FILE}, a Jinja file.
+	// Template renders conversations. tokenizer: the chat template beside the tokenizer's file. chatml: ChatML. Or a
+	// mapping with the path of a Jinja file, the name of one of the model's templates, and values of its variables.
 	Template Template `yaml:"template"`
 	// Role is the key of a message's role.
 	Role string `yaml:"role" jsonschema:"default=role"`
@@ -171,22 +183,28 @@ type Source struct {
 	// Tools is the field with the tools of a conversation. Left out: there are none.
 	Tools string `yaml:"tools"`
 	// TrainOn is the part of a conversation that is trained on. assistant: the assistant's turns. last_assistant: the
-	// last one. all: every token.
+	// last one. all: every token. Left out with prompt and completion: all of the completion.
 	TrainOn chat.Train `yaml:"train_on" jsonschema:"default=assistant,enum=assistant,enum=last_assistant,enum=all"`
 	// TooLong is the treatment of a conversation or a pair longer than sequence_length. split: it is cut into pieces,
 	// as a text is. truncate: its beginning is kept. drop: it is left out. Preference pairs are never split: they are
 	// truncated if the key is left out.
 	TooLong string `yaml:"too_long" jsonschema:"default=split,enum=split,enum=truncate,enum=drop"`
-	// Record is the content of each record of formats without fields of their own (arrayrecord, tfrecord). text: the
-	// record is the text. example: it is a tf.train.Example, and its features are fields. Left out: example for
-	// tfrecord.
-	Record string `yaml:"record" jsonschema:"enum=text,enum=example"`
+	// Record says which part of a file is a record, for formats without fields of their own. arrayrecord and tfrecord:
+	// text, or example for a tf.train.Example, whose features are fields; left out: example for tfrecord. text: file,
+	// line or paragraph; left out: file.
+	Record string `yaml:"record" jsonschema:"enum=text,enum=example,enum=file,enum=line,enum=paragraph"`
+	// Truncated is accept if tar archives without an end mark are read. Left out: such an archive is an error, because
+	// it may be cut off.
+	Truncated string `yaml:"truncated" jsonschema:"enum=accept"`
 	// Missing says where a record goes whose document needs a field that is null or absent. quarantine: it counts
 	// against the quarantine budget. skip: it is left out, and so is a record with an empty field.
 	Missing Missing `yaml:"missing" jsonschema:"default=quarantine,enum=quarantine,enum=skip"`
 	// Fields are the fields of a record that go with its documents to the trainer, as batch.segments[i].fields. They
 	// take 4096 bytes a record at most, as JSON; a record with more is quarantined.
 	Fields []string `yaml:"fields"`
+	// Unused are the fields that are left out on purpose, although they may say how documents are to be trained on, as
+	// `label` of KTO data. Left out: such a field is an error unless another key names it.
+	Unused []string `yaml:"unused"`
 	// Filter is an expression over the fields of a record, and over the tokens and bytes of its document. A document is
 	// left out if the expression is false. Example: `quality > 0.5 && language == "en"`.
 	Filter string `yaml:"filter"`
@@ -285,28 +303,6 @@ type Missing string
 
 // SkipMissing leaves such records out. The other value, quarantine, counts them as damage.
 const SkipMissing Missing = "skip"
-
-// Template names a chat template: a word, or a file.
-type Template struct {
-	Name   string // tokenizer or chatml
-	Path   string // of a Jinja file
-	Source string // the template's text; validation reads it
-}
-
-// DecodeNode reads a word, or a mapping with a path.
-func (t *Template) DecodeNode(d *decode.Decoder, path string, n *tree.Node) {
-	cure := "write `tokenizer`, `chatml`, or `{path: template.jinja}`"
-	switch {
-	case n.Kind == tree.Scalar && (n.Text == "tokenizer" || n.Text == "chatml"):
-		t.Name = n.Text
-	case n.Kind == tree.Mapping && len(n.Entries) == 1 && n.Entries[0].Key.Text == "path" &&
-		n.Entries[0].Value.Kind == tree.Scalar && n.Entries[0].Value.Text != "":
-		d.Places[decode.Join(path, "path")] = n.Entries[0]
-		t.Path = n.Entries[0].Value.Text
-	default:
-		d.WrongType(path, n, "a chat template", cure)
-	}
-}
 
 // Roles are the template's roles by the roles of records.
 type Roles map[string]string

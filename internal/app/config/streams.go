@@ -29,6 +29,9 @@ const (
 	maxStreamName = 32
 )
 
+// StreamKey is the key that further streams alone have.
+const StreamKey = "ranks"
+
 // RunKeys returns the keys that all streams of a run share. A stream cannot have one of its own.
 func RunKeys() []string {
 	return []string{"version", "streams", "parallelism", "limits", "loaders", "reliability", "index_dir", "cache"}
@@ -37,7 +40,7 @@ func RunKeys() []string {
 // isInherited reports whether a stream that lacks a key has the run's. It has no key that describes the course of a
 // training.
 func isInherited(key string) bool {
-	return !slices.Contains([]string{"streams", "stages", "rampup_batch_size", "adaptive", "refit"}, key)
+	return !slices.Contains([]string{"streams", StreamKey, "stages", "rampup_batch_size", "adaptive", "refit"}, key)
 }
 
 // DecodeNode reads the names of streams and finds their mappings. Parse reads the mappings.

@@ -314,6 +314,10 @@ func (k *check) count(ctx context.Context, i int, found []Found) SourceReport {
 		r.Tokens, r.Refused = uint64(float64(seen.Tokens)*all), uint64(float64(seen.Refused)*all)
 		r.Missing, r.TooLong = uint64(float64(seen.Missing)*all), uint64(float64(seen.TooLong)*all)
 	}
+	if src.HasUntrained() {
+		trained := trainedOf(&r, &st, &seen)
+		r.Trained = &trained
+	}
 	return r
 }
 
@@ -330,6 +334,10 @@ func (k *check) sources(ctx context.Context) error {
 		r.Skipped = []SkippedFile{}
 		m := src.Manifest()
 		at := slices.Index(k.c.Sources.Names(), r.Name)
+		for _, shard := range m.Shards {
+			k.report.uses = append(k.report.uses, setup.Use{Source: r.Name, Path: shard.Path, Content: shard.Digest,
+				Filtered: k.c.Sources[at].Filter != ""})
+		}
 		r.Format, r.Shuffle, r.Why, r.Epochs = m.Format, string(m.Shuffle), m.Why, src.Epochs()
 		r.OnExhausted, r.Target = string(k.c.Sources[at].OnExhausted), float64(shares[at])/mixing.One
 		r.Allowed = allowed(setup.Counted(m), r.Records)
@@ -404,21 +412,14 @@ func (k *check) quarantine(i int, r *SourceReport) {
 	if len(scan.Broken) > 0 {
 		return
 	}
+	if i := slices.IndexFunc(bad, millrace.Quarantine.HasMedia); i >= 0 {
+		k.complain(r.Name, "source %s: %s: %s: %s", r.Name, bad[i].ID, bad[i].Reason, bad[i].Cure())
+		return
+	}
 	if r.Bad > r.Allowed {
 		q := bad[0]
-		k.complain(
-			r.Name,
-			"source %s: %d of %d records cannot be decoded, its quarantine budget takes %d; the first is %s at byte "+
-				"%d: %s: %s",
-			r.Name,
-			r.Bad,
-			r.Records,
-			r.Allowed,
-			q.ID,
-			q.Offset,
-			q.Reason,
-			q.Cure(),
-		)
+		k.complain(r.Name, "source %s: %d of %d records cannot be decoded, its quarantine budget takes %d; the first "+
+			"is %s at byte %d: %s: %s", r.Name, r.Bad, r.Records, r.Allowed, q.ID, q.Offset, q.Reason, q.Cure())
 		return
 	}
 	k.early(i, r)

@@ -2,6 +2,7 @@ package dryrun
 
 import (
 	"context"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 
@@ -16,21 +17,63 @@ import (
 const lengthsAhead = 1 << 16
 
 // Lengths reads every record of sources that were opened for one pass, one source after the other, so that the sources
-// keep the lengths. It calls tell with the progress in records; total is 0 for a source without a count.
+// keep the lengths. Sources that differ in their filters alone are read together. It calls tell with the progress in
+// records; total is 0 for a source without a count.
 func (o *Opened) Lengths(ctx context.Context, tell func(source string, done, total int64)) error {
-	for _, src := range o.Sources {
-		st, err := src.Stats(ctx)
+	for left := slices.Clone(o.Sources); len(left) > 0; {
+		src := left[0]
+		alike := []*sources.Source{src}
+		left = slices.DeleteFunc(left[1:], func(other *sources.Source) bool {
+			is := src.IsReadAs(other)
+			if is {
+				alike = append(alike, other)
+			}
+			return is
+		})
+		alike, records, err := unknown(ctx, alike)
 		if err != nil {
 			return err
 		}
-		if st.Counted && st.Known == st.Records {
+		if len(alike) == 0 {
 			continue
 		}
-		if err := o.lengths(ctx, src, func(done int64) { tell(src.Name(), done, int64(st.Records)) }); err != nil {
+		show := func(done int64) { tell(alike[0].Name(), done, records) }
+		if err := o.lengths(ctx, alike[0].With(alike[1:]), show); err != nil {
+			return err
+		}
+	}
+	return o.keepPieces(ctx)
+}
+
+// keepPieces keeps the number of pieces in each file of the sources that runs read in pieces. Later runs can then tell
+// which pieces of files that came or went were read.
+func (o *Opened) keepPieces(ctx context.Context) error {
+	for _, src := range o.Sources {
+		s, _ := o.Config.Source(src.Name())
+		tokens, _ := o.Config.PieceTokens(s)
+		if tokens == 0 || src.Manifest().Shuffle != millrace.Global {
+			continue
+		}
+		if err := src.KeepPieces(ctx, tokens); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// unknown returns the sources without the length of each record, among sources of the same records.
+func unknown(ctx context.Context, list []*sources.Source) (out []*sources.Source, records int64, err error) {
+	for _, src := range list {
+		st, err := src.Stats(ctx)
+		if err != nil {
+			return nil, 0, err
+		}
+		records = int64(st.Records)
+		if !st.Counted || st.Known < st.Records {
+			out = append(out, src)
+		}
+	}
+	return out, records, nil
 }
 
 func (o *Opened) lengths(ctx context.Context, src *sources.Source, tell func(done int64)) error {

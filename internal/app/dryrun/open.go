@@ -60,7 +60,11 @@ func (p *Problem) Error() string {
 	if prefix := "source " + p.Source + ": "; !strings.HasPrefix(text, prefix) {
 		text = prefix + text
 	}
-	if errors.Is(p.Err, millrace.ErrDamaged) || errors.Is(p.Err, fs.ErrNotExist) {
+	var limit *sources.LimitError
+	switch {
+	case errors.As(p.Err, &limit):
+		text += fmt.Sprintf(", or take it out of sources.%s.path", p.Source)
+	case errors.Is(p.Err, millrace.ErrDamaged), errors.Is(p.Err, fs.ErrNotExist):
 		text += fmt.Sprintf("; restore the file, or take it out of sources.%s.path", p.Source)
 	}
 	if p.Place != nil {
@@ -149,7 +153,7 @@ func (out *Opened) open(ctx context.Context, s *config.Source, o Options) (*Prob
 	// Open resolves the paths again. This call separates mistakes in the paths from other failures.
 	stored := setup.Files(s, out.kept)
 	tree, _ := stored.(find.Tree)
-	files, err := find.Resolve(tree, spec.Base, spec.Patterns, spec.Root, spec.Format.Name(), spec.Split)
+	files, err := find.Resolve(tree, spec.Query(stored))
 	if err != nil {
 		return &Problem{Source: s.Name, Err: err, Place: where(out.Config, "sources."+s.Name+".path")}, nil
 	}

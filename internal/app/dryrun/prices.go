@@ -128,7 +128,7 @@ func (w *Walk) draw(ctx context.Context, by drawn) ([]planner.Selection, error) 
 		sel, outcome, err := selector.Advance(w.queues)
 		switch {
 		case err != nil:
-			return nil, err
+			return nil, w.queues.Explain(err)
 		case outcome.Kind == planner.Finished:
 			return out, nil
 		case outcome.Kind == planner.Waiting:

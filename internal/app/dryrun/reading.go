@@ -11,7 +11,7 @@ import (
 	"millrace/sources/remote"
 )
 
-// The costs of a million tokens in seconds of a core, as docs/benchmarks.md has them for text of four bytes a token.
+// The costs of a million tokens in seconds of a core, as bench/log/2026-11.md has them for text of four bytes a token.
 // They compare choices; another host has other seconds.
 const (
 	textBytes    = 4     // of a token

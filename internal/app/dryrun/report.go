@@ -1,6 +1,11 @@
 package dryrun
 
-import "millrace"
+import (
+	"slices"
+
+	"millrace"
+	"millrace/internal/app/setup"
+)
 
 // Report is the answer of `millrace check`. Scripts rely on its JSON names: they are never removed. Fractions are for
 // people.
@@ -19,8 +24,30 @@ type Report struct {
 	Quarantined Quarantined      `json:"quarantined"`
 	Payload     bool             `json:"payload"` // false if the mixture can only be planned
 	Tokenizer   *TokenizerReport `json:"tokenizer,omitempty"`
+	// Shared are warnings of sources that read the same files, those of further streams among them.
+	Shared []string `json:"shared"`
 	// Streams are the reports of the further streams, by name.
 	Streams map[string]*Report `json:"streams,omitempty"`
+
+	uses []setup.Use // of files, by the sources of this stream
+}
+
+// Share sets Shared, from this report and those of its further streams.
+func (r *Report) Share() {
+	uses := r.usesOf(string(millrace.Train))
+	for name, s := range r.Streams {
+		s.Shared = []string{}
+		uses = append(uses, s.usesOf(name)...)
+	}
+	r.Shared = append([]string{}, setup.Shared(uses)...)
+}
+
+func (r *Report) usesOf(stream string) []setup.Use {
+	uses := slices.Clone(r.uses)
+	for i := range uses {
+		uses[i].Stream = stream
+	}
+	return uses
 }
 
 // TokenizerReport is the tokenizer of the sources that hold text.
@@ -48,29 +75,33 @@ type Quarantined struct {
 
 // SourceReport describes a source. A count that is not exact is an estimate from the records read so far.
 type SourceReport struct {
-	Name         string   `json:"name"`
-	Format       string   `json:"format"`
-	Files        int      `json:"files"`
-	FilesRead    int      `json:"files_read"` // to their end
-	Bytes        int64    `json:"bytes"`
-	Records      uint64   `json:"records"`
-	RecordsExact bool     `json:"records_exact"`
-	Tokens       uint64   `json:"tokens"` // of one pass
-	TokensExact  bool     `json:"tokens_exact"`
-	Refused      uint64   `json:"refused"`  // of the records, by the source's filter; exact if Tokens is
-	Missing      uint64   `json:"missing"`  // of the records, left out by missing: skip; exact if Tokens is
-	TooLong      uint64   `json:"too_long"` // of the records, longer than the source allows; exact if Tokens is
-	Shuffle      string   `json:"shuffle"`
-	Why          string   `json:"why,omitempty"` // reason for another order than the file asks for
-	Epochs       uint32   `json:"epochs"`        // allowed; 0: endless
-	OnExhausted  string   `json:"on_exhausted"`
-	Target       float64  `json:"target"` // share at step 0
-	Share        float64  `json:"share"`  // realised; expected if the run is not exact
-	Passes       *float64 `json:"passes"` // of the whole run; null for an endless one
-	DryStep      *uint64  `json:"dry_step"`
-	StaleStep    *uint64  `json:"stale_step"` // in which its fifth pass begins; null if the run ends before
-	Bad          uint64   `json:"bad"`        // records that cannot be decoded, of those read
-	Allowed      uint64   `json:"allowed"`    // by the quarantine budget
+	Name         string `json:"name"`
+	Format       string `json:"format"`
+	Files        int    `json:"files"`
+	FilesRead    int    `json:"files_read"` // to their end
+	Bytes        int64  `json:"bytes"`
+	Records      uint64 `json:"records"`
+	RecordsExact bool   `json:"records_exact"`
+	Tokens       uint64 `json:"tokens"` // of one pass
+	TokensExact  bool   `json:"tokens_exact"`
+	// Trained counts the labels of these tokens that are in the loss; null: all tokens are trained on. It is as exact
+	// as Tokens.
+	Trained *uint64 `json:"trained_tokens"`
+
+	Refused     uint64   `json:"refused"`  // of the records, by the source's filter; exact if Tokens is
+	Missing     uint64   `json:"missing"`  // of the records, left out by missing: skip; exact if Tokens is
+	TooLong     uint64   `json:"too_long"` // of the records, longer than the source allows; exact if Tokens is
+	Shuffle     string   `json:"shuffle"`
+	Why         string   `json:"why,omitempty"` // reason for another order than the file asks for
+	Epochs      uint32   `json:"epochs"`        // allowed; 0: endless
+	OnExhausted string   `json:"on_exhausted"`
+	Target      float64  `json:"target"` // share at step 0
+	Share       float64  `json:"share"`  // realised; expected if the run is not exact
+	Passes      *float64 `json:"passes"` // of the whole run; null for an endless one
+	DryStep     *uint64  `json:"dry_step"`
+	StaleStep   *uint64  `json:"stale_step"` // in which its fifth pass begins; null if the run ends before
+	Bad         uint64   `json:"bad"`        // records that cannot be decoded, of those read
+	Allowed     uint64   `json:"allowed"`    // by the quarantine budget
 
 	Reading *Reading `json:"reading"` // ways to read it; null for formats of tokens
 

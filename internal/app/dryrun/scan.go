@@ -192,7 +192,7 @@ func (s *scanner) read(ctx context.Context, files sources.FS, src *sources.Sourc
 	counted := &countedFile{File: f, tell: s.progress}
 	defer counted.sum(t)
 	return sources.Fence(millrace.ErrDamaged, func() string { return path }, func() error {
-		shard, err := src.OpenAlone(ctx, counted)
+		shard, err := src.OpenAlone(ctx, t.shard, counted)
 		if err != nil {
 			return err
 		}

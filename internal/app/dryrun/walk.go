@@ -11,6 +11,7 @@ import (
 	"millrace"
 	"millrace/constructors"
 	"millrace/internal/app/setup"
+	"millrace/internal/tokenid"
 	"millrace/orchestrator/offers"
 	"millrace/orchestrator/planner"
 	"millrace/orchestrator/planner/progress"
@@ -54,6 +55,8 @@ type Found struct {
 	Refused uint64   // of these, by the source's own filter
 	Missing uint64   // of these, left out because a field is missing
 	TooLong uint64   // of these, longer than the source allows
+	Labels  uint64   // of the first pass, so far offered; trained or not
+	Trained uint64   // of these labels, in the loss
 	Rejects []Reject // in ordinal order
 }
 
@@ -140,7 +143,7 @@ func (w *Walk) Next(ctx context.Context) (*Step, error) {
 		step, outcome, err := w.plans.Next(w.queues)
 		switch {
 		case err != nil:
-			return nil, err
+			return nil, w.queues.Explain(err)
 		case outcome.Kind == planner.Waiting:
 			if err := w.wait(ctx, outcome.Source, outcome.Ordinal); err != nil {
 				return nil, err
@@ -206,6 +209,10 @@ func (w *Walk) note(source int, b *feed.Batch) {
 	found := &w.found[source]
 	for i := range b.Offers {
 		o := &b.Offers[i]
+		if labels := w.labels(source, &o.SampleMeta); o.Epoch == 0 && labels > 0 {
+			found.Labels += uint64(labels)
+			found.Trained += uint64(labels - o.Untrained)
+		}
 		if o.Epoch > 0 || o.SampleMeta.Offset > 0 { // a later piece of a document that was counted
 			continue
 		}
@@ -228,6 +235,18 @@ func (w *Walk) note(source int, b *feed.Batch) {
 	}
 }
 
+// labels returns the labels of an ordinal, trained or not; 0 if the source's own filter refuses it.
+func (w *Walk) labels(source int, o *millrace.SampleMeta) uint32 {
+	held, piece := o.Lengths.Tokens-min(o.Offset, o.Lengths.Tokens), w.opened.Sources[source].PieceTokens()
+	switch {
+	case held == 0 || o.Refused&filter.Own != 0:
+		return 0
+	case piece > 0 && held > piece:
+		return piece // the last one is the next piece's first token
+	}
+	return held - 1
+}
+
 // batch converts the offers of a feed for the queue.
 func batch(b *feed.Batch) offers.Batch {
 	out := offers.Batch{
@@ -243,6 +262,12 @@ func batch(b *feed.Batch) offers.Batch {
 				out.Rejects = map[millrace.Ordinal]millrace.Quarantine{}
 			}
 			out.Rejects[b.Offers[i].Ordinal] = *q
+		}
+		if runs := b.Offers[i].Runs; runs != nil {
+			if out.Runs == nil {
+				out.Runs = map[millrace.Ordinal]tokenid.Runs{}
+			}
+			out.Runs[b.Offers[i].Ordinal] = runs
 		}
 	}
 	return out

@@ -4,8 +4,10 @@ package exit
 import (
 	"errors"
 	"fmt"
+	"syscall"
 
 	"millrace"
+	"millrace/internal/limits"
 )
 
 // The exit statuses that outside tools rely on.
@@ -23,9 +25,14 @@ const (
 	Fenced = 6 // the lease was lost: another process may decide now
 )
 
-// Usagef returns an error of wrong usage of the command line. Its status is Usage.
+// Usagef returns an error of wrong usage of the command line. Its status is Usage, unless it wraps (%w) a failure of
+// this host or one of its devices.
 func Usagef(format string, args ...any) error {
-	return &status{Usage, fmt.Errorf(format, args...)}
+	err := fmt.Errorf(format, args...)
+	if !isOfUser(err) {
+		return &status{Failed, err}
+	}
+	return &status{Usage, err}
 }
 
 // Failuref returns an error of a running command. Its status is Failed, whatever it wraps.
@@ -36,19 +43,20 @@ func Failuref(format string, args ...any) error {
 // Failure gives an error the status Failed, whatever it wraps. Nil stays nil.
 func Failure(err error) error { return With(Failed, err) }
 
-// With gives an error a status. Nil stays nil.
+// With gives an error a status, and names the limit behind it. Nil stays nil.
 func With(code int, err error) error {
 	if err == nil {
 		return nil
 	}
-	return &status{code, err}
+	return &status{code, limits.Explain(err)}
 }
 
 // Silent ends a process with a status and prints nothing.
 func Silent(code int) error { return &status{code, errors.New("")} }
 
 // Status returns the exit status of an error. The outermost given status counts; without one, an invalid argument or
-// mixture file is Usage and everything else Failed.
+// mixture file is Usage and everything else Failed. A file that cannot be read because its device or this host failed
+// is no wrong usage.
 func Status(err error) int {
 	var given *status
 	switch {
@@ -56,10 +64,24 @@ func Status(err error) int {
 		return Done
 	case errors.As(err, &given):
 		return given.code
-	case errors.Is(err, millrace.ErrInvalid):
+	case errors.Is(err, millrace.ErrInvalid) && isOfUser(err):
 		return Usage
 	}
 	return Failed
+}
+
+// isOfUser reports whether other arguments avoid an error: the kernel was not asked, or it refused the path.
+func isOfUser(err error) bool {
+	var errno syscall.Errno
+	if !errors.As(err, &errno) {
+		return true
+	}
+	switch errno {
+	case syscall.ENOENT, syscall.ENOTDIR, syscall.EISDIR, syscall.ENAMETOOLONG, syscall.ELOOP, syscall.EACCES,
+		syscall.EPERM, syscall.EROFS, syscall.EINVAL:
+		return true
+	}
+	return false
 }
 
 type status struct {

@@ -3,6 +3,8 @@ package exit
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"syscall"
 	"testing"
 
 	"millrace"
@@ -10,6 +12,9 @@ import (
 
 func TestStatusOfErrors(t *testing.T) {
 	invalid := millrace.Errorf(millrace.ErrInvalid, "no key")
+	unread := func(errno syscall.Errno) error {
+		return millrace.Errorf(millrace.ErrInvalid, "read: %w", &fs.PathError{Op: "open", Path: "m.yaml", Err: errno})
+	}
 	for name, c := range map[string]struct {
 		err  error
 		want int
@@ -17,6 +22,13 @@ func TestStatusOfErrors(t *testing.T) {
 		"none":                          {nil, Done},
 		"any":                           {errors.New("x"), Failed},
 		"invalid file":                  {fmt.Errorf("read: %w", invalid), Usage},
+		"no such file":                  {unread(syscall.ENOENT), Usage},
+		"no file":                       {unread(syscall.EISDIR), Usage},
+		"device that fails":             {unread(syscall.EIO), Failed},
+		"mount that died":               {unread(syscall.ENOTCONN), Failed},
+		"usage of a device that fails":  {Usagef("read the state: %w", unread(syscall.EIO)), Failed},
+		"usage of no file":              {Usagef("read the state: %w", unread(syscall.ENOENT)), Usage},
+		"no descriptor left":            {unread(syscall.EMFILE), Failed},
 		"wrong usage":                   {Usagef("--ranks %d", 0), Usage},
 		"failure that wraps invalid":    {Failure(invalid), Failed},
 		"joined with a failed write":    {errors.Join(Usagef("x"), errors.New("y")), Usage},

@@ -7,6 +7,7 @@ package importer
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"millrace"
@@ -40,33 +41,43 @@ func Kinds() (names []string) {
 	return names
 }
 
-// Mixture returns the mixture file for a foreign file with this path and content. If kind is empty, the content shows
-// it. Relative paths of the file are taken as relative to its directory.
-func Mixture(path, kindName string, content []byte) ([]byte, error) {
-	top, err := parse(content)
+// File is a foreign file.
+type File struct {
+	Path, Kind string // Kind is empty if the content is to show it
+	Content    []byte
+	Exists     func(path string) bool // on the disk
+}
+
+// Mixture returns the mixture file for a foreign file, and a note for each part of it that has no equivalent. Relative
+// paths of the file are taken as relative to its directory.
+func Mixture(f File) (out []byte, notes []string, err error) {
+	path, kindName := f.Path, f.Kind
+	top, err := parse(f.Content)
 	if err != nil {
-		return nil, millrace.Errorf(millrace.ErrInvalid, "import %s: it is neither YAML nor JSON: %v", path, err)
+		return nil, nil, millrace.Errorf(millrace.ErrInvalid, "import %s: it is neither YAML nor JSON: %v", path, err)
 	}
 	for _, k := range kinds() {
 		if kindName != k.name && (kindName != "" || !k.shows(top)) {
 			continue
 		}
-		m := &mixture{from: path, kind: k.name, dir: filepath.Dir(path)}
+		m := &mixture{from: path, kind: k.name, dir: filepath.Dir(path), exists: f.Exists}
 		if err := k.read(m, top); err != nil {
-			return nil, millrace.Errorf(millrace.ErrInvalid, "import %s as a file of %s: %v", path, k.name, err)
+			return nil, nil, millrace.Errorf(millrace.ErrInvalid, "import %s as a file of %s: %v", path, k.name, err)
 		}
 		if len(m.sources) == 0 {
-			return nil, millrace.Errorf(millrace.ErrInvalid, "import %s as a file of %s: it names no data", path,
+			return nil, nil, millrace.Errorf(millrace.ErrInvalid, "import %s as a file of %s: it names no data", path,
 				k.name)
 		}
 		m.rest("", top)
-		return m.encode(), nil
+		m.settleTemplates()
+		out = m.encode() // it may add notes
+		return out, m.said(), nil
 	}
 	if kindName != "" {
-		return nil, millrace.Errorf(millrace.ErrInvalid, "import %s: no kind is called %q; there are %s", path,
+		return nil, nil, millrace.Errorf(millrace.ErrInvalid, "import %s: no kind is called %q; there are %s", path,
 			kindName, strings.Join(Kinds(), ", "))
 	}
-	return nil, millrace.Errorf(millrace.ErrInvalid, "import %s: its content is of none of the known kinds; "+
+	return nil, nil, millrace.Errorf(millrace.ErrInvalid, "import %s: its content is of none of the known kinds; "+
 		"name one with --format: %s", path, strings.Join(Kinds(), ", "))
 }
 
@@ -87,10 +98,23 @@ func (s *source) set(key, text string) {
 	}
 }
 
-// hub sets the path of a data set of Hugging Face's hub. Most have Parquet files.
-func (s *source) hub(id string) {
+// hub sets the path of a data set of Hugging Face's hub, with its configuration and its split. Most have Parquet files.
+func (s *source) hub(id, config, split string) {
 	s.set("format", "parquet")
 	s.set("path", quote("hf://datasets/"+id))
+	s.part(config, split)
+}
+
+// part sets a configuration and a split. A part of a split has no equivalent.
+func (s *source) part(config, split string) {
+	if config != "" {
+		s.set("config", quote(config))
+	}
+	if name, _, cut := strings.Cut(split, "["); name != "" {
+		if s.set("split", quote(name)); cut {
+			s.notes = append(s.notes, "split: "+split+": the whole split is read")
+		}
+	}
 }
 
 // milestone is a stage of a schedule of weights.
@@ -102,6 +126,7 @@ type milestone struct {
 // mixture collects a mixture file.
 type mixture struct {
 	from, kind, dir string
+	exists          func(path string) bool
 	top             []setting
 	unit            string
 	sources         []*source
@@ -117,6 +142,38 @@ func (m *mixture) set(key string, v value) {
 
 func (m *mixture) note(format string, args ...any) {
 	m.notes = append(m.notes, fmt.Sprintf(format, args...))
+}
+
+// settleTemplates writes ChatML for conversations whose tokenizer the file does not name: no other template is known.
+func (m *mixture) settleTemplates() {
+	for _, s := range m.sources {
+		at := func(key string) int {
+			return slices.IndexFunc(s.settings, func(x setting) bool { return x.key == key })
+		}
+		i := at("template")
+		if m.given("tokenizer") != "" || i < 0 && at("messages") < 0 || i >= 0 && s.settings[i].value != "tokenizer" {
+			continue
+		}
+		if i >= 0 {
+			s.settings[i].value = "chatml"
+		} else {
+			s.set("template", "chatml")
+		}
+		s.notes = append(s.notes, "the file names no tokenizer, so no template is known; chatml is an example")
+	}
+}
+
+// said returns every note of the mixture file, in its order.
+func (m *mixture) said() (notes []string) {
+	for _, s := range m.sources {
+		for _, n := range s.notes {
+			notes = append(notes, "source "+s.name+": "+oneLine(n))
+		}
+	}
+	for _, n := range m.notes {
+		notes = append(notes, oneLine(n))
+	}
+	return notes
 }
 
 // rest notes every key of a mapping that nobody took.

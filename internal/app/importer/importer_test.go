@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/cockroachdb/datadriven"
@@ -20,7 +21,10 @@ func TestForeignFiles(t *testing.T) {
 		file, kind := "", ""
 		d.ScanArgs(t, "file", &file)
 		d.MaybeScanArgs(t, "kind", &kind)
-		out, err := importer.Mixture(file, kind, []byte(d.Input))
+		there := ""
+		d.MaybeScanArgs(t, "exists", &there)
+		out, notes, err := importer.Mixture(importer.File{Path: file, Kind: kind, Content: []byte(d.Input),
+			Exists: func(path string) bool { return path == there }})
 		if err != nil {
 			if !errors.Is(err, millrace.ErrInvalid) {
 				t.Errorf("%s: the error is of no class: %v", d.Pos, err)
@@ -34,6 +38,12 @@ func TestForeignFiles(t *testing.T) {
 		if _, err := config.Load(path); err != nil && !d.HasArg("absent-model") {
 			t.Errorf("%s: the configuration refuses the mixture file: %v", d.Pos, err)
 		}
+		for _, n := range notes {
+			at := strings.LastIndex(n, ": ")
+			if !strings.Contains(string(out), n[at+2:]) {
+				t.Errorf("%s: the note %q is not in the mixture file", d.Pos, n)
+			}
+		}
 		return string(out)
 	})
 }
@@ -45,7 +55,7 @@ func FuzzImport(f *testing.F) {
 	f.Add([]byte("splits: {train: {blend: [{weight: 1, path: a}]}}"), "")
 	f.Add([]byte("[{remote: a, proportion: 1}]"), "streaming")
 	f.Fuzz(func(t *testing.T, content []byte, kind string) {
-		out, err := importer.Mixture("x", kind, content)
+		out, _, err := importer.Mixture(importer.File{Path: "x", Kind: kind, Content: content})
 		if err != nil && !errors.Is(err, millrace.ErrInvalid) || err == nil && len(out) == 0 {
 			t.Fatalf("got %q, %v", out, err)
 		}

@@ -87,7 +87,9 @@ func readOLMo(m *mixture, top value) error {
 		s.set("format", "olmo")
 		s.set("path", m.paths(x.take("paths").texts()))
 		s.weight = x.take("target_ratio").text()
-		if n, err := strconv.ParseFloat(x.peek("max_repetition_ratio").text(), 64); err == nil && n == float64(int(n)) {
+		// By default, OLMo-core repeats no token.
+		ratio := orDefault(x.peek("max_repetition_ratio").text(), "1")
+		if n, err := strconv.ParseFloat(ratio, 64); err == nil && n == float64(int(n)) {
 			x.take("max_repetition_ratio")
 			s.set("max_epochs", strconv.Itoa(int(n)))
 			s.set("on_exhausted", "renormalize")
@@ -184,14 +186,16 @@ func readLevanter(m *mixture, top value) error {
 		case len(urls) > 0:
 			s.set("path", m.paths(urls))
 		case set.peek("id").text() != "":
-			s.hub(set.take("id").text())
+			s.hub(set.take("id").text(), set.take("name").text(), "train")
 		default:
 			return fmt.Errorf("data.configs.%s has neither train_urls nor id", p.key)
 		}
 		format := set.take("format")
 		s.set("text", format.take("text_key").text())
 		s.set("text", set.take("text_key").text())
-		s.set("messages", format.take("messages_field").text())
+		if messages := format.take("messages_field").text(); messages != "" || format.peek("type").text() == "chat" {
+			s.set("messages", quote(orDefault(messages, "messages")))
+		}
 		for _, left := range format.left("format.") {
 			if left != "format.type: text" && left != "format.type: chat" {
 				s.notes = append(s.notes, left)

@@ -150,3 +150,20 @@ func quote(s string) string {
 	}
 	return strconv.Quote(s)
 }
+
+// doubleQuote writes a text as YAML in quotes, with its line breaks.
+func doubleQuote(s string) string { return strconv.Quote(s) }
+
+// orDefault returns the other program's default for a value that its file leaves out.
+func orDefault(s, usual string) string {
+	if s == "" {
+		return usual
+	}
+	return s
+}
+
+// isWhole reports whether a text is a whole number from 1 on.
+func isWhole(s string) bool {
+	n, err := strconv.Atoi(s)
+	return err == nil && n > 0
+}

@@ -9,26 +9,42 @@ import (
 
 // choice is the way in which a source's documents are made, by its first file.
 type choice struct {
-	keys []string // of the source, as `text: body`
-	note string   // for people; empty if there is nothing to say
+	keys    []string          // of the source, as `text: body`
+	fields  map[string]string // the fields that these keys name, by key
+	used    []string          // the fields that the documents are made of
+	notes   []string          // for people
+	refusal string            // the reason why the source would not be trained on as its records mean it; empty: none
 }
 
-// usual returns the names under which texts, ids and masks usually stand, the most telling first.
-func usualTexts() []string {
-	return []string{"text", "content", "raw_content", "body", "document", "article", "code", "markdown", "story", "txt"}
-}
-func usualIDs() []string { return []string{"input_ids", "tokens", "token_ids", "ids"} }
-func usualMasks() []string {
-	return []string{"loss_mask", "completion_mask", "assistant_masks", "mask"}
+// take lets a key name a field.
+func (c *choice) take(key string, x *Field) {
+	c.used = append(c.used, x.Name)
+	if key == "" {
+		return
+	}
+	if c.fields == nil {
+		c.fields = map[string]string{}
+	}
+	c.fields[key] = x.Name
+	c.keys = append(c.keys, key+": "+plain(x.Name))
 }
 
-// usualStarts is the name of the column of starts in packed files of Megatron-Bridge.
-const usualStarts = "seq_start_id"
+func (c *choice) has(key string) bool {
+	return slices.ContainsFunc(c.keys, func(k string) bool { return strings.HasPrefix(k, key+": ") })
+}
 
-// usualPairs are the names of a prompt and its completion.
-func usualPairs() [][2]string {
-	return [][2]string{{"prompt", "completion"}, {"prompt", "response"}, {"instruction", "output"},
-		{"instruction", "response"}, {"question", "answer"}, {"input", "output"}}
+func (c *choice) say(note string) { c.notes = append(c.notes, note) }
+
+// isOptional reports whether a record may lack a field that the source names.
+func (c *choice) isOptional(name string) bool {
+	return c.fields["tools"] == name || !slices.Contains(slicesOf(c.fields), name) && name != "input"
+}
+
+func slicesOf(m map[string]string) (values []string) {
+	for _, v := range m {
+		values = append(values, v)
+	}
+	return values
 }
 
 // choose chooses the fields of a document.
@@ -36,13 +52,14 @@ func (d *File) choose() choice {
 	if d.Tokens != nil || len(d.Fields) == 0 {
 		return choice{}
 	}
-	for _, way := range []func() (choice, bool){d.preference, d.chat, d.pair, d.ids, d.text} {
-		if c, ok := way(); ok {
+	for _, s := range shapes() {
+		if c, ok := s.choice(d); ok {
 			return c
 		}
 	}
-	return choice{keys: []string{"text: text"},
-		note: "no field holds a text in most records; write the field of the text: " + d.fieldNames()}
+	c := d.text()
+	checkMedia(d, &c)
+	return c
 }
 
 // fieldNames lists the fields.
@@ -69,110 +86,30 @@ func (d *File) most(n int) bool { return 2*n > d.Looked }
 // tokenizersTemplate is the key for messages that the tokenizer's chat template renders.
 const tokenizersTemplate = "template: tokenizer"
 
-// chat recognises conversations: lists of objects with a role and a content.
-func (d *File) chat() (choice, bool) {
-	for _, x := range d.Fields {
-		for _, kind := range x.Kinds {
-			inside, ok := strings.CutPrefix(kind, "list of objects of ")
-			if !ok {
-				continue
-			}
-			has := strings.Split(inside, ", ")
-			switch {
-			case slices.Contains(has, "role") && slices.Contains(has, "content"):
-				return choice{keys: []string{"messages: " + plain(x.Name), tokenizersTemplate}}, true
-			case slices.Contains(has, "from") && slices.Contains(has, "value"):
-				return choice{keys: []string{"messages: " + plain(x.Name), "role: from",
-					"content: value", "roles: {human: user, gpt: assistant}", tokenizersTemplate}}, true
-			}
-		}
-	}
-	return choice{}, false
-}
-
-// preference recognises preference pairs.
-func (d *File) preference() (choice, bool) {
-	if d.field("chosen") == nil || d.field("rejected") == nil {
-		return choice{}, false
-	}
-	c := choice{keys: []string{"chosen: chosen", "rejected: rejected"}}
-	if d.field("prompt") != nil {
-		c.keys = append(c.keys, "prompt: prompt")
-	}
-	if !d.most(d.field("chosen").texts) {
-		c.keys = append(c.keys, tokenizersTemplate)
-	}
-	return c, true
-}
-
-// pair recognises prompts and completions. An instruction may have a field with its input, as in Alpaca.
-func (d *File) pair() (choice, bool) {
-	for _, p := range usualPairs() {
-		prompt, completion := d.field(p[0]), d.field(p[1])
-		if prompt == nil || completion == nil || !d.most(prompt.texts) || !d.most(completion.texts) {
-			continue
-		}
-		c := choice{keys: []string{"prompt: " + p[0], "completion: " + p[1]}}
-		if input := d.field("input"); p[0] == "instruction" && input != nil && d.most(input.texts) {
-			c.keys[0] = `prompt: "{instruction}\n\n{input}\n\n"`
-			c.note = "the text between the fields is for you to choose"
-		}
-		return c, true
-	}
-	return choice{}, false
-}
-
-// ids recognises columns of token ids, and the mask and the starts beside them.
-func (d *File) ids() (choice, bool) {
-	for _, name := range usualIDs() {
-		x := d.field(name)
-		if x == nil || x.ids < x.Present || !d.most(x.ids) {
-			continue
-		}
-		c := choice{keys: []string{"tokens: " + name}}
-		for _, mask := range usualMasks() {
-			if m := d.field(mask); m != nil && m.masks == m.Present && d.most(m.masks) {
-				c.keys = append(c.keys, "mask: "+mask)
-				break
-			}
-		}
-		if s := d.field(usualStarts); s != nil && s.ids == s.Present && d.most(s.ids) {
-			c.keys = append(c.keys, "starts: "+usualStarts)
-		}
-		return c, true
-	}
-	return choice{}, false
-}
-
 // text chooses the field of the text: a usual name, else the field with the most text.
-func (d *File) text() (choice, bool) {
-	best := -1
-	for _, name := range usualTexts() {
-		if x := d.field(name); x != nil && d.most(x.texts) {
-			best = slices.IndexFunc(d.Fields, func(f Field) bool { return f.Name == name })
-			break
+func (d *File) text() (c choice) {
+	x := d.find(part{names: usualTexts(), is: isText})
+	if x == nil {
+		for i := range d.Fields {
+			if y := &d.Fields[i]; isText(d, y) && (x == nil || y.bytes > x.bytes) {
+				x = y
+			}
 		}
-	}
-	c := choice{}
-	for i := range d.Fields {
-		if x := &d.Fields[i]; best < 0 && d.most(x.texts) || best >= 0 && c.note != "" &&
-			d.most(x.texts) && x.bytes > d.Fields[best].bytes {
-			best, c.note = i, "the field with the most text; check that it is the right one"
+		if x == nil {
+			return choice{keys: []string{"text: text"},
+				refusal: "no field holds a text in most records; write the field of the text: " + d.fieldNames()}
 		}
+		c.say("the field with the most text; check that it is the right one")
 	}
-	if best < 0 {
-		return c, false
-	}
-	x := &d.Fields[best]
+	c.used = []string{x.Name}
 	if x.Name != "text" {
 		c.keys = append(c.keys, "text: "+plain(x.Name))
 	}
 	if gaps := d.Looked - len(d.Bad) - x.texts; gaps > 0 {
 		c.keys = append(c.keys, "missing: skip")
-		c.note += fmt.Sprintf("; %d of the first %d records have no %s", gaps, d.Looked, x.Name)
-		c.note = strings.TrimPrefix(c.note, "; ")
+		c.say(fmt.Sprintf("%d of the first %d records have no %s", gaps, d.Looked, x.Name))
 	}
-	return c, true
+	return c
 }
 
 // plain returns a name as YAML has it.

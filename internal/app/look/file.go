@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -15,7 +14,7 @@ import (
 	"millrace/internal/app/setup"
 	"millrace/sources"
 	"millrace/sources/fields"
-	"millrace/sources/find"
+	"millrace/sources/values"
 )
 
 // File describes one data file by its first records.
@@ -30,6 +29,10 @@ type File struct {
 	Fields  []Field `json:"fields"`  // by name; empty for formats of tokens
 	Tokens  *Span   `json:"tokens"`  // of the documents of formats of tokens; else null
 	Bad     []Bad   `json:"bad"`     // records that cannot be decoded
+
+	isFar     bool // it lies in a store
+	labels    int  // records whose labels are the ids beside them, or -100
+	constants sources.Constants
 }
 
 // Field describes one field of the records that were looked at.
@@ -40,8 +43,8 @@ type Field struct {
 	Length  *Span    `json:"length"`  // bytes of texts, elements of lists; null for other kinds
 	Sample  string   `json:"sample"`  // a value as JSON, shortened
 
-	texts, ids, masks int // records with a text, with a list of token ids, with a list of 0 and 1
-	bytes             int // of the texts
+	isConstant bool // it follows from the place of the file: no document is made of it alone
+	evidence
 }
 
 // Span is the least and the greatest of some numbers.
@@ -68,7 +71,7 @@ func (s *Span) add(n int) *Span {
 const (
 	mostLooked = 1000     // records
 	mostBytes  = 64 << 20 // of records
-	mostIndex  = 1 << 30  // bytes of a file that is scanned to count its records
+	mostIndex  = 1 << 30  // bytes of a file of this host that is scanned to count its records
 	mostFields = 200
 	mostBad    = 5
 	mostSample = 60 // characters
@@ -79,29 +82,30 @@ var errEnough = errors.New("enough records")
 
 // Describe looks at a file. The error of a file whose format is not clear says how to name it.
 func Describe(ctx context.Context, path string) (*File, error) {
-	format, unclear := find.Format(".", []string{path})
-	if unclear != nil {
-		return nil, millrace.Errorf(millrace.ErrInvalid, "inspect %s: its format %s; %s", path, unclear.Why,
-			unclear.Cure)
-	}
-	found, err := find.Resolve(nil, ".", []string{path}, "", format, "")
+	p, err := placeOf(path)
 	if err != nil {
 		return nil, err
 	}
-	return describe(ctx, found.Files[0].Path, format)
+	return p.describe(ctx)
 }
 
-func describe(ctx context.Context, path, format string) (*File, error) {
-	opener, err := setup.Format(&config.Source{Format: config.Format(format)}, sources.OSFS())
+// describe describes the first file of the place.
+func (p *place) describe(ctx context.Context) (*File, error) {
+	path := p.found.Files[0].Path
+	opener, err := setup.Format(&config.Source{Format: config.Format(p.format)}, p.fs)
 	if err != nil {
 		return nil, fmt.Errorf("inspect %s: %w", path, err)
 	}
-	f, err := sources.OSFS().Open(path)
+	f, err := p.fs.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	out := &File{Path: path, Format: format, Bytes: f.Size(), Fields: []Field{}, Bad: []Bad{}}
+	if err := checkFetched(path, f); err != nil {
+		return nil, err
+	}
+	out := &File{Path: path, Format: p.format, Bytes: f.Size(), Fields: []Field{}, Bad: []Bad{}, isFar: p.isFar,
+		constants: p.found.Files[0].Constants}
 	what := func() string { return path }
 	err = sources.Fence(millrace.ErrDamaged, what, func() error { return out.read(ctx, opener, f) })
 	return out, err
@@ -125,7 +129,8 @@ func (d *File) read(ctx context.Context, format sources.Format, f sources.File) 
 	for _, name := range names {
 		d.Fields = append(d.Fields, Field{Name: name})
 	}
-	open, err := format.Open(ctx, f, sources.Field{Others: names}, limits, nil)
+	names = d.addConstants(names)
+	open, err := d.constants.Open(ctx, format, f, sources.Field{Others: names}, limits, nil)
 	if err != nil {
 		return err
 	}
@@ -163,11 +168,33 @@ func (d *File) names(ctx context.Context, s sources.Shard) ([]string, error) {
 	return names[:min(len(names), mostFields)], nil
 }
 
+// addConstants adds the fields that the records have by the file's place alone.
+func (d *File) addConstants(names []string) []string {
+	if len(names) == 0 { // no records with fields
+		return nil
+	}
+	for _, c := range d.constants {
+		if !slices.Contains(names, c.Name) {
+			names = append(names, c.Name)
+			d.Fields = append(d.Fields, Field{Name: c.Name, isConstant: true})
+		}
+	}
+	return names
+}
+
+// mostScanned bounds the bytes of a file that is scanned as a whole.
+func (d *File) mostScanned() int64 {
+	if d.isFar {
+		return mostBytes
+	}
+	return mostIndex
+}
+
 func (d *File) count(ctx context.Context, s sources.Shard) error {
 	d.Random = s.Seekable()
 	if n, ok := s.Count(); ok {
 		d.Records = &n
-	} else if d.Bytes <= mostIndex {
+	} else if d.Bytes <= d.mostScanned() {
 		var n uint64
 		if err := s.Scan(ctx, 0, func(sources.Record) error { n++; return nil }); err != nil {
 			return err
@@ -197,6 +224,7 @@ func (d *File) add(r *sources.Record) {
 	for i, v := range r.Others {
 		d.Fields[i].add(v)
 	}
+	d.compare(r.Others)
 }
 
 // add describes one more value of the field.
@@ -205,20 +233,22 @@ func (x *Field) add(v any) {
 		return
 	}
 	x.Present++
+	if !x.isConstant {
+		x.evidence.add(v)
+	}
 	kind := strings.TrimPrefix(strings.TrimPrefix(fields.KindOf(v), "a "), "an ")
 	switch v := v.(type) {
 	case string:
 		x.Length = x.Length.add(len(v))
-		x.texts, x.bytes = x.texts+1, x.bytes+len(v)
 	case []byte:
 		x.Length = x.Length.add(len(v))
 	case []uint32:
-		x.addList(len(v), func(i int) (int, bool) { return int(v[i]), true })
+		x.Length = x.Length.add(len(v))
 	case []any:
 		kind = kindOfList(v)
-		x.addList(len(v), func(i int) (int, bool) { n, ok := v[i].(int); return n, ok })
-	case map[string]any:
-		kind = "object of " + strings.Join(slices.Sorted(maps.Keys(v)), ", ")
+		x.Length = x.Length.add(len(v))
+	case values.Object:
+		kind = "object of " + strings.Join(v.Keys, ", ")
 	}
 	if !slices.Contains(x.Kinds, kind) {
 		x.Kinds = append(x.Kinds, kind)
@@ -229,29 +259,13 @@ func (x *Field) add(v any) {
 	}
 }
 
-// addList notes a list with its whole numbers.
-func (x *Field) addList(n int, at func(i int) (int, bool)) {
-	x.Length = x.Length.add(n)
-	isIDs, isMask := true, true
-	for i := range n {
-		id, ok := at(i)
-		isIDs, isMask = isIDs && ok && id >= 0 && id < 1<<31, isMask && ok && id >= 0 && id <= 1
-	}
-	if isIDs {
-		x.ids++
-	}
-	if isMask {
-		x.masks++
-	}
-}
-
 // kindOfList returns the kind of a list with that of its first element.
 func kindOfList(v []any) string {
 	if len(v) == 0 {
 		return "list"
 	}
-	if object, ok := v[0].(map[string]any); ok {
-		return "list of objects of " + strings.Join(slices.Sorted(maps.Keys(object)), ", ")
+	if object, ok := v[0].(values.Object); ok {
+		return "list of objects of " + strings.Join(object.Keys, ", ")
 	}
 	return "list of " + strings.TrimPrefix(fields.KindOf(v[0]), "a ") + "s"
 }

@@ -68,6 +68,37 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
+// TestConstants: the keys of folders are fields beside those of the records. No document is made of one alone.
+func TestConstants(t *testing.T) {
+	data(t, map[string]string{"d/lang=the%20longest%20text/date=2024/a.jsonl": `{"id": "a"}`,
+		"d/lang=x/date=__HIVE_DEFAULT_PARTITION__/a.jsonl": `{"id": "a", "lang": "own"}`})
+	for pattern, want := range map[string]string{
+		"d":        `id 30 [text] "a", lang 30 [text] "the longest text", date 30 [text] "2024"`,
+		"d/lang=x": `id 30 [text] "a", lang 30 [text] "own", date 0 [] `,
+	} {
+		d, err := look.Describe(t.Context(), pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, x := range d.Fields {
+			got = append(got, fmt.Sprint(x.Name, " ", x.Present, " ", x.Kinds, " ", x.Sample))
+		}
+		if strings.Join(got, ", ") != want {
+			t.Errorf("%s: got %q, want %q", pattern, strings.Join(got, ", "), want)
+		}
+	}
+	var out bytes.Buffer
+	if _, err := look.WriteMixture(t.Context(), &out, []string{"d"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"text: id}", "# not used: lang, text, as \"the longest text\" (a filter may use it"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("want %q in\n%s", want, &out)
+		}
+	}
+}
+
 // TestWriteMixture: the program accepts each file that it writes, and the fields are those of the records.
 func TestWriteMixture(t *testing.T) {
 	data(t, map[string]string{
@@ -91,10 +122,11 @@ func TestWriteMixture(t *testing.T) {
 		{[]string{"gaps.jsonl"}, []string{"text: body, missing: skip}", "30 of the first 90 records have no body"}},
 		{[]string{"odd.jsonl"}, []string{`text: "my words"}`, "the field with the most text"}},
 		{[]string{"ids.jsonl"}, []string{"tokens: input_ids, mask: loss_mask}"}},
-		{[]string{"numbers.jsonl"}, []string{"no field holds a text"}},
+		{[]string{"code.jsonl", "numbers.jsonl"}, []string{"no field holds a text", "    # numbers: ",
+			`  # numbers: {path: "numbers.jsonl"`}},
 	} {
 		var out bytes.Buffer
-		if err := look.WriteMixture(t.Context(), &out, c.paths); err != nil {
+		if _, err := look.WriteMixture(t.Context(), &out, c.paths); err != nil {
 			t.Fatal(err)
 		}
 		for _, want := range c.want {
@@ -114,7 +146,7 @@ func TestWriteMixture(t *testing.T) {
 		}
 	}
 	for _, paths := range [][]string{{"nothing.jsonl"}, {"web/*.xyz"}} {
-		if err := look.WriteMixture(t.Context(), &bytes.Buffer{}, paths); err == nil {
+		if _, err := look.WriteMixture(t.Context(), &bytes.Buffer{}, paths); err == nil {
 			t.Errorf("%v: no error", paths)
 		}
 	}
@@ -145,7 +177,7 @@ func TestModelDirectoryIsTheTokenizer(t *testing.T) {
 			want = "# " + dir + " is not read: open tokenizer " + dir + ": " + filepath.Base(name) + ": "
 		}
 		var out bytes.Buffer
-		if err := look.WriteMixture(t.Context(), &out, []string{"web", dir}); err != nil {
+		if _, err := look.WriteMixture(t.Context(), &out, []string{"web", dir}); err != nil {
 			t.Fatal(err)
 		}
 		if !strings.Contains(out.String(), want) {
@@ -175,7 +207,7 @@ func TestFormatsWithNames(t *testing.T) {
 		archive: "2 records; fields: txt, json",
 	} {
 		var out bytes.Buffer
-		if err := look.WriteMixture(t.Context(), &out, []string{path}); err != nil {
+		if _, err := look.WriteMixture(t.Context(), &out, []string{path}); err != nil {
 			t.Fatal(err)
 		}
 		if !strings.Contains(out.String(), want) {
@@ -210,7 +242,7 @@ func TestConversations(t *testing.T) {
 		"notes":        "tokenizer: {name: gpt2}",
 	} {
 		var out bytes.Buffer
-		if err := look.WriteMixture(t.Context(), &out, []string{path}); err != nil {
+		if _, err := look.WriteMixture(t.Context(), &out, []string{path}); err != nil {
 			t.Fatal(err)
 		}
 		if !strings.Contains(out.String(), want) {

@@ -12,22 +12,24 @@ import (
 	"millrace"
 	"millrace/internal/app/config"
 	"millrace/internal/app/report"
-	"millrace/sources/find"
 	"millrace/sources/tokenize"
 )
 
 // source is one source of the mixture file that is written.
 type source struct {
-	name, path, format string
-	files              int
-	bytes              int64
-	first              *File
+	name, path string
+	files      int
+	bytes      int64
+	place      *place
+	first      *File
 	choice
 }
 
 // WriteMixture writes a commented mixture file for paths of data, one source each, and of a model directory or a
-// tokenizer's file. Paths are relative to the directory of the mixture file, the current one.
-func WriteMixture(ctx context.Context, w io.Writer, paths []string) error {
+// tokenizer's file. Paths are relative to the directory of the mixture file, the current one. A source that would not
+// train on its records as they mean it is commented out. The warnings name such sources, and those whose first file
+// does not pass `millrace check`. If no source is left, that is an error.
+func WriteMixture(ctx context.Context, w io.Writer, paths []string) (warnings []string, err error) {
 	var all []*source
 	tokenizer := ""
 	for _, path := range paths {
@@ -37,18 +39,31 @@ func WriteMixture(ctx context.Context, w io.Writer, paths []string) error {
 		}
 		s, err := sourceOf(ctx, path, all)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		all = append(all, s)
 	}
 	if len(all) == 0 {
-		return millrace.Errorf(millrace.ErrInvalid,
+		return nil, millrace.Errorf(millrace.ErrInvalid,
 			"write a mixture file: no path has data; name files, directories or patterns of documents")
 	}
+	refused := 0
 	for _, s := range all {
-		s.settle(tokenizer)
+		if s.settle(tokenizer); s.refusal == "" {
+			if problem := s.prove(ctx, tokenizer); problem != "" {
+				s.say("`millrace check` refuses its first file: " + problem)
+				warnings = append(warnings, s.path+": "+problem)
+			}
+			continue
+		}
+		refused++
+		warnings = append(warnings, s.path+": its source is commented out: "+s.refusal)
 	}
-	return write(w, all, tokenizer)
+	if refused == len(all) {
+		return warnings[1:], millrace.Errorf(millrace.ErrInvalid, "write a mixture file: no source would train on its "+
+			"records as they mean it: %s", warnings[0])
+	}
+	return warnings, write(w, all, tokenizer)
 }
 
 // isTokenizer reports whether a path is a model directory, or the file of a tokenizer.
@@ -70,24 +85,15 @@ func isTokenizer(path string) bool {
 
 // sourceOf looks at the files of one path.
 func sourceOf(ctx context.Context, path string, before []*source) (*source, error) {
-	format, unclear := find.Format(".", []string{path})
-	if unclear != nil {
-		return nil, millrace.Errorf(millrace.ErrInvalid, "look at %s: its format %s; %s", path, unclear.Why,
-			unclear.Cure)
-	}
-	found, err := find.Resolve(nil, ".", []string{path}, "", format, "")
+	p, err := placeOf(path)
 	if err != nil {
 		return nil, err
 	}
-	s := &source{name: nameOf(path, before), path: path, format: format, files: len(found.Files)}
-	for _, f := range found.Files {
-		st, err := os.Stat(f.Path)
-		if err != nil {
-			return nil, fmt.Errorf("look at %s: %w", path, err)
-		}
-		s.bytes += st.Size()
+	s := &source{name: nameOf(path, before), path: path, files: len(p.found.Files), place: p}
+	if s.bytes, err = p.bytes(); err != nil {
+		return nil, fmt.Errorf("look at %s: %w", path, err)
 	}
-	if s.first, err = describe(ctx, found.Files[0].Path, format); err != nil {
+	if s.first, err = p.describe(ctx); err != nil {
 		return nil, err
 	}
 	s.choice = s.first.choose()
@@ -120,32 +126,32 @@ func nameOf(path string, before []*source) string {
 	}
 }
 
-// settle replaces a choice that this program's mixture file cannot express by one that it can.
+// settle takes ChatML if no tokenizer gives a chat template, and refuses keys that the mixture file does not have.
 func (s *source) settle(tokenizer string) {
-	if len(s.keys) == 0 || s.parses(tokenizer) {
+	if s.refusal != "" || len(s.keys) == 0 || s.parses(tokenizer) {
 		return
 	}
-	if last := len(s.keys) - 1; s.keys[last] == tokenizersTemplate {
-		s.keys[last] = "template: chatml"
-		if s.parses(tokenizer) {
-			s.note = "the tokenizer has no chat template: name your model's directory as its path, or keep ChatML"
+	if i := slices.Index(s.keys, tokenizersTemplate); i >= 0 {
+		s.keys[i] = "template: chatml"
+		tools := s.fields["tools"]
+		switch isValid := s.parses(tokenizer); {
+		case isValid && tools != "":
+			s.refusal = "they have tools in `" + tools + "`, and the tokenizer has no chat template that reads " +
+				"tools: name your model's directory as its path, or write `unused: [" + plain(tools) +
+				"]` in place of `tools`"
+			return
+		case isValid:
+			s.say("the tokenizer has no chat template: name your model's directory as its path, or keep ChatML")
 			return
 		}
-		s.keys[last] = tokenizersTemplate
+		s.keys[i] = tokenizersTemplate
 	}
-	wanted := strings.Join(s.keys, ", ")
-	if c, ok := s.first.text(); ok {
-		s.choice = c
-	} else {
-		s.keys = nil
-	}
-	s.note = "its records ask for `" + wanted + "`, which this version does not read"
+	s.refusal = "they ask for `" + strings.Join(s.keys, ", ") + "`, which this version does not read"
 }
 
 // parses reports whether a mixture file with the source is valid.
 func (s *source) parses(tokenizer string) bool {
-	return isValid("version: 1\n" + tokenizerLine(tokenizer) + "sequence_length: 8\nglobal_batch_size: 1\n" +
-		"mixture: {weights: {" + s.name + ": 1}}\nsources:\n  " + s.line() + "\n")
+	return isValid(s.alone(s.path, tokenizer, ".millrace"))
 }
 
 // isValid reports whether a text is a mixture file.
@@ -156,7 +162,16 @@ func isValid(text string) bool {
 
 // line returns the source as the mixture file has it.
 func (s *source) line() string {
-	keys := append([]string{"path: " + quotePath(s.path), "format: " + s.format}, s.keys...)
+	return s.lineOf(s.path)
+}
+
+// lineOf returns the source with another path. Only the source's own path has parts.
+func (s *source) lineOf(path string) string {
+	keys := []string{"path: " + quotePath(path), "format: " + s.place.format}
+	if path == s.path {
+		keys = append(keys, s.place.keys...)
+	}
+	keys = append(keys, s.keys...)
 	return s.name + ": {" + strings.Join(keys, ", ") + "}"
 }
 
@@ -181,21 +196,38 @@ func write(w io.Writer, all []*source, tokenizer string) error {
 		"stop: {epochs: 1}           # every document once; without it the run is endless\n\n" +
 		"mixture:\n  weights:                  # by the sizes of the files; change them to your mixture\n")
 	for _, s := range all {
-		fmt.Fprintf(&b, "    %s: %s\n", s.name, share(s, total))
+		fmt.Fprintf(&b, "    %s%s: %s\n", s.hidden(), s.name, share(s, total))
 	}
 	b.WriteString("\nsources:\n")
 	for _, s := range all {
-		fmt.Fprintf(&b, "  # %s\n", s.about())
-		if s.note != "" {
-			fmt.Fprintf(&b, "  # %s\n", s.note)
-		}
-		fmt.Fprintf(&b, "  %s\n", s.line())
+		s.write(&b)
 	}
 	if tokenizer != "" || !isValid(head+b.String()) { // files of ids need none
 		head += tokenizerLine(tokenizer)
 	}
 	_, err := io.WriteString(w, head+b.String())
 	return err
+}
+
+// hidden returns the mark of a comment for a source that is commented out.
+func (s *source) hidden() string {
+	if s.refusal != "" {
+		return "# "
+	}
+	return ""
+}
+
+// write writes the source with all that is to be said about it.
+func (s *source) write(b *strings.Builder) {
+	comments := slices.Concat([]string{s.about()}, s.place.notes, s.notes)
+	if s.refusal != "" {
+		comments = append(comments, "commented out, because its records would not be trained on as they mean it: "+
+			s.refusal)
+	}
+	for _, line := range append(comments, s.first.unused(&s.choice)...) {
+		fmt.Fprintf(b, "  # %s\n", strings.Join(strings.Fields(line), " "))
+	}
+	fmt.Fprintf(b, "  %s%s\n", s.hidden(), s.line())
 }
 
 // about describes the files and the fields of a source in one line.

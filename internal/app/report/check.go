@@ -32,6 +32,9 @@ func PrintCheck(w io.Writer, r *dryrun.Report) error {
 	if err := printStream(w, r); err != nil {
 		return err
 	}
+	for _, warning := range r.Shared {
+		fmt.Fprintf(w, "\nwarning: %s\n", warning)
+	}
 	for _, name := range Names(r.Streams) {
 		fmt.Fprintf(w, "\nSTREAM %s\n\n", name)
 		if err := printStream(w, r.Streams[name]); err != nil {
@@ -235,9 +238,12 @@ LARGEST is the number of tokens in the fullest microbatch.
 }
 
 func printSources(w io.Writer, r *dryrun.Report) error {
-	rows := []string{
-		Row("SOURCE", "FORMAT", "FILES", "SIZE", "RECORDS", "TOKENS", "SHUFFLE", "EPOCHS", "TARGET", "SHARE", "BAD"),
+	hasUntrained := slices.ContainsFunc(r.Sources, func(s dryrun.SourceReport) bool { return s.Trained != nil })
+	head := []any{"SOURCE", "FORMAT", "FILES", "SIZE", "RECORDS", "TOKENS"}
+	if hasUntrained {
+		head = append(head, "TRAINED")
 	}
+	rows := []string{Row(append(head, "SHUFFLE", "EPOCHS", "TARGET", "SHARE", "BAD")...)}
 	for _, s := range r.Sources {
 		epochs := "endless"
 		if s.Epochs > 0 {
@@ -247,14 +253,16 @@ func printSources(w io.Writer, r *dryrun.Report) error {
 		if len(r.FirstSteps) > 0 {
 			share = Percent(s.Share)
 		}
-		rows = append(
-			rows,
-			Row(
-				s.Name, s.Format, s.Files, Size(s.Bytes), About(s.Records, s.RecordsExact),
-				About(s.Tokens, s.TokensExact), s.Shuffle, epochs, Percent(s.Target), share,
-				fmt.Sprintf("%d of %d allowed", s.Bad, s.Allowed),
-			),
-		)
+		row := []any{s.Name, s.Format, s.Files, Size(s.Bytes), About(s.Records, s.RecordsExact),
+			About(s.Tokens, s.TokensExact)}
+		switch {
+		case s.Trained != nil:
+			row = append(row, About(*s.Trained, s.TokensExact))
+		case hasUntrained:
+			row = append(row, "all")
+		}
+		rows = append(rows, Row(append(row, s.Shuffle, epochs, Percent(s.Target), share,
+			fmt.Sprintf("%d of %d allowed", s.Bad, s.Allowed))...))
 	}
 	return Table(w, rows...)
 }

@@ -160,6 +160,7 @@ type Stripe struct {
 
 type Source struct {
 	Tokens  uint64  `json:"tokens"`
+	Trained *uint64 `json:"trained_tokens"` // labels of these tokens that are in the loss; null: all are trained on
 	Samples uint64  `json:"samples"`
 	Epoch   uint32  `json:"epoch"`
 	Share   float64 `json:"share"`       // of all tokens
@@ -212,6 +213,7 @@ func (v *Status) Answer(r *proto.StatusReply) {
 			Shuffle: s.Shuffle,
 			Why:     s.Why,
 			Storage: storageOf(name, r.Delivery),
+			Trained: counted(s.Counted, s.Trained),
 		}
 	}
 	v.setQuarantined(r.Quarantined, r.Recent)
@@ -320,6 +322,7 @@ func (v *Status) Stored(store *checkpoint.Store) error {
 				Share:  float64(src.Tokens) / float64(max(st.Tokens, 1)),
 				Passed: src.PassedOver(), Missing: src.Counts.Missing, TooLong: src.Counts.TooLong,
 				Bad:     s.Quarantined[name],
+				Trained: counted(src.Counts.Trained > 0, src.Counts.Trained),
 				Shuffle: s.Manifests[name].GetShuffle(), Why: s.Manifests[name].GetWhy(),
 			}
 		}
@@ -347,13 +350,8 @@ func (v *Status) Print(w io.Writer) error {
 	if err := v.printRoles(w); err != nil {
 		return err
 	}
-	rows := []string{Row("\nSOURCE", "TOKENS", "SAMPLES", "PASSED OVER", "EPOCH", "SHARE")}
-	for _, name := range Names(v.Sources) {
-		s := v.Sources[name]
-		rows = append(rows, Row(name, Count(s.Tokens), Count(s.Samples), Count(s.Passed), s.Epoch, Percent(s.Share)))
-	}
 	if len(v.Sources) > 0 {
-		if err := Table(w, rows...); err != nil {
+		if err := v.printSources(w); err != nil {
 			return err
 		}
 	}
@@ -394,6 +392,39 @@ func (v *Status) Print(w io.Writer) error {
 		fmt.Fprintf(w, "  %s %s at byte %d: %s\n", q.Source, q.ID, q.Offset, q.Reason)
 	}
 	return nil
+}
+
+// counted returns a number of labels, nil if a source counts none.
+func counted(is bool, n uint64) *uint64 {
+	if !is {
+		return nil
+	}
+	return &n
+}
+
+// printSources writes what each source has given. Trained tokens have a column if some source leaves any out.
+func (v *Status) printSources(w io.Writer) error {
+	hasUntrained := false
+	for _, s := range v.Sources {
+		hasUntrained = hasUntrained || s.Trained != nil
+	}
+	head := []any{"\nSOURCE", "TOKENS"}
+	if hasUntrained {
+		head = append(head, "TRAINED")
+	}
+	rows := []string{Row(append(head, "SAMPLES", "PASSED OVER", "EPOCH", "SHARE")...)}
+	for _, name := range Names(v.Sources) {
+		s := v.Sources[name]
+		row := []any{name, Count(s.Tokens)}
+		switch {
+		case s.Trained != nil:
+			row = append(row, Count(*s.Trained))
+		case hasUntrained:
+			row = append(row, "all")
+		}
+		rows = append(rows, Row(append(row, Count(s.Samples), Count(s.Passed), s.Epoch, Percent(s.Share))...))
+	}
+	return Table(w, rows...)
 }
 
 // printCounts writes the documents that were left out or cut, and the bad ones, if there are any.

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"millrace/internal/app/supervisor"
+	"millrace/internal/limits"
 	"millrace/internal/seam"
 )
 
@@ -88,7 +89,12 @@ func lock(runDir string) (*os.File, error) {
 		return nil, err
 	}
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		return nil, errors.Join(ErrPending, f.Close())
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			err = ErrPending
+		} else {
+			err = limits.Lock(f.Name(), err, "start the run with a --run-dir on a local disk")
+		}
+		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
 }

@@ -11,6 +11,7 @@ import (
 	"millrace"
 	"millrace/internal/app/config"
 	"millrace/internal/app/config/identity"
+	"millrace/internal/app/growing"
 	"millrace/internal/app/setup"
 	"millrace/internal/wire"
 	"millrace/orchestrator"
@@ -74,6 +75,7 @@ func OrchestratorConfig(c *config.Config, world int, version string) (orchestrat
 		Rules: facts.Rules{
 			Changed:  func(stored []byte) ([]string, error) { return changed(stored, c) },
 			Classify: resume.Classify,
+			Files:    growing.Files(c, nil),
 		},
 		Shadows: int(c.Reliability.Shadows),
 	}
@@ -113,10 +115,10 @@ func OrchestratorConfig(c *config.Config, world int, version string) (orchestrat
 	return out, nil
 }
 
-// Reshaped returns a topology for so many ranks. An axis of 0 is as in the mixture file.
+// Reshaped returns a topology for a stream of a run with so many ranks. An axis of 0 is as in the mixture file.
 func Reshaped(c *config.Config, world, tp, cp, pp int) millrace.Topology {
 	p := c.Parallelism
-	return millrace.Topology{Ranks: world, TP: cmp.Or(tp, int(p.TP)), CP: cmp.Or(cp, int(p.CP)),
+	return millrace.Topology{Ranks: c.Served(world), TP: cmp.Or(tp, int(p.TP)), CP: cmp.Or(cp, int(p.CP)),
 		PP: cmp.Or(pp, int(p.PP))}
 }
 

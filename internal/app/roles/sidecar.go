@@ -54,9 +54,13 @@ func (r *role) serve(ctx context.Context, first int) error {
 	group, gctx := errgroup.WithContext(ctx)
 	// A link outlives its server and still sends the last commits of its trainers.
 	linked := context.WithoutCancel(ctx)
-	ready := r.readyAfter()
+	ready, present := r.readyAfter(), &trainers{role: r, present: map[trainer]bool{}}
 	for _, s := range r.streams {
-		if err := r.serveStream(gctx, linked, s, first, placedFiles{reader}, ready, group); err != nil {
+		observe := func(e sidecar.Event) {
+			present.note(s, e)
+			r.observe(s, e)
+		}
+		if err := r.serveStream(gctx, linked, s, first, placedFiles{reader}, ready, observe, group); err != nil {
 			group.Go(func() error { return s.failed(err) })
 			break
 		}
@@ -67,41 +71,28 @@ func (r *role) serve(ctx context.Context, first int) error {
 // serveStream starts to serve a stream in the group: until ctx ends, and its link until linked ends or its server has
 // ended.
 func (r *role) serveStream(
-	ctx, linked context.Context, s *stream, first int, files link.Files, ready func(), group *errgroup.Group,
+	ctx, linked context.Context, s *stream, first int, files link.Files, ready func(),
+	observe func(sidecar.Event), group *errgroup.Group,
 ) error {
 	memory := int64(s.cfg.Limits.SidecarMemory)
 	shaped, topology, err := r.shaped(s)
 	if err != nil {
 		return err
 	}
-	ranks := make([]millrace.Rank, r.Ranks)
-	for i := range ranks {
-		ranks[i] = millrace.Rank(first + i)
+	var ranks []millrace.Rank
+	for rank := first; rank < min(first+r.Ranks, topology.Ranks); rank++ {
+		ranks = append(ranks, millrace.Rank(rank))
+	}
+	if len(ranks) == 0 { // the stream is for ranks of other hosts
+		ready()
+		return nil
+	}
+	limited := ""
+	if topology.Ranks < r.World {
+		limited = string(s.name)
 	}
 	meter, waits := activity.New(time.Now), &gauge.Ranks{Now: time.Now}
-	up := link.New(
-		link.Config{
-			Name:         r.Name,
-			Orchestrator: r.orchestrator(s),
-			Shapes:       shaped.Shapes(),
-			PadMultiple:  s.cfg.PadMultiple,
-			Topology:     topology,
-			Broadcast:    setup.Broadcast(s.cfg),
-			Ranks:        ranks,
-			Untrained:    s.cfg.Sources.HaveUntrained(),
-			Fields:       s.cfg.Sources.HaveFields(),
-			Host:         r.site.Name, Up: r.site.Up, Remote: r.remote(), Net: r.net(), Credentials: r.credentials,
-			Arenas:      arena.Host{},
-			ArenaMemory: memory / 4,
-			Files:       files,
-			Clock:       seam.System{},
-			Fail:        r.fail, Events: s.events, Log: r.log, Term: r.terms(s),
-			Pages:   heartbeat.Files{},
-			Dump:    s.dir,
-			Version: speaks(r.Version),
-			Meter:   meter, Gauge: waits,
-		},
-	)
+	up := r.newLink(s, shaped, topology, ranks, files, meter, waits)
 	linked, unlink := context.WithCancel(linked)
 	var watch sidecar.Watcher
 	if !s.isFurther() { // one monitor watches the trainers of all streams
@@ -115,17 +106,18 @@ func (r *role) serveStream(
 		sidecar.Config{
 			Dir:      s.dir,
 			Ranks:    ranks,
+			Limited:  limited,
 			IsSpread: r.isSpread(),
 			Upstream: up,
 			Fetcher:  up,
-			RingSize: memory / 2 / int64(r.Ranks),
+			RingSize: memory / 2 / int64(len(ranks)),
 			Shared: sidecar.Shared{
 				TP: slices.Contains(s.cfg.SharedMemory, config.AxisTP),
 				PP: slices.Contains(s.cfg.SharedMemory, config.AxisPP),
 			},
 			Reserve: memory / 8, // half of the arenas
 			UIDs:    r.users(), Ready: ready,
-			Observe: func(e sidecar.Event) { r.observe(s, e) },
+			Observe: observe,
 			Watch:   watch,
 			Version: r.Version,
 			Log:     r.log,
@@ -142,6 +134,36 @@ func (r *role) serveStream(
 		return server.Run(r.reasoned(ctx))
 	})
 	return nil
+}
+
+// newLink returns the link of these ranks to the orchestrator and the loaders of a stream.
+func (r *role) newLink(
+	s *stream, shaped *config.Config, topology millrace.Topology, ranks []millrace.Rank, files link.Files,
+	meter *activity.Meter, waits *gauge.Ranks,
+) *link.Link {
+	return link.New(
+		link.Config{
+			Name:         r.Name,
+			Orchestrator: r.orchestrator(s),
+			Shapes:       shaped.Shapes(),
+			PadMultiple:  s.cfg.PadMultiple,
+			Topology:     topology,
+			Broadcast:    setup.Broadcast(s.cfg),
+			Ranks:        ranks,
+			Untrained:    s.cfg.Sources.HaveUntrained(),
+			Fields:       s.cfg.Sources.HaveFields(),
+			Host:         r.site.Name, Up: r.site.Up, Remote: r.remote(), Net: r.net(), Credentials: r.credentials,
+			Arenas:      arena.Host{},
+			ArenaMemory: int64(s.cfg.Limits.SidecarMemory) / 4,
+			Files:       files,
+			Clock:       seam.System{},
+			Fail:        r.fail, Events: s.events, Log: r.log, Term: r.terms(s),
+			Pages:   heartbeat.Files{},
+			Dump:    s.dir,
+			Version: speaks(r.Version),
+			Meter:   meter, Gauge: waits,
+		},
+	)
 }
 
 // shaped returns the configuration of a stream with the topology that this sidecar serves.

@@ -7,6 +7,8 @@ import (
 	"millrace/sources/cache"
 )
 
+const cureOfCacheDir = "write a directory that can be written, on a disk with room"
+
 // TokenCache opens the token cache of a mixture, nil if it has none. The error of a directory that cannot be written
 // names its place in the mixture file; it wraps millrace.ErrInvalid.
 func TokenCache(c *config.Config, log *slog.Logger) (*cache.Store, error) {
@@ -15,7 +17,7 @@ func TokenCache(c *config.Config, log *slog.Logger) (*cache.Store, error) {
 	}
 	s, err := cache.Open(cache.Config{Dir: c.CachePath(), Limit: int64(c.Cache.Tokens), Log: log})
 	if err != nil {
-		return nil, c.ErrorAt("cache.dir", err.Error(), "write a directory that can be written, on a disk with room")
+		return nil, c.FailureAt("cache.dir", err.Error(), err, cureOfCacheDir)
 	}
 	return s, nil
 }

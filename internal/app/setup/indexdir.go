@@ -2,14 +2,18 @@ package setup
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 
+	"golang.org/x/sys/unix"
+
 	"millrace/internal/app/config"
+	"millrace/sources/index"
 )
 
-// CheckIndexDir creates index_dir if necessary and refuses a directory that cannot be written. It runs before any
-// process needs the directory. The error names the path and its place in the mixture file; it wraps
-// millrace.ErrInvalid.
+// CheckIndexDir creates index_dir if necessary and refuses a directory that cannot be written, unless it has an index:
+// a complete one is used as it is. It runs before any process needs the directory. The error names the path and its
+// place in the mixture file; it wraps millrace.ErrInvalid.
 func CheckIndexDir(c *config.Config) error {
 	dir := c.IndexPath()
 	err := os.MkdirAll(dir, 0o755)
@@ -19,11 +23,13 @@ func CheckIndexDir(c *config.Config) error {
 			err = errors.Join(f.Close(), os.Remove(f.Name()))
 		}
 	}
-	if err == nil {
+	isReadOnly := errors.Is(err, unix.EROFS) || errors.Is(err, fs.ErrPermission)
+	if err == nil || isReadOnly && index.Exists(dir) {
 		return nil
 	}
-	return c.ErrorAt(
-		"index_dir", "index_dir "+dir+" cannot be written: "+err.Error(),
-		"write a directory that can be written, or change its permissions",
-	)
+	cure := "write a directory that can be written, or change its permissions"
+	if isReadOnly {
+		cure += "; a read-only directory needs the index that `millrace index` makes"
+	}
+	return c.FailureAt("index_dir", "index_dir "+dir+" cannot be written: "+err.Error(), err, cure)
 }

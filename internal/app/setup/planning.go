@@ -44,7 +44,7 @@ func PlanSpec(c *config.Config) (*planner.Spec, error) {
 		pieces, byDefault := c.PieceTokens(src)
 		spec.Sources = append(spec.Sources, planner.SourceSpec{
 			Name: src.Name, OnExhausted: src.OnExhausted, Filters: filterTexts(c, src),
-			PieceTokens: pieces, PiecesByDefault: byDefault,
+			PieceTokens: pieces, PiecesByDefault: byDefault, Untrained: src.HasUntrained(),
 		})
 	}
 	if c.Stop != nil {

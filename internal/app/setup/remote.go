@@ -51,7 +51,7 @@ func Stores(c *config.Config, ahead int64, meter *activity.Meter, log *slog.Logg
 		options.Cache, err = cache.OpenBlocks(cache.Config{Dir: filepath.Join(c.CachePath(), "files"),
 			Limit: int64(c.Cache.Files), Log: log})
 		if err != nil {
-			err = c.ErrorAt("cache.dir", err.Error(), "write a directory that can be written, on a disk with room")
+			err = c.FailureAt("cache.dir", err.Error(), err, cureOfCacheDir)
 		}
 	}
 	return remote.NewHost(options), err

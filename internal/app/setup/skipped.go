@@ -3,10 +3,15 @@ package setup
 import (
 	"fmt"
 	"iter"
+	"strings"
 
 	"millrace/internal/app/config"
+	"millrace/sources"
 	"millrace/sources/find"
 )
+
+// mostNamed is the number of files that a warning names.
+const mostNamed = 3
 
 // SkippedFiles returns a text for each source: a warning if its directories or wildcards match files that are not read
 // and may hold records, otherwise nothing. It ignores paths that cannot be resolved: the loaders report them, or wait
@@ -29,22 +34,22 @@ func skippedOf(c *config.Config, s *config.Source) (warning string) {
 	if err != nil {
 		return ""
 	}
-	found, err := find.Resolve(nil, spec.Base, spec.Patterns, spec.Root, spec.Format.Name(), spec.Split)
+	found, err := find.Resolve(nil, spec.Query(sources.OSFS()))
 	if err != nil {
 		return ""
 	}
-	count, first := 0, find.Skipped{}
+	count, shown := 0, []string{}
 	for _, f := range found.Skipped {
 		if f.Side {
 			continue
 		}
-		if count++; count == 1 {
-			first = f
+		if count++; count <= mostNamed {
+			shown = append(shown, f.Path+": "+f.Reason)
 		}
 	}
 	if count == 0 {
 		return ""
 	}
-	return fmt.Sprintf("source %s: files of its path that are not read: %d; the first is %s: %s; "+
-		"millrace check lists them", s.Name, count, first.Path, first.Reason)
+	return fmt.Sprintf("source %s: files of its path that are not read: %d; the first: %s; `millrace check` lists them",
+		s.Name, count, strings.Join(shown, "; "))
 }

@@ -47,9 +47,9 @@ func Tokenizer(c *config.Config) (*tokenize.Encoding, error) {
 	var wrong *tokenize.Error
 	switch {
 	case errors.As(err, &wrong):
-		return nil, c.ErrorAt("tokenizer."+wrong.Key, wrong.Reason, wrong.Cure)
+		return nil, c.FailureAt("tokenizer."+wrong.Key, wrong.Reason, wrong.Cause, wrong.Cure)
 	case err != nil:
-		return nil, c.ErrorAt("tokenizer", err.Error(), "")
+		return nil, c.FailureAt("tokenizer", err.Error(), err, "")
 	}
 	t.Fingerprint = fmt.Sprintf("%x", e.Fingerprint())
 	return e, nil
@@ -67,7 +67,9 @@ func SourceSpec(c *config.Config, s *config.Source, e *tokenize.Encoding, k *Kep
 		Format:   format,
 		Base:     c.Base,
 		Patterns: s.Path,
+		Config:   s.Config,
 		Split:    s.Split,
+		Version:  s.Version,
 		Limits: sources.Limits{
 			SampleBytes: int64(c.Limits.SampleBytes),
 		},
@@ -82,6 +84,7 @@ func SourceSpec(c *config.Config, s *config.Source, e *tokenize.Encoding, k *Kep
 		return sources.Spec{}, c.ErrorAt("sources."+s.Name, err.Error(), "")
 	}
 	spec.PieceTokens, _ = c.PieceTokens(s)
+	spec.Uncut = c.Uncut()
 	if s.Root != "" {
 		spec.Root = c.Abs(s.Root)
 	}
@@ -98,9 +101,14 @@ func SourceSpec(c *config.Config, s *config.Source, e *tokenize.Encoding, k *Kep
 		}
 	}
 	if s.HoldsText() && e != nil && s.Messages+s.Prompt+s.Chosen != "" {
-		return spec, setChat(&spec, c, s, e)
+		err = setChat(&spec, c, s, e)
+	} else {
+		err = setMaker(&spec, s)
 	}
-	return spec, setMaker(&spec, s)
+	if err == nil {
+		spec.Unnamed = unnamed(&spec, s)
+	}
+	return spec, err
 }
 
 // setMaker sets the maker of the source's documents, if they are not of one text field.
@@ -108,7 +116,8 @@ func setMaker(spec *sources.Spec, s *config.Source) error {
 	switch {
 	case s.Tokens != "":
 		spec.Field.Text = ""
-		spec.Maker = fields.NewIDsMaker(s.Tokens, s.Mask, s.Starts)
+		spec.Maker = fields.NewIDsMaker(
+			fields.IDs{Tokens: s.Tokens, DType: s.DType, Mask: s.Mask, Labels: s.Labels, Starts: s.Starts})
 	case fields.IsTemplate(spec.Field.Text):
 		template, err := fields.ParseTemplate(spec.Field.Text)
 		if err != nil {
@@ -129,15 +138,39 @@ func setChat(spec *sources.Spec, c *config.Config, s *config.Source, e *tokenize
 	long := chat.TooLong{
 		Tokens: int(c.SequenceLength), Truncate: s.TooLong == "truncate", Drop: s.TooLong == "drop",
 	}
-	if s.Prompt != "" && !s.HasPairs() {
+	talk := talk(s, e)
+	talk.TooLong = long
+	rendered := talk
+	if !s.IsRendered() {
+		rendered = nil
+	}
+	switch {
+	case s.HasPairs():
+		long.Tokens = int(c.PairTokens())
+		talk.Messages = s.Chosen
+		spec.Maker, err = chat.NewPreferenceMaker(e, chat.Preference{
+			Prompt: s.Prompt, Chosen: s.Chosen, Rejected: s.Rejected, BOS: spec.AddBOS, EOS: spec.AddEOS, TooLong: long,
+			Talk: rendered,
+		})
+	case s.Prompt != "":
 		spec.Maker, err = chat.NewPairMaker(e, chat.Pair{
 			Prompt: s.Prompt, Completion: s.Completion, BOS: spec.AddBOS, EOS: spec.AddEOS, TooLong: long,
+			Talk: rendered,
 		})
-		return err
+	default:
+		spec.Maker, err = chat.NewConversationMaker(e, *talk)
 	}
-	talk := chat.Conversation{
+	if err != nil {
+		return c.ErrorAt("sources."+s.Name, err.Error(), "name another `template`, or write `train_on: all`")
+	}
+	return nil
+}
+
+// talk returns the rendering of a source's messages.
+func talk(s *config.Source, e *tokenize.Encoding) *chat.Conversation {
+	talk := &chat.Conversation{
 		Messages: s.Messages, Tools: s.Tools, Role: s.Role, Content: s.Content, Roles: s.Roles, Train: s.TrainOn,
-		Template: s.Template.Source, TooLong: long,
+		Template: s.Template.Choice, Variables: string(s.Template.Variables),
 	}
 	if id, ok := e.BOS(); ok {
 		talk.BOS = e.Specials()[id]
@@ -145,22 +178,7 @@ func setChat(spec *sources.Spec, c *config.Config, s *config.Source, e *tokenize
 	if id, ok := e.EOS(); ok {
 		talk.EOS = e.Specials()[id]
 	}
-	if s.HasPairs() {
-		long.Tokens = int(c.PairTokens())
-		talk.Messages = s.Chosen
-		pair := chat.Preference{Prompt: s.Prompt, Chosen: s.Chosen, Rejected: s.Rejected, BOS: spec.AddBOS,
-			EOS: spec.AddEOS, TooLong: long}
-		if s.Template.Source != "" {
-			pair.Talk = &talk
-		}
-		spec.Maker, err = chat.NewPreferenceMaker(e, pair)
-	} else {
-		spec.Maker, err = chat.NewConversationMaker(e, talk)
-	}
-	if err != nil {
-		return c.ErrorAt("sources."+s.Name, err.Error(), "name another `template`, or write `train_on: all`")
-	}
-	return nil
+	return talk
 }
 
 // filters returns all filters of a source: its own first, then the stages' filters by their numbers.
@@ -223,9 +241,11 @@ func format(s *config.Source, k *Kept, files sources.FS) (sources.Format, error)
 	case config.Megatron:
 		return megatron.New(files), nil
 	case config.MDS:
-		return mds.Format{}, nil
+		return mds.New(files), nil
 	case config.WebDataset:
-		return webdataset.New(files), nil
+		f := webdataset.New(files)
+		f.Truncated = s.Truncated == "accept"
+		return f, nil
 	case config.LitData:
 		return litdata.New(files), nil
 	case config.Lengths:
@@ -235,7 +255,7 @@ func format(s *config.Source, k *Kept, files sources.FS) (sources.Format, error)
 	case config.TFRecord:
 		return tfrecord.Format{Content: example.Content(s.Record)}, nil
 	case config.Text:
-		return text.Format{}, nil
+		return text.Format{Record: text.Record(s.Record), Windows: k.windows}, nil
 	case config.OLMo:
 		return tokenfiles.OLMo(files, plain), nil
 	case config.Datatrove:

@@ -151,6 +151,9 @@ func (l *Life) ReportReady() error { return l.report("ready\n") }
 // ReportTerm reports the term under which this role acts, for `millrace status`.
 func (l *Life) ReportTerm(t millrace.Term) error { return l.report(fmt.Sprintf("term %d\n", t)) }
 
+// ReportTrainers reports the number of trainers that this role serves. At SIGTERM, the supervisor waits for them.
+func (l *Life) ReportTrainers(n int) error { return l.report(fmt.Sprintf("trainers %d\n", n)) }
+
 // ReportFenced reports to the supervisor that a process of a child is fenced. The supervisor starts a fresh one in its
 // place at once. Only the orchestrator's report counts. A report about a process that has died meanwhile has no effect.
 func (l *Life) ReportFenced(name string, pid int64) error {

@@ -26,17 +26,23 @@ type Exit struct {
 	Signal   syscall.Signal // 0 if it exited
 	LastLine string         // its last line on stderr; after a crash, the line that names the panic
 	Crash    string         // file that holds the stack of a crash, else ""
+	Starved  bool           // it got no thread from the host
+	Limit    string         // the limit that ended it, with its cure; "": none did
 }
 
 // isFromOutside reports whether another process caused the exit.
 func (e Exit) isFromOutside() bool { return e.Signal == syscall.SIGKILL || e.Signal == syscall.SIGTERM }
 
-// String returns "exit status 1" or "SIGKILL".
+// String returns "exit status 1" or "SIGKILL", and the limit that ended the process.
 func (e Exit) String() string {
+	text := fmt.Sprintf("exit status %d", e.Code)
 	if e.Signal != 0 {
-		return unix.SignalName(e.Signal)
+		text = unix.SignalName(e.Signal)
 	}
-	return fmt.Sprintf("exit status %d", e.Code)
+	if e.Limit != "" {
+		text += ": " + e.Limit
+	}
+	return text
 }
 
 // Verdict is the consequence of an exit for the run.

@@ -41,8 +41,10 @@ type (
 		child, pid int
 		exit       Exit
 	}
-	evStop struct{} // stop in order
-	evOver struct { // the run has ended elsewhere: stop in order
+	evTrainers struct{ child, pid, count int } // the number of trainers that child serves
+	evPreempt  struct{}                        // stop in order when the trainers have left, or their grace is over
+	evStop     struct{}                        // stop in order
+	evOver     struct {                        // the run has ended elsewhere: stop in order
 		err error // why it failed; nil: it is complete
 	}
 	evLeave struct{} // stop in order; another supervisor may continue, and trainers wait for it

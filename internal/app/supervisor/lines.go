@@ -24,6 +24,11 @@ const (
 var runtimeDump = regexp.MustCompile(
 	`^(panic: |fatal error: |goroutine \d+ |runtime: |SIG[A-Z]+: |unexpected fault address |\[signal SIG)`)
 
+// noThread matches the line of Go's runtime, or of its part in C, about a thread that the host did not give. The
+// process then ends with a dump.
+var noThread = regexp.MustCompile(
+	`^(runtime/cgo: pthread_create failed|runtime: failed to create new OS thread|runtime: may need to increase max)`)
+
 // headline matches the line of a dump that names the fault.
 var headline = regexp.MustCompile(`^(panic: |fatal error: |SIG[A-Z]+: )`)
 
@@ -93,6 +98,7 @@ type lineWriter struct {
 	path    string // of the crash file
 	dumping bool
 	named   bool // last is a dump's headline
+	starved bool // the process got no thread
 	room    int  // bytes that the crash file may still grow
 }
 
@@ -127,6 +133,10 @@ func (l *lineWriter) finish() {
 }
 
 func (l *lineWriter) line(b []byte) {
+	if noThread.Match(b) && !l.starved {
+		l.starved = true
+		l.last, l.named = string(b), true
+	}
 	if !l.dumping && runtimeDump.Match(b) {
 		l.dumping, l.room = true, maxCrash
 		l.crash, l.path = createCrash(l.dir, l.name)
@@ -154,6 +164,9 @@ func (l *lineWriter) dump(b []byte) {
 	if !l.named {
 		l.last = string(b)
 		l.named = headline.Match(b)
+	}
+	if bytes.HasPrefix(b, []byte("[signal SIGBUS")) {
+		l.last = "a mapped file cannot be read: the file system of index_dir or of the run directory is gone or full"
 	}
 	if l.crash == nil || l.room < len(b)+1 {
 		return

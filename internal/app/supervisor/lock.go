@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"millrace/internal/limits"
 	"millrace/internal/seam"
 )
 
@@ -103,8 +104,12 @@ func takeLock(dir *os.File, runDir string, clock seam.Clock, say io.Writer) erro
 		if err == nil {
 			return nil
 		}
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
 		if !errors.Is(err, unix.EWOULDBLOCK) {
-			return fmt.Errorf("lock run directory %s: %w", runDir, err)
+			return limits.Lock("run directory "+runDir, err,
+				"name a --run-dir on a file system with locks, for example on a local disk")
 		}
 		waited := clock.Now().Sub(begun)
 		if pid, alive := holder(runDir); alive {

@@ -23,7 +23,10 @@ type life struct {
 	warned  string    // the missing thing that people were warned of, maybe by an earlier process; "": it is over
 	added   bool      // the run began without it
 	retired bool      // no longer wanted; shown until its process has left
-	leaving time.Time // a retired process is killed then; zero: it was not asked to leave, or is killed
+	// trainers is the number that its process serves. serves: it has ever served one.
+	trainers int
+	serves   bool
+	leaving  time.Time // a retired process is killed then; zero: it was not asked to leave, or is killed
 }
 
 // machine decides about all children. It has no clock, process or file.
@@ -34,6 +37,9 @@ type machine struct {
 	final    func(Child, Exit) Verdict
 	grace    time.Duration
 
+	trainersGrace time.Duration // from a preemption to the stop; 0: none
+	preemption    preemption
+
 	announced bool // acAllReady is out
 	stopping  bool
 	shutdown  shutdown // while stopping
@@ -41,8 +47,10 @@ type machine struct {
 	err       error // why the run failed
 }
 
-func newMachine(children []Child, spawn Spawn, final func(Child, Exit) Verdict, grace time.Duration) *machine {
-	m := &machine{spawn: spawn, final: final, grace: grace}
+func newMachine(
+	children []Child, spawn Spawn, final func(Child, Exit) Verdict, grace, trainersGrace time.Duration,
+) *machine {
+	m := &machine{spawn: spawn, final: final, grace: grace, trainersGrace: trainersGrace}
 	for _, c := range children {
 		m.children = append(m.children, life{Child: c, state: Starting})
 	}
@@ -64,12 +72,17 @@ func (m *machine) isDone() bool {
 
 // step takes one event and returns the actions that follow.
 func (m *machine) step(now time.Time, ev event) []action {
+	out := m.react(now, ev)
+	m.noteTrainers(now)
+	return out
+}
+
+func (m *machine) react(now time.Time, ev event) []action {
 	switch ev := ev.(type) {
 	case evBegin:
 		return m.begin()
 	case evStarted:
-		c := &m.children[ev.child]
-		c.alive, c.pid, c.started = true, ev.pid, now
+		return m.begun(now, ev)
 	case evStartFailed:
 		return m.failToStart(now, ev)
 	case evPlace:
@@ -86,6 +99,10 @@ func (m *machine) step(now time.Time, ev event) []action {
 		if c := &m.children[ev.child]; c.pid == ev.pid {
 			return c.lack(ev.what)
 		}
+	case evTrainers:
+		if c := &m.children[ev.child]; c.pid == ev.pid {
+			c.trainers, c.serves = ev.count, c.serves || ev.count > 0
+		}
 	case evFenced:
 		return m.replace(now, ev)
 	case evExited:
@@ -93,6 +110,8 @@ func (m *machine) step(now time.Time, ev event) []action {
 			return m.buryFormer(now, ev)
 		}
 		return m.bury(now, ev.child, ev.exit)
+	case evPreempt:
+		return m.preempt(now)
 	case evStop:
 		return m.interrupt(now)
 	case evLeave:
@@ -109,6 +128,18 @@ func (m *machine) step(now time.Time, ev event) []action {
 		return m.tick(now)
 	}
 	return nil
+}
+
+// begun notes the process of a child. Its life begins.
+func (m *machine) begun(now time.Time, ev evStarted) []action {
+	c := &m.children[ev.child]
+	c.alive, c.pid, c.started = true, ev.pid, now
+	if c.refused == 0 {
+		return nil
+	}
+	tries := c.refused + 1
+	c.refused, c.lacks = 0, ""
+	return []action{acNotice{fmt.Sprintf("%s has started at try %d", c.Name, tries)}}
 }
 
 // lack notes the thing that a child waits for, "" for nothing, and tells people. The end of a wait may be the report of
@@ -168,7 +199,7 @@ func (m *machine) announce() []action {
 // bury records the death of a child and decides about the run.
 func (m *machine) bury(now time.Time, i int, exit Exit) []action {
 	c := &m.children[i]
-	c.alive, c.pid = false, 0
+	c.alive, c.pid, c.trainers = false, 0, 0
 	if m.stopping {
 		// A failure that happened before the stop was requested still counts.
 		if m.result == Stopped && m.final(c.Child, exit) == Fail {
@@ -223,7 +254,7 @@ func (m *machine) restart(now time.Time, i int, exit Exit) []action {
 // blame returns the cause of an exit.
 func (m *machine) blame(c Child, exit Exit) blame {
 	switch {
-	case m.final(c, exit) == Await:
+	case exit.Starved || m.final(c, exit) == Await:
 		return lacking
 	case exit.isFromOutside() || m.final(c, exit) == Again:
 		return outside
@@ -238,8 +269,14 @@ func deathLine(name string, exit Exit, why blame, delay time.Duration) string {
 		again = fmt.Sprintf("restarting in %v", delay)
 	}
 	switch {
+	case exit.Starved:
+		return fmt.Sprintf("%s got no thread from this host (%s); it is restarted until it does", name, exit.LastLine)
 	case exit.Crash != "":
-		return fmt.Sprintf("%s crashed (%s); %s; stack in %s", name, exit.LastLine, again, exit.Crash)
+		cause := exit.LastLine
+		if exit.Limit != "" {
+			cause += ": " + exit.Limit
+		}
+		return fmt.Sprintf("%s crashed (%s); %s; stack in %s", name, cause, again, exit.Crash)
 	case why == lacking:
 		return name + " cannot continue now; it is restarted until it can"
 	case why == outside && exit.Signal == 0:
@@ -252,6 +289,9 @@ func deathLine(name string, exit Exit, why blame, delay time.Duration) string {
 func (m *machine) tick(now time.Time) []action {
 	if m.stopping {
 		return m.shutdown.signals(now, m.pidOf)
+	}
+	if m.preemption.isOn() && !now.Before(m.preemption.due()) {
+		return m.interrupt(now)
 	}
 	out := append(m.replaced.endLate(now), m.endRetired(now)...)
 	for i := range m.children {
@@ -273,6 +313,9 @@ func (m *machine) deadline() (time.Time, bool) {
 	for i := range m.children {
 		consider(m.children[i].due)
 		consider(m.children[i].leaving)
+	}
+	if m.preemption.isOn() && !m.stopping {
+		consider(m.preemption.due())
 	}
 	m.replaced.deadlines(consider)
 	m.shutdown.deadlines(consider)
@@ -339,7 +382,7 @@ func (m *machine) replace(now time.Time, ev evFenced) []action {
 			continue // it has died meanwhile; its successor is not fenced
 		}
 		ended := m.replaced.add(former{child: i, pid: c.pid, started: c.started, kill: now.Add(formerGrace)})
-		c.alive, c.pid, c.state, c.leaving = false, 0, Starting, time.Time{}
+		c.alive, c.pid, c.state, c.leaving, c.trainers = false, 0, Starting, time.Time{}, 0
 		if c.retired {
 			return ended
 		}

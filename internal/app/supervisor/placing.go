@@ -1,7 +1,9 @@
 package supervisor
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"syscall"
 	"time"
 
@@ -15,12 +17,8 @@ type Spawn func(role string, ordinal int) (Child, bool)
 // Engine names the supervisor in its refusals.
 const Engine = "millrace up"
 
-const (
-	// retireGrace is the time that a retired process has to hand over and leave.
-	retireGrace = 60 * time.Second
-	// retryStart is the time after which the start of an added child is tried again.
-	retryStart = 2 * time.Second
-)
+// retireGrace is the time that a retired process has to hand over and leave.
+const retireGrace = 60 * time.Second
 
 // place makes a goal of the orchestrator the goal of this supervisor, or refuses it as a whole.
 func (m *machine) place(now time.Time, ev evPlace) []action {
@@ -165,13 +163,24 @@ func leftLine(name string, exit Exit) []action {
 	return []action{acNotice{fmt.Sprintf("%s was asked to leave, and ended with %v", name, exit)}}
 }
 
-// failToStart decides about a child whose process could not be started. The run needs the children that it began with.
-// It has done without the others.
+// failToStart decides about a child whose process could not be started. A shortage on the host may pass, and the run
+// has begun without the children that were added. Without its first children, it cannot begin.
 func (m *machine) failToStart(now time.Time, ev evStartFailed) []action {
 	c := &m.children[ev.child]
-	if !c.added {
+	if !c.added && !isShortage(ev.err) {
 		return m.fail(now, fmt.Errorf("start %s: %w", c.Name, ev.err))
 	}
-	c.due = now.Add(retryStart)
-	return []action{acNotice{fmt.Sprintf("cannot start %s, next try in %v: %v", c.Name, retryStart, ev.err)}}
+	c.lacks, c.due = fmt.Sprintf("cannot start %s: %v", c.Name, ev.err), now.Add(backOff(c.refused+1))
+	c.refused++
+	if c.refused > 1 {
+		return nil // told at the first try
+	}
+	return []action{acNotice{c.lacks + "; it is tried again until it starts"}}
+}
+
+// isShortage reports whether a process could not be started because the host lacks something that others may give
+// back: processes or threads, memory, descriptors.
+func isShortage(err error) bool {
+	return slices.ContainsFunc([]syscall.Errno{syscall.EAGAIN, syscall.ENOMEM, syscall.EMFILE, syscall.ENFILE},
+		func(e syscall.Errno) bool { return errors.Is(err, e) })
 }

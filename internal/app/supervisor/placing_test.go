@@ -25,7 +25,7 @@ func newEstate(t *testing.T) *estate {
 	}
 	e := &estate{T: t, now: time.Unix(1000, 0)}
 	e.m = newMachine([]Child{{Role: "orchestrator", Name: "o"}, {Role: "loader", Name: "l0"},
-		{Role: "sidecar", Name: "side"}}, spawn, verdicts, 3*time.Second)
+		{Role: "sidecar", Name: "side"}}, spawn, verdicts, 3*time.Second, 0)
 	e.check("start o, start l0, start side", evBegin{})
 	e.check("all ready", evReady{0, 100}, evReady{1, 101}, evReady{2, 102})
 	return e
@@ -151,8 +151,8 @@ func TestARetiredChildDelaysNoReadiness(t *testing.T) {
 func TestTheRunGoesOnWithoutAnAddedChild(t *testing.T) {
 	e := newEstate(t)
 	e.place("start l1", loaders(2))
-	e.check("", evStartFailed{3, errors.New("no memory")}, time.Second)
-	e.check("start l1", time.Second)
+	e.check("", evStartFailed{3, errors.New("no memory")})
+	e.check("start l1", 50*time.Millisecond)
 }
 
 func TestAFencedChildThatLeavesIsNotReplaced(t *testing.T) {

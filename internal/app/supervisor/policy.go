@@ -34,6 +34,7 @@ type lives struct {
 	hits     int         // lives in a row that were ended from outside at birth
 	waits    int         // lives in a row that ended in a wait
 	streak   int         // short lives in a row
+	refused  int         // starts in a row for which the host lacked something
 	faults   []time.Time // recent deaths by own fault, oldest first
 }
 

@@ -115,6 +115,7 @@ func TestStopWaves(t *testing.T) {
 		nil,
 		verdicts,
 		3*time.Second,
+		0,
 	)
 	check := func(want string, events ...any) {
 		t.Helper()
@@ -150,7 +151,7 @@ func TestStopWaves(t *testing.T) {
 func TestAFailureCountsDuringAStop(t *testing.T) {
 	for code, want := range map[int]Result{0: Stopped, 1: Failed, 2: Stopped} {
 		now := time.Unix(1000, 0)
-		m := newMachine([]Child{{Role: "orchestrator", Name: "o"}}, nil, verdicts, time.Second)
+		m := newMachine([]Child{{Role: "orchestrator", Name: "o"}}, nil, verdicts, time.Second, 0)
 		script(m, &now, evBegin{}, evStop{}, evExited{0, 100, Exit{Code: code, LastLine: "bad file"}})
 		if !m.isDone() || m.result != want || (m.err != nil) != (want == Failed) {
 			t.Errorf("exit %d: result %v, %v", code, m.result, m.err)
@@ -160,7 +161,7 @@ func TestAFailureCountsDuringAStop(t *testing.T) {
 
 func TestExecFailureFailsTheRun(t *testing.T) {
 	now := time.Unix(1000, 0)
-	m := newMachine([]Child{{Role: "loader", Name: "l0"}, {Role: "sidecar", Name: "s"}}, nil, verdicts, time.Second)
+	m := newMachine([]Child{{Role: "loader", Name: "l0"}, {Role: "sidecar", Name: "s"}}, nil, verdicts, time.Second, 0)
 	script(m, &now, evBegin{})
 	script(m, &now, evExited{1, 101, Exit{Code: 2}}, evExited{1, 111, Exit{Code: 2}}) // the second restart waits
 	if got := script(m, &now, evStartFailed{1, errors.New("no memory")}); got != "ending, SIGINT l0" {
@@ -192,7 +193,7 @@ func fleet(t *testing.T) (m *machine, check func(want string, events ...any)) {
 	now := time.Unix(1000, 0)
 	m = newMachine(
 		[]Child{{Role: "orchestrator", Name: "o"}, {Role: "loader", Name: "l0"}, {Role: "loader", Name: "l1"}},
-		nil, verdicts, 3*time.Second)
+		nil, verdicts, 3*time.Second, 0)
 	script(m, &now, evBegin{}, evReady{0, 100}, evReady{1, 101}, evReady{2, 102})
 	return m, func(want string, events ...any) {
 		t.Helper()
@@ -251,7 +252,7 @@ func TestARunThatEndedElsewhere(t *testing.T) {
 		result Result
 	}{{nil, "SIGINT l", Finished}, {errors.New("a file is missing"), "ending, SIGINT l", Failed}} {
 		now := time.Unix(1000, 0)
-		m := newMachine([]Child{{Role: "loader", Name: "l", HandsOver: true}}, nil, verdicts, time.Second)
+		m := newMachine([]Child{{Role: "loader", Name: "l", HandsOver: true}}, nil, verdicts, time.Second, 0)
 		script(m, &now, evBegin{})
 		if got := script(m, &now, evOver{c.err}); got != c.want {
 			t.Errorf("got %q, want %q", got, c.want)
@@ -266,7 +267,7 @@ func TestARunThatEndedElsewhere(t *testing.T) {
 // TestAStopLetsAChildHandOver: the signal tells it that the run goes on without it.
 func TestAStopLetsAChildHandOver(t *testing.T) {
 	now := time.Unix(1000, 0)
-	m := newMachine([]Child{{Role: "loader", Name: "l", HandsOver: true}}, nil, verdicts, time.Second)
+	m := newMachine([]Child{{Role: "loader", Name: "l", HandsOver: true}}, nil, verdicts, time.Second, 0)
 	script(m, &now, evBegin{})
 	if got := script(m, &now, evStop{}); got != "ending, SIGTERM l" {
 		t.Errorf("got %q", got)
@@ -360,6 +361,7 @@ func TestReportsAreUnderstood(t *testing.T) {
 	for line, want := range map[string]event{
 		"ready": evReady{1, 5}, "term 7": evTerm{1, 5, 7}, "fenced loader-0 123": evFenced{1, "loader-0", 123},
 		"lacks a lease": evLacks{1, 5, "a lease"}, "lacks ": evLacks{1, 5, ""}, "term": nil,
+		"trainers 3": evTrainers{1, 5, 3}, "trainers": nil,
 		"fenced loader-0": nil, "fenced loader-0 x": nil, "": nil, "leave": nil,
 	} {
 		if got := parseReport(1, 5, line); got != want {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"millrace"
+	"millrace/internal/limits"
 )
 
 // Descriptors of a child and the variables that name them.
@@ -67,7 +68,7 @@ func (s *surroundings) startProcess(c Child, mute heard) (*process, error) {
 	}
 	if err := p.cmd.Start(); err != nil {
 		reports.Close()
-		return nil, err
+		return nil, limits.ExplainStart(err)
 	}
 	return p, nil
 }
@@ -83,6 +84,7 @@ func childEnv(extra []string) []string {
 // follow sends the child's reports as events, and its exit as the last one.
 func (p *process) follow(child int, events chan<- event) {
 	defer p.reports.Close()
+	kills := limits.Host().Kills()
 	lines := bufio.NewScanner(p.reports)
 	for lines.Scan() {
 		if ev := parseReport(child, p.cmd.Process.Pid, lines.Text()); ev != nil {
@@ -91,11 +93,13 @@ func (p *process) follow(child int, events chan<- event) {
 	}
 	err := p.cmd.Wait()
 	p.output.finish()
-	events <- evExited{child, p.cmd.Process.Pid, exitOf(p.cmd, err, p.output)}
+	exit := exitOf(p.cmd, err, p.output)
+	exit.Limit = limits.Host().OfDeath(exit.Signal, exit.LastLine, limits.Host().Kills() > kills)
+	events <- evExited{child, p.cmd.Process.Pid, exit}
 }
 
-// parseReport parses "ready", "term N", "lacks THING", "fenced NAME PID" and "place ID GOAL". It returns nil for other
-// lines.
+// parseReport parses "ready", "term N", "lacks THING", "trainers N", "fenced NAME PID" and "place ID GOAL". It returns
+// nil for other lines.
 func parseReport(child, pid int, line string) event {
 	word, rest, _ := strings.Cut(line, " ")
 	switch word {
@@ -107,6 +111,10 @@ func parseReport(child, pid int, line string) event {
 		}
 	case "lacks":
 		return evLacks{child, pid, rest}
+	case "trainers":
+		if n, err := strconv.Atoi(rest); err == nil {
+			return evTrainers{child, pid, n}
+		}
 	case "fenced":
 		name, number, _ := strings.Cut(rest, " ")
 		if n, err := strconv.Atoi(number); err == nil {
@@ -124,7 +132,7 @@ func parseReport(child, pid int, line string) event {
 
 // exitOf returns the exit of a process after Wait.
 func exitOf(cmd *exec.Cmd, err error, out *lineWriter) Exit {
-	exit := Exit{Code: -1, LastLine: out.last, Crash: out.path}
+	exit := Exit{Code: -1, LastLine: out.last, Crash: out.path, Starved: out.starved}
 	if cmd.ProcessState == nil { // Wait itself failed
 		if exit.LastLine == "" && err != nil && !errors.Is(err, exec.ErrWaitDelay) {
 			exit.LastLine = err.Error()

@@ -30,6 +30,11 @@ type Config struct {
 	Fail     *failpoint.Set            // failpoints of the process; nil for none
 	Stderr   io.Writer                 // children's output and notices, whole lines; os.Stderr by default
 	Clock    seam.Clock                // seam.System by default
+	// Asked reports whether the process was asked to stop before Run handled its signals; may be nil.
+	Asked func() bool
+	// TrainersGrace is the time from SIGTERM to the stop for which trainers may go on; 0 for none. The stop comes
+	// earlier when they have left, and at another signal.
+	TrainersGrace time.Duration
 	// StopGrace is the time from asking the children to leave until they are killed; DefaultGrace by default.
 	StopGrace time.Duration
 }
@@ -49,6 +54,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Prepare == nil {
 		c.Prepare = func() error { return nil }
+	}
+	if c.Asked == nil {
+		c.Asked = func() bool { return false }
 	}
 	if c.OnReady == nil {
 		c.OnReady = func() {}
@@ -80,13 +88,19 @@ type run struct {
 }
 
 // Run starts all children and keeps them running until a verdict, the context, SIGINT, SIGTERM or SIGHUP ends the run.
-// A second signal kills at once. After the end of the parent (WithParent), trainers get no reason: they wait for the
-// next supervisor of the directory, as after the death of this one. A context with the cause *Over ends the run with
-// that result. When Run returns, no child is left. The error is nil with the results Stopped and Finished. It is
-// ErrInUse if another supervisor has the run directory, a *FailedError if a child made the run fail, and the error of
-// *Over.
+// After SIGTERM, trainers may go on for TrainersGrace. Another signal ends the grace. A further one kills at once.
+// After the end of the parent (WithParent), trainers get no reason: they wait for the next supervisor of the directory,
+// as after the death of this one. A context with the cause *Over ends the run with that result. When Run returns, no
+// child is left. The error is nil with the results Stopped and Finished. It is ErrInUse if another supervisor has the
+// run directory, a *FailedError if a child made the run fail, and the error of *Over.
 func Run(ctx context.Context, cfg Config) (Result, error) {
 	cfg = cfg.withDefaults()
+	signals := make(chan os.Signal, 3)
+	signal.Notify(signals, stopSignals()...)
+	defer signal.Stop(signals)
+	if cfg.Asked() {
+		return Stopped, nil
+	}
 	lock, err := lockDir(cfg.RunDir, cfg.Clock, cfg.Stderr)
 	if err != nil {
 		return Failed, err
@@ -106,13 +120,14 @@ func Run(ctx context.Context, cfg Config) (Result, error) {
 	}
 	r := &run{
 		cfg:       cfg,
-		machine:   newMachine(cfg.Children, cfg.Spawn, cfg.Final, cfg.StopGrace),
+		machine:   newMachine(cfg.Children, cfg.Spawn, cfg.Final, cfg.StopGrace, cfg.TrainersGrace),
 		around:    &surroundings{cfg.Program, cfg.RunDir, &syncWriter{w: cfg.Stderr}, lock, lifeline},
 		events:    make(chan event),
 		processes: map[int]*process{},
 		heard:     map[int]heard{},
 	}
-	r.loop(ctx)
+	reserveThreads(spareThreads + len(cfg.Children))
+	r.loop(ctx, signals)
 	r.followers.Wait()
 	cfg.Fail.Hit("supervisor/ended")
 	lifeline.Close()
@@ -121,11 +136,7 @@ func Run(ctx context.Context, cfg Config) (Result, error) {
 }
 
 // loop feeds events to the machine until it is done.
-func (r *run) loop(ctx context.Context) {
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, stopSignals()...)
-	defer signal.Stop(signals)
-
+func (r *run) loop(ctx context.Context, signals <-chan os.Signal) {
 	r.feed(evBegin{})
 	stop, asked := ctx.Done(), false
 	for !r.machine.isDone() {
@@ -146,13 +157,16 @@ func (r *run) loop(ctx context.Context) {
 			default:
 				r.feed(evStop{})
 			}
-		case <-signals:
-			if asked {
+		case s := <-signals:
+			switch {
+			case asked:
 				r.feed(evKill{})
-			} else {
+			case s == syscall.SIGTERM && !r.machine.preemption.isOn():
+				r.feed(evPreempt{})
+			default:
 				r.feed(evStop{})
 			}
-			asked = true
+			asked = r.machine.stopping
 		case child := <-r.cfg.Change:
 			r.cfg.Fail.Hit("supervisor/change/before")
 			r.feed(evChange{child})

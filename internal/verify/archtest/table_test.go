@@ -21,10 +21,10 @@ var rooms = []room{
 	// permutation of mixing.
 	{"mixing", list("."), list("golang.org/x/crypto/blake2b")},
 	{"constructors", list(".", "internal/tokenid"), all},
-	{"checkpoint/...", list("internal/failpoint"), all},
+	{"checkpoint/...", list("internal/failpoint", "internal/limits"), all},
 	{"sources/loader", list(".", "mixing", "proto", "sources/...", shell), all}, // the shell of the loader role
 	{"sources/...", list(".", "mixing", "internal/tokenid", "internal/seam", "internal/failpoint",
-		"internal/activity"), all},
+		"internal/activity", "internal/limits"), all},
 
 	// {orchestrator, sidecar} communicate only by proto
 	// select
@@ -44,13 +44,13 @@ var rooms = []room{
 		none,
 	},
 	// facts in ordinal order, for a run and for a dry run
-	{"orchestrator/offers", list(".", "proto", "orchestrator/planner"), none},
+	{"orchestrator/offers", list(".", "internal/tokenid", "proto", "orchestrator/planner"), none},
 	// decisions from reports: the only floating point on the way to a plan; decisions are journaled
 	{"orchestrator/feedback", list("."), none},
 	{"orchestrator/lease", list(".", "internal/seam"), all},
 	{"orchestrator/lease/hosts", list(".", "internal/seam", "orchestrator/lease"), all}, // who is there
 	{"orchestrator/lease/leasetest", list(".", "orchestrator/lease"), none},
-	{"orchestrator/lease/etcdtest", none, list("go.etcd.io/etcd", "go.uber.org/zap")},
+	{"orchestrator/lease/etcdtest", list("internal/verify/needs"), list("go.etcd.io/etcd", "go.uber.org/zap")},
 	{"orchestrator/parts", list(".", "proto", "internal/seal"), list("google.golang.org/protobuf")},
 	{"orchestrator/placer", none, none}, // the way to an engine; its implementations are below internal/app
 	{"orchestrator/placer/keeper", list("internal/seam", "orchestrator/placer"), none},
@@ -87,6 +87,7 @@ var rooms = []room{
 	{"internal/seam", none, list("golang.org/x/sys/unix")},
 	{"internal/failpoint", none, none},
 	{"internal/tokenid", none, none},
+	{"internal/limits", none, list("golang.org/x/sys/unix")},
 	{"internal/memfd", none, list("golang.org/x/sys/unix")},
 	{"internal/arena/...", list("internal/arena", "internal/memfd"), none},
 	{"internal/heartbeat/...", list("internal/seam"), list("golang.org/x/sys/unix")},
@@ -105,7 +106,7 @@ var rooms = []room{
 	{"internal/app/config/identity", list("."), list("golang.org/x/crypto/blake2b")},
 	// the check of a mixture file includes filters and formats
 	{"internal/app/config/...", list(".", "internal/bucket", "sources/chat", "sources/fields", "sources/filter",
-		"sources/find"), all},
+		"sources/find", "sources/find/layout"), all},
 
 	// for the command only
 	// mixture file → rooms
@@ -115,9 +116,9 @@ var rooms = []room{
 			"orchestrator/planner/...", "orchestrator/feedback", "internal/app/config/..."),
 		all,
 	},
-	{"internal/app/dryrun", list(".", "internal/activity", "mixing", "sources/...", "constructors",
+	{"internal/app/dryrun", list(".", "internal/activity", "internal/tokenid", "mixing", "sources/...", "constructors",
 		"orchestrator/planner/...", "orchestrator/offers", "internal/app/config/...", "internal/app/setup"), all},
-	{"internal/app/exit", list("."), none},
+	{"internal/app/exit", list(".", "internal/limits"), none},
 	{"internal/app/place/kubernetes", list("internal/seam", "orchestrator/placer"), none},
 	// an etcd member for development: a process of its own, so that the program has no etcd server inside
 	{"internal/app/member", list("internal/app/exit"), list("golang.org/x/sys/unix")},
@@ -127,19 +128,22 @@ var rooms = []room{
 	{"internal/app/rundir", list(".", "checkpoint", "internal/app/cluster", "proto", "internal/seam", "internal/secure",
 		"internal/app/exit", "internal/app/supervisor", "orchestrator/lease/..."), list("google.golang.org/grpc")},
 	// requests for other ranks of a living `up`
-	{"internal/app/reshape", list("internal/app/supervisor", "internal/seam"), none},
+	{"internal/app/reshape", list("internal/app/supervisor", "internal/limits", "internal/seam"), none},
 	// wiring of the processes
 	{"internal/app/roles", list(".", "mixing", "checkpoint", "proto", "sources/...", "sidecar/...",
 		"orchestrator/...", "internal/app/...", shell), all},
 	{"internal/app/report", list(".", "checkpoint", "proto", "internal/wire", "orchestrator/facts",
 		"orchestrator/planner", "internal/app/exit", "internal/app/config/...", "internal/app/dryrun",
 		"internal/app/setup", "internal/app/supervisor"), none},
+	// the files of a source at a state and now
+	{"internal/app/growing", list(".", "orchestrator/facts", "sources/growth", "sources/index", "sources/order",
+		"internal/app/config"), none},
 	// the cost of reading each source: measured, and kept
 	{"internal/app/profile/measure", list(".", "internal/activity", "internal/app/config", "internal/app/dryrun",
 		"internal/app/profile", "internal/app/setup", "sources/..."), none},
 	{"internal/app/profile", list("internal/app/config"), none},
-	{"internal/app/look", list(".", "sources/...", "internal/app/config", "internal/app/report",
-		"internal/app/setup"), none},
+	{"internal/app/look", list(".", "sources/...", "internal/app/config", "internal/app/dryrun",
+		"internal/app/report", "internal/app/setup"), none},
 	// files of other loaders → a mixture file; its test parses that file
 	{"internal/app/importer", list(".", "internal/app/config"),
 		list("github.com/goccy/go-yaml")},
@@ -148,7 +152,8 @@ var rooms = []room{
 	{"internal/app/bench", list(".", "constructors", "proto", "internal/activity", "internal/seal", "sidecar",
 		"internal/app/dryrun", "internal/app/report", "internal/app/rundir", "internal/app/setup"),
 		list("golang.org/x/sync", "golang.org/x/sys/unix")},
-	{"internal/app/supervisor", list(".", "internal/seam", "internal/failpoint", "orchestrator/placer"),
+	{"internal/app/supervisor", list(".", "internal/seam", "internal/failpoint", "internal/limits",
+		"orchestrator/placer"),
 		list("golang.org/x/sys/unix")},
 	// the placer of one host
 	{"internal/app/place/local", list("internal/app/supervisor", "internal/seam", "orchestrator/placer"), none},
@@ -159,7 +164,8 @@ var rooms = []room{
 
 	// checks of the repository
 	{"internal/verify/archtest", none, none},
-	{"internal/verify/testreport", none, none},
+	{"internal/verify/needs", none, none},
+	{"internal/verify/testreport", list("internal/verify/needs"), none},
 	{"internal/verify/mutants", none, none},
 	{"internal/verify/flips", list(".", "sources/...", "internal/app/config", "internal/app/setup"),
 		list("github.com/klauspost/compress")},
@@ -187,7 +193,8 @@ var owners = []struct {
 	{"github.com/pkoukk/", list("sources/tokenize/...", "bench/...")},
 	{"github.com/spf13/", list("cmd/...")},
 	{"github.com/schollz/", list("cmd/...")},
-	{"github.com/goccy/", list("internal/app/config/...", "internal/app/importer", "sources/find")},
+	{"github.com/goccy/", list("internal/app/config/...", "internal/app/importer", "sources/find",
+		"sources/find/layout")},
 	{"github.com/aws/", list("sources/remote")},
 	{"github.com/Azure/", list("sources/remote")},
 	{"golang.org/x/oauth2", list("sources/remote")},
@@ -202,7 +209,7 @@ var testOnly = []string{
 
 // tables lists package variables that never change and that Go cannot declare as constants.
 var tables = map[string][]string{
-	"sources/chat/jinja": {"builtins", "levels", "operators", "plainFilters", "refused", "tests",
+	"sources/chat/jinja": {"builtins", "layouts", "levels", "operators", "plainFilters", "refused", "tests",
 		"textMethods"},
 	"orchestrator/planner/plannertest": {"PretrainShares", "LongContextShares", "lengthClasses"},
 	"sources/remote":                   {"nextPage"},

@@ -8,10 +8,12 @@ import (
 	"hash/crc32"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"millrace/internal/app/config"
+	"millrace/internal/app/dryrun"
 	"millrace/sources/chat"
 	"millrace/sources/chat/jinja"
 	"millrace/sources/fields"
@@ -29,6 +31,7 @@ type claim struct {
 	format, file string
 	b            []byte
 	says         string // the error, or the reason of a bad record
+	cure         string // of a file that may be whole; empty: its claim contradicts its size, or the record is bad
 }
 
 // TestLimits: files that claim large sizes are refused before memory is taken for them.
@@ -41,29 +44,42 @@ func TestLimits(t *testing.T) {
 	binary.LittleEndian.PutUint32(head[len(head)-4:], crc32.ChecksumIEEE(head[:len(head)-4]))
 	window := append([]byte("\x28\xb5\x2f\xfd\x00\xa8"), make([]byte, 40)...)
 	page := l.read("parquet/testdata/few.parquet")
+	const large = 65 << 20
+	size := binary.LittleEndian.AppendUint32(nil, large)
+	footer := slices.Concat([]byte("PAR1"), make([]byte, large), size, []byte("PAR1"))
+	metadata := slices.Concat([]byte("\xff\xff\xff\xff"), size, make([]byte, large))
 	for _, c := range []claim{
-		{"jsonl", "x.jsonl", []byte(deep), "nested deeper than 256"},
-		{"jsonl", "x.jsonl.gz", gzipped(bytes.Repeat([]byte("a"), 64<<20)), "longer than sample_bytes"},
-		{"jsonl", "x.jsonl.xz", xz, "its xz dictionary has 4096 MiB"},
-		{"jsonl", "x.jsonl.zst", window, "--long"},
-		{"text", "x.txt.gz", gzipped(bytes.Repeat([]byte("a"), 64<<20)), "longer than sample_bytes"},
-		{"text", "x.txt.xz", xz, "its xz dictionary has 4096 MiB"},
-		{"text", "x.txt.zst", window, "window size exceeded"},
-		{"csv", "x.csv.gz", gzipped(bytes.Repeat([]byte("ab,"), 6<<20)), "does not end within 4194304 bytes"},
-		{"parquet", "x.parquet", []byte("PAR1\xff\xff\xff\x7fPAR1"), "a footer of 2147483647 bytes"},
-		{"parquet", "x.parquet", resized(page, 1<<31-1), "at most 268435456 are read"},
-		{"parquet", "x.parquet", resized(page, 200<<20), "bytes unpack to 209715200"},
-		{"parquet", "x.parquet", l.read("parquet/testdata/deep.parquet"), "nested deeper than 32"},
-		{"arrow", "x.arrow", l.read("arrow/testdata/deep.arrow"), "nested deeper than 64"},
-		{"arrow", "x.arrow", []byte("\xff\xff\xff\xff\xff\xff\xff\x7fxxxx"), "declares 2147483647 bytes of metadata"},
-		{"mds", "x.mds", described(1<<16 + 1), "65537 names"},
-		{"mds", "x.mds", described(1 << 22), "the description of its columns takes"},
-		{"mds", "x.mds.zstd", zstded([]byte("\xff\xff\xff\xff123456789012")), "more than are read from a packed file"},
-		{"webdataset", "x.tar", extended(1 << 30), "an extended header has 1073741824 bytes"},
-		{"webdataset", "x.tar.zst", window, "window size exceeded"},
-		{"tokens", "x.npy", []byte("\x93NUMPY\x02\x00\xff\xff\xff\x7f{}  "), "ends behind the file"},
-		{"tfrecord", "x.tfrecord", l.read("tfrecord/testdata/plain.tfrecord")[:11], "ends early"},
-		{"lengths", "x.csv", []byte("tokens,count\n1,99999999999\n"), "more than 68719476736"},
+		{"parquet", "x.parquet", footer, "its footer has 68157440 bytes", "larger row groups"},
+		{"arrow", "x.arrow", metadata, "it has 68157440 bytes of metadata", "fewer columns"},
+		{"webdataset", "x.tar", append(extended(2<<20), make([]byte, 3<<20)...), "at most 1048576 are read",
+			"shorter names"},
+		{"jsonl", "x.jsonl", []byte(deep), "nested deeper than 256", ""},
+		{"jsonl", "x.jsonl.gz", gzipped(bytes.Repeat([]byte("a"), 64<<20)), "longer than sample_bytes", ""},
+		{"jsonl", "x.jsonl.xz", xz, "its xz dictionary has 4096 MiB", ""},
+		{"jsonl", "x.jsonl.zst", window, "--long", ""},
+		{"text", "x.txt.gz", gzipped(bytes.Repeat([]byte("a"), 64<<20)), "longer than sample_bytes", ""},
+		{"text", "x.txt.xz", xz, "its xz dictionary has 4096 MiB", ""},
+		{"text", "x.txt.zst", window, "--long", ""},
+		{"csv", "x.csv.gz", gzipped(bytes.Repeat([]byte("ab,"), 6<<20)), "does not end within 4194304 bytes",
+			"a shorter one"},
+		{"parquet", "x.parquet", []byte("PAR1\xff\xff\xff\x7fPAR1"), "a footer of 2147483647 bytes", ""},
+		{"parquet", "x.parquet", resized(page, 1<<31-1), "at most 268435456 are read", "smaller pages"},
+		{"parquet", "x.parquet", resized(page, 200<<20), "bytes unpack to 209715200", "smaller pages"},
+		{"parquet", "x.parquet", l.read("parquet/testdata/deep.parquet"), "nested deeper than 32", ""},
+		{"arrow", "x.arrow", l.read("arrow/testdata/deep.arrow"), "nested deeper than 64",
+			"the columns that are wanted"},
+		{"arrow", "x.arrow", []byte("\xff\xff\xff\xff\xff\xff\xff\x7fxxxx"), "declares 2147483647 bytes of metadata",
+			""},
+		{"mds", "x.mds", described(1<<16 + 1), "65537 names", "the columns that are wanted"},
+		{"mds", "x.mds", described(1 << 22), "the description of its columns takes", "the columns that are wanted"},
+		{"mds", "x.mds.zstd", zstded([]byte("\xff\xff\xff\xff123456789012")), "more than are read from a packed file",
+			""},
+		{"webdataset", "x.tar", extended(1 << 30), "an extended header has 1073741824 bytes", ""},
+		{"webdataset", "x.tar.zst", window, "window size exceeded", ""},
+		{"tokens", "x.npy", []byte("\x93NUMPY\x02\x00\xff\xff\xff\x7f{}  "), "ends behind the file", ""},
+		{"tfrecord", "x.tfrecord", l.read("tfrecord/testdata/plain.tfrecord")[:11], "ends early", ""},
+		{"lengths", "x.csv", []byte("tokens\n99999999\n"), "more than 16777216", "several documents"},
+		{"lengths", "x.csv", []byte("tokens,count\n1,99999999999\n"), "more than 68719476736", "several files"},
 	} {
 		if l.err != nil {
 			t.Fatal(l.err)
@@ -76,6 +92,11 @@ func TestLimits(t *testing.T) {
 		err := bounded(t, c.says, func() error { return s.readFirst(t) })
 		if err == nil || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), c.file) {
 			t.Errorf("%s: got %v, want %q", c.file, err, c.says)
+			continue
+		}
+		said := (&dryrun.Problem{Source: "web", Err: err}).Error()
+		if c.cure != "" && (!strings.Contains(said, c.cure) || strings.Contains(said, "restore")) {
+			t.Errorf("%s: got %s, want the cure %q", c.file, said, c.cure)
 		}
 	}
 }
@@ -175,7 +196,7 @@ func TestLimitsOfSettings(t *testing.T) {
 		return err
 	}
 	resolve := func(name, format string) error {
-		_, err := find.Resolve(nil, dir, []string{name}, "", format, "")
+		_, err := find.Resolve(nil, find.Query{Base: dir, Patterns: []string{name}, Format: format})
 		return err
 	}
 	large("index.json", 2<<30)

@@ -146,7 +146,8 @@ func (l *loader) columns() {
 // directories adds the formats whose datasets have an index.
 func (l *loader) directories() {
 	g := guards{count: true, end: true}
-	for _, dir := range []string{"every", "several", "zstd", "gz", "br", "bz2", "snappy"} {
+	for _, dir := range []string{"every", "several", "zstd", "gz", "br", "bz2", "snappy", "json", "json-zstd", "csv",
+		"tsv", "tsv-gz", "xsv"} {
 		s := l.tree("mds/"+dir, "mds/testdata/"+dir, g, "n")
 		if dir == "every" {
 			s.others = []string{"json.text", "ids", "fixed", "free", "int64", "float16", "str_int", "png"}

@@ -1,7 +1,7 @@
-// Command testreport runs test steps. It prints failures, then slow packages and tests, a table of skipped tests, and
-// one line with the totals.
+// Command testreport runs test steps. It prints failures as they come, then slow packages and tests, a table of skipped
+// tests, the names of failed ones, and one line with the totals.
 //
-//	testreport [-skips FILE] KIND:NAME=VALUE ...
+//	testreport KIND:NAME=VALUE ...
 //
 //	check:NAME=COMMAND    one test: it passes with exit status 0; its output is shown if it fails
 //	go:NAME=COMMAND       prints the output of `go test -json`
@@ -10,13 +10,12 @@
 //
 // Steps run one after the other. With & behind its kind, as in check&:NAME=COMMAND, a step runs beside the next one.
 // Its results are printed after those of the next one. bash runs the commands, without standard input. A failure does
-// not stop the later commands. A skipped test that FILE does not list counts as failed. Exit status: 0 all passed, 1 a
-// test failed, 2 wrong usage.
+// not stop the later commands. A skipped test counts as failed unless its reason is a program or an ability that this
+// machine lacks (internal/verify/needs). Exit status: 0 all passed, 1 a test failed, 2 wrong usage.
 package main
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -28,21 +27,15 @@ import (
 )
 
 func main() {
-	allowed := flag.String("skips", "", "file of the tests that may be skipped: on each line a name and the reason")
-	flag.Parse()
-	steps, err := parseSteps(flag.Args())
+	steps, err := parseSteps(os.Args[1:])
 	if err == nil && len(steps) == 0 {
 		err = errors.New("no steps")
-	}
-	known := map[string]bool{}
-	if err == nil && *allowed != "" {
-		known, err = readSkips(*allowed)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "testreport:", err)
 		os.Exit(2)
 	}
-	r := &report{out: os.Stdout, known: known}
+	r := &report{out: os.Stdout}
 	for len(steps) > 0 {
 		n := 1 + slices.IndexFunc(steps, func(s step) bool { return !s.beside })
 		runBeside(steps[:n], r)
@@ -76,21 +69,6 @@ func parseSteps(args []string) ([]step, error) {
 	return steps, nil
 }
 
-// readSkips reads names up to the first blank; # begins a comment.
-func readSkips(path string) (map[string]bool, error) {
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("read list of skips: %w", err)
-	}
-	known := map[string]bool{}
-	for line := range strings.Lines(string(b)) {
-		if f := strings.Fields(line); len(f) > 0 && !strings.HasPrefix(f[0], "#") {
-			known[f[0]] = true
-		}
-	}
-	return known, nil
-}
-
 // runBeside runs steps at the same time. It prints the results of the last one as they come, and then those of the
 // others in their order.
 func runBeside(steps []step, r *report) {
@@ -98,7 +76,7 @@ func runBeside(steps []step, r *report) {
 	outs, reports := make([]strings.Builder, last), make([]*report, last)
 	var running sync.WaitGroup
 	for i, s := range steps[:last] {
-		reports[i] = &report{out: &outs[i], known: r.known}
+		reports[i] = &report{out: &outs[i]}
 		running.Go(func() { s.run(reports[i]) })
 	}
 	steps[last].run(r)

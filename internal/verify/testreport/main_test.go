@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"millrace/internal/verify/needs"
 )
 
 const events = `{"Action":"start","Package":"millrace/a"}
@@ -19,7 +21,7 @@ const events = `{"Action":"start","Package":"millrace/a"}
 {"Action":"fail","Package":"millrace/a","Test":"TestParent/two"}
 {"Action":"fail","Package":"millrace/a","Test":"TestParent"}
 {"Action":"run","Package":"millrace/a","Test":"TestSkip"}
-{"Action":"output","Package":"millrace/a","Test":"TestSkip","Output":"    a_test.go:12: no such device\n"}
+{"Action":"output","Package":"millrace/a","Test":"TestSkip","Output":"    a_test.go:12: needs nft: no device\n"}
 {"Action":"output","Package":"millrace/a","Test":"TestSkip","Output":"--- SKIP: TestSkip (0.00s)\n"}
 {"Action":"skip","Package":"millrace/a","Test":"TestSkip"}
 {"Action":"fail","Package":"millrace/a","Elapsed":7.25}
@@ -30,8 +32,9 @@ const events = `{"Action":"start","Package":"millrace/a"}
 `
 
 func TestGoEvents(t *testing.T) {
+	t.Setenv(needs.Hidden, "nft")
 	var out strings.Builder
-	r := &report{out: &out, known: map[string]bool{"a.TestSkip": true}}
+	r := &report{out: &out}
 	if _, err := newGoReader("go", r).read(strings.NewReader(events)); err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +44,7 @@ func TestGoEvents(t *testing.T) {
 	text := out.String()
 	for _, want := range []string{
 		"--- FAIL a.TestParent/two\n    a_test.go:9: loud\n", "--- FAIL b\nb.go:3: undefined: x\n", "FAIL   a  7.2 s\n",
-		"packages of 5s and more:\n     7.2 s  a\n", "skipped:\n  a.TestSkip: a_test.go:12: no such device\n",
+		"packages of 5s and more:\n     7.2 s  a\n", "skipped:\n  a.TestSkip: a_test.go:12: needs nft: no device\n",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("lacks %q:\n%s", want, text)
@@ -56,6 +59,7 @@ func TestGoEvents(t *testing.T) {
 }
 
 func TestSteps(t *testing.T) {
+	t.Setenv(needs.Hidden, "nft")
 	dir := t.TempDir()
 	junit := `<testsuites><testsuite time="1.5"><testcase classname="t" name="good"/>` +
 		`<testcase classname="t" name="bad" time="7.5">` +
@@ -79,8 +83,9 @@ func TestSteps(t *testing.T) {
 			"0 passed, 1 failed, 0 skipped", "no module"},
 		"pytest without a test": {"pytest:py=echo '<testsuites/>' > $JUNIT",
 			"0 passed, 1 failed, 0 skipped", "no tests ran"},
-		"skip that is listed":       {"skip:arm64=no qemu", "0 passed, 0 failed, 1 skipped", "arm64: no qemu"},
-		"skip that is not expected": {"skip:other=no reason", "0 passed, 1 failed, 1 skipped", "not in the list"},
+		"skip that may be": {"skip:arm64=needs nft: no qemu", "0 passed, 0 failed, 1 skipped",
+			"arm64: needs nft: no qemu"},
+		"skip that is not expected": {"skip:other=no reason", "0 passed, 1 failed, 1 skipped", "a reason names a need"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			steps, err := parseSteps([]string{c.step})
@@ -88,7 +93,7 @@ func TestSteps(t *testing.T) {
 				t.Fatal(err)
 			}
 			var out strings.Builder
-			r := &report{out: &out, known: map[string]bool{"arm64": true}}
+			r := &report{out: &out}
 			steps[0].run(r)
 			content := r.summary()
 			if text := out.String(); !strings.HasSuffix(text, "\n"+c.totals+"\n") || !strings.Contains(text, c.shows) {
@@ -109,26 +114,27 @@ func TestSteps(t *testing.T) {
 // TestStepsBesideEachOther: each of two steps waits for the other, so they end only if they run at the same time. The
 // results of both count.
 func TestStepsBesideEachOther(t *testing.T) {
+	t.Setenv(needs.Hidden, "nft")
 	dir := t.TempDir()
 	meet := func(mine, other string) string {
 		return "cd " + dir + "; touch " + mine + "; for i in {1..200}; do [[ -e " + other + " ]] && break; " +
 			"sleep 0.1; done; [[ -e " + other + " ]]"
 	}
 	steps, err := parseSteps([]string{
-		"check&:early=" + meet("a", "b"), "check&:wrong=echo the reason; false", "skip&:arm64=no qemu",
+		"check&:early=" + meet("a", "b"), "check&:wrong=echo the reason; false", "skip&:arm64=needs nft: no qemu",
 		"check:late=" + meet("b", "a"),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var out strings.Builder
-	r := &report{out: &out, known: map[string]bool{"arm64": true}}
+	r := &report{out: &out}
 	runBeside(steps, r)
 	if r.summary() {
 		t.Error("the summary is content")
 	}
 	for _, want := range []string{
-		"--- FAIL wrong\nthe reason\n", "arm64: no qemu", "\n2 passed, 1 failed, 1 skipped\n",
+		"--- FAIL wrong\nthe reason\n", "arm64: needs nft: no qemu", "\n2 passed, 1 failed, 1 skipped\n",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("lacks %q:\n%s", want, out.String())

@@ -5,6 +5,8 @@ import (
 	"io"
 	"slices"
 	"time"
+
+	"millrace/internal/verify/needs"
 )
 
 // slow is the duration from which on the summary names a package or a test.
@@ -13,7 +15,6 @@ const slow = 5 * time.Second
 // report collects results and prints failures as they come.
 type report struct {
 	out                     io.Writer
-	known                   map[string]bool // tests that may be skipped
 	passed, failed, skipped int
 	skips                   []skipped
 	failures                []string
@@ -75,27 +76,28 @@ func (r *report) slowest(what string, all []timing) {
 	}
 }
 
-// summary prints the tables and the totals. It returns false if a test failed.
+// summary prints the tables, the names of failed tests and the totals. It returns false if a test failed.
 func (r *report) summary() bool {
 	for _, s := range r.skips {
-		if !r.known[s.name] {
-			r.fail(s.name, "skipped, but not in the list of tests that may be\n")
+		if why := needs.Refuse(s.reason); why != "" {
+			r.fail(s.name, why+"\n")
 		}
 	}
 	r.slowest("packages", r.packages)
 	r.slowest("tests", r.tests)
-	if len(r.failures) > 0 {
-		fmt.Fprintln(r.out, "\nfailed:")
-		for _, name := range r.failures {
-			fmt.Fprintf(r.out, "  %s\n", name)
-		}
-	}
 	fmt.Fprintln(r.out, "\nskipped:")
 	for _, s := range r.skips {
 		fmt.Fprintf(r.out, "  %s: %s\n", s.name, s.reason)
 	}
 	if len(r.skips) == 0 {
 		fmt.Fprintln(r.out, "  none")
+	}
+	// The failures are last: who reads only the end of a long log must see them.
+	if len(r.failures) > 0 {
+		fmt.Fprintln(r.out, "\nfailed:")
+		for _, name := range r.failures {
+			fmt.Fprintf(r.out, "  %s\n", name)
+		}
 	}
 	fmt.Fprintf(r.out, "\n%d passed, %d failed, %d skipped\n", r.passed, r.failed, r.skipped)
 	return r.failed == 0

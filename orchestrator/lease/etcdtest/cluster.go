@@ -15,6 +15,8 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+
+	"millrace/internal/verify/needs"
 )
 
 // patience bounds the waits for a cluster.
@@ -22,17 +24,15 @@ const patience = 60 * time.Second
 
 // Program returns the path of etcd's server, or skips the test. tools/etcd.sh builds it.
 func Program(t testing.TB) string {
+	needs.Require(t, "etcd")
 	if named := os.Getenv("MILLRACE_ETCD"); named != "" {
 		return named
 	}
 	cache, err := os.UserCacheDir()
 	if err != nil {
-		t.Skipf("MILLRACE_ETCD names no etcd: %v", err)
+		t.Fatal(err)
 	}
 	built, _ := filepath.Glob(filepath.Join(cache, "millrace", "etcd-*", "etcd")) // the pattern is valid
-	if len(built) == 0 {
-		t.Skip("there is no etcd: run tools/etcd.sh, or name one in MILLRACE_ETCD")
-	}
 	return built[len(built)-1]
 }
 

@@ -20,7 +20,7 @@ func Plan(sel *planner.Selection, topo millrace.Topology, opt Options) (*millrac
 	}
 	plan := &millrace.Plan{
 		Step: sel.Step, Ranks: uint32(topo.DP()), Microbatches: uint32(microbatches), Last: sel.Last,
-		Content: sel.Content, SequenceLength: sel.SequenceLength, MicroBatch: opt.MicroBatch,
+		Content: sel.Content, SequenceLength: sel.SequenceLength, MicroBatch: opt.MicroBatch, Counted: sel.Counted,
 	}
 	var out placement
 	columns := 1

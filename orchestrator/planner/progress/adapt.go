@@ -12,6 +12,9 @@ type Mapping struct {
 	// IsReplaced: an ordinal may name another document than before. A document that is placed in part is passed over,
 	// carried segments are dropped, and the seek point is cleared.
 	IsReplaced bool
+	// IsGone reports whether a document that was drawn is of a file that was removed: the rest of it is passed over,
+	// and its carried segments are dropped. nil: there are none.
+	IsGone func(millrace.Ordinal) bool
 	// HasNewEnd: the source's end may lie elsewhere than before. A source that had ended is asked again.
 	HasNewEnd bool
 }
@@ -28,18 +31,20 @@ func (s State) Adapt(mappings []Mapping) State {
 			continue
 		}
 		src := s.Sources[m.From]
+		isGone := m.IsGone
 		if m.IsReplaced {
 			src.SeekPoint = millrace.SeekPoint{}
-			if src.Offset > 0 {
-				src.Ordinal, src.Offset = src.Ordinal+1, 0
-			}
+			isGone = func(millrace.Ordinal) bool { return true }
+		}
+		if src.Offset > 0 && isGone != nil && isGone(src.Ordinal) {
+			src.Ordinal, src.Offset = src.Ordinal+1, 0
 		}
 		src.Finished = src.Finished && !m.HasNewEnd
 		for _, c := range s.Carried {
 			if c.Source != uint32(m.From) {
 				continue
 			}
-			if m.IsReplaced {
+			if isGone != nil && isGone(c.Ordinal) {
 				src.Tokens -= uint64(c.Length)
 				continue
 			}

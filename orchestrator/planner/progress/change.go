@@ -29,6 +29,7 @@ type change struct {
 	deficit                                 int64 // beyond the prediction
 	seekPoint                               [seekPointNumbers]int64
 	missing, tooLong                        int64 // of Counts; in the forms with counts only
+	trained                                 int64 // of Counts; in the forms with trained labels only
 }
 
 // charge returns the amount that the source was charged, in the unit of the mixture.
@@ -52,6 +53,7 @@ func changeOf(source int, a, b *Source) change {
 		finished: a.Finished != b.Finished,
 		missing:  int64(b.Counts.Missing - a.Counts.Missing),
 		tooLong:  int64(b.Counts.TooLong - a.Counts.TooLong),
+		trained:  int64(b.Counts.Trained - a.Counts.Trained),
 		seekPoint: [seekPointNumbers]int64{
 			int64(y.Ordinal - x.Ordinal), int64(y.Epoch) - int64(x.Epoch), int64(y.EpochStart - x.EpochStart),
 			int64(y.Shard) - int64(x.Shard), int64(y.Block) - int64(x.Block), int64(y.Record - x.Record),
@@ -69,6 +71,7 @@ func (c *change) applyTo(s *Source) {
 	s.Finished = s.Finished != c.finished
 	s.Counts.Missing += uint64(c.missing)
 	s.Counts.TooLong += uint64(c.tooLong)
+	s.Counts.Trained += uint64(c.trained)
 	a := &s.SeekPoint
 	a.Ordinal += millrace.Ordinal(c.seekPoint[0])
 	a.Epoch += millrace.Epoch(c.seekPoint[1])
@@ -92,8 +95,8 @@ func (c *change) fields() [6]field {
 	}
 }
 
-// appendChange writes the presence byte and the fields, with the counts if counted is set.
-func appendChange(out []byte, c *change, counted bool) []byte {
+// appendChange writes the presence byte and the fields, and the numbers that a delta's form has.
+func appendChange(out []byte, c *change, form byte) []byte {
 	at := len(out)
 	out = append(out, 0)
 	for _, f := range c.fields() {
@@ -111,14 +114,17 @@ func appendChange(out []byte, c *change, counted bool) []byte {
 			out = binary.AppendVarint(out, n)
 		}
 	}
-	if counted {
+	if form&deltaCounts != 0 {
 		out = binary.AppendVarint(binary.AppendVarint(out, c.missing), c.tooLong)
+	}
+	if form&deltaTrained != 0 {
+		out = binary.AppendVarint(out, c.trained)
 	}
 	return out
 }
 
 // readChange reads the form that appendChange writes.
-func readChange(r *numbers, source int, counted bool) change {
+func readChange(r *numbers, source int, form byte) change {
 	c := change{source: source}
 	present := r.flags()
 	for _, f := range c.fields() {
@@ -132,8 +138,11 @@ func readChange(r *numbers, source int, counted bool) change {
 			c.seekPoint[i] = r.signed()
 		}
 	}
-	if counted {
+	if form&deltaCounts != 0 {
 		c.missing, c.tooLong = r.signed(), r.signed()
+	}
+	if form&deltaTrained != 0 {
+		c.trained = r.signed()
 	}
 	return c
 }

@@ -17,6 +17,7 @@ import (
 //	  flags, ordinal, offset, epoch, tokens, ordinal-samples (±), deficit (±)
 //	  with a seek point: ordinals back from the cursor, epochs back (±), ordinals into its epoch, shard, block, record
 //	  with counts: documents left out because a field is missing, documents that were too long
+//	  with trained labels: their number
 //	inside a window or with carried segments: steps done, tokens done, number of carried segments; of each
 //	  flags and age, sources passed over if it is of another source than the one before,
 //	  ordinals back from the cursor or on from the one before, offset, length
@@ -25,6 +26,7 @@ const (
 	finishedFlag  = 1
 	seekPointFlag = 2
 	countsFlag    = 4
+	trainedFlag   = 8
 	sumBytes      = 8
 )
 
@@ -62,8 +64,11 @@ func appendSource(b []byte, s *Source) []byte {
 	if a != (millrace.SeekPoint{}) {
 		flags |= seekPointFlag
 	}
-	if s.Counts != (Counts{}) {
+	if s.Counts.Missing|s.Counts.TooLong != 0 {
 		flags |= countsFlag
+	}
+	if s.Counts.Trained > 0 {
+		flags |= trainedFlag
 	}
 	b = append(b, flags)
 	for _, n := range []uint64{uint64(s.Ordinal), uint64(s.Offset), uint64(s.Epoch), s.Tokens} {
@@ -80,6 +85,9 @@ func appendSource(b []byte, s *Source) []byte {
 	}
 	if flags&countsFlag != 0 {
 		b = binary.AppendUvarint(binary.AppendUvarint(b, s.Counts.Missing), s.Counts.TooLong)
+	}
+	if flags&trainedFlag != 0 {
+		b = binary.AppendUvarint(b, s.Counts.Trained)
 	}
 	return b
 }
@@ -127,7 +135,7 @@ func Parse(text string) (State, error) {
 }
 
 func readSource(r *numbers, s *Source) {
-	flags := r.unsigned(finishedFlag | seekPointFlag | countsFlag)
+	flags := r.unsigned(finishedFlag | seekPointFlag | countsFlag | trainedFlag)
 	s.Finished = flags&finishedFlag != 0
 	s.Ordinal = millrace.Ordinal(r.unsigned(max64))
 	s.Offset = uint32(r.unsigned(max32))
@@ -141,6 +149,11 @@ func readSource(r *numbers, s *Source) {
 	if flags&countsFlag != 0 {
 		s.Counts = Counts{Missing: r.unsigned(max64), TooLong: r.unsigned(max64)}
 		if s.Counts == (Counts{}) {
+			r.fail()
+		}
+	}
+	if flags&trainedFlag != 0 {
+		if s.Counts.Trained = r.unsigned(max64); s.Counts.Trained == 0 {
 			r.fail()
 		}
 	}

@@ -14,12 +14,13 @@ import (
 // source that was not drawn costs no byte.
 //
 //	version  byte: deltaPlain, or deltaWindow if either state is inside a window or carries segments; plus deltaCounts
-//	         if the counts of a source change
+//	         if the counts of a source change, plus deltaTrained if its trained labels do
 //	count    uvarint, sources listed, ascending; each:
 //	  gap      uvarint, sources passed over since the one before
 //	  present  byte, one bit for each field that follows
 //	  fields   varint each, after minus before; the seek point has six of them
 //	  counts   deltaCounts only: two varints, for each listed source
+//	  trained  deltaTrained only: a varint, for each listed source
 //	window   deltaWindow only: see windowChange
 //
 // A deficit's field is the rest after the prediction: 0 unless shares changed inside the step, or documents were drawn
@@ -27,13 +28,15 @@ import (
 type Delta []byte
 
 const (
-	deltaPlain  = 1
-	deltaWindow = 2
-	deltaCounts = 4 // added to either
+	deltaPlain   = 1
+	deltaWindow  = 2
+	deltaCounts  = 4 // added to either
+	deltaTrained = 8 // likewise
+	deltaNumbers = deltaCounts | deltaTrained
 )
 
 // hasWindow reports whether a delta of a known version has a window's part.
-func (d Delta) hasWindow() bool { return d[0]&^deltaCounts == deltaWindow }
+func (d Delta) hasWindow() bool { return d[0]&^deltaNumbers == deltaWindow }
 
 // Shares gives the mixture that was in force when a step was drawn. begin is the state at the beginning of its window.
 // The caller does not change the result and uses it before the next call.
@@ -168,14 +171,16 @@ func encodeDelta(listed []change, window *windowChange, sources []Source) Delta 
 	if window != nil {
 		out[0] = deltaWindow
 	}
-	counted := slices.ContainsFunc(listed, func(c change) bool { return c.missing != 0 || c.tooLong != 0 })
-	if counted {
+	if slices.ContainsFunc(listed, func(c change) bool { return c.missing != 0 || c.tooLong != 0 }) {
 		out[0] |= deltaCounts
+	}
+	if slices.ContainsFunc(listed, func(c change) bool { return c.trained != 0 }) {
+		out[0] |= deltaTrained
 	}
 	out = binary.AppendUvarint(out, uint64(len(listed)))
 	next := 0
 	for i := range listed {
-		out = appendChange(binary.AppendUvarint(out, uint64(listed[i].source-next)), &listed[i], counted)
+		out = appendChange(binary.AppendUvarint(out, uint64(listed[i].source-next)), &listed[i], out[0])
 		next = listed[i].source + 1
 	}
 	if window != nil {
@@ -186,11 +191,10 @@ func encodeDelta(listed []change, window *windowChange, sources []Source) Delta 
 
 // readChanges decodes a delta's sources into d.changes. The reader that it returns stands at the window's part.
 func (d *Differ) readChanges(delta Delta, sources int) (*numbers, error) {
-	if len(delta) == 0 || delta[0]&^deltaCounts != deltaPlain && delta[0]&^deltaCounts != deltaWindow {
+	if len(delta) == 0 || delta[0]&^deltaNumbers != deltaPlain && delta[0]&^deltaNumbers != deltaWindow {
 		return nil, fmt.Errorf("its version is none of %d and %d, with or without counts, which this program reads",
 			deltaPlain, deltaWindow)
 	}
-	counted := delta[0]&deltaCounts != 0
 	r := &numbers{rest: delta[1:]}
 	d.changes = d.changes[:0]
 	next := uint64(0)
@@ -199,7 +203,7 @@ func (d *Differ) readChanges(delta Delta, sources int) (*numbers, error) {
 		if gap >= uint64(sources)-next {
 			return nil, fmt.Errorf("it lists a source beyond the %d of the state", sources)
 		}
-		d.changes = append(d.changes, readChange(r, int(next+gap), counted))
+		d.changes = append(d.changes, readChange(r, int(next+gap), delta[0]))
 		next += gap + 1
 	}
 	if r.failed || len(r.rest) > 0 != delta.hasWindow() {

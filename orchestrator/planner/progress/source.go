@@ -27,10 +27,13 @@ const (
 	noteMissing = 31 // the record was left out because a field is missing; bit 0 is set too
 )
 
-// Counts counts documents by the notes of their offers. Runs that were saved before there were counts begin at zero.
+// Counts counts documents by the notes of their offers, and labels. Runs that were saved before there were counts begin
+// at zero.
 type Counts struct {
 	Missing uint64 // left out because a field is missing
 	TooLong uint64 // longer than the source allows: truncated, dropped or split
+	// Trained counts labels that are in the loss, like Tokens; 0 in sources whose tokens are all trained on.
+	Trained uint64
 }
 
 // Add counts a document with these notes (millrace.SampleMeta.Refused), when its source goes past its beginning.
@@ -57,7 +60,7 @@ func (s *Source) drew(c Carried) bool {
 
 // MarshalJSON writes [ordinal, offset, epoch, tokens, samples, deficit, finished]. With a seek point, [ordinals before
 // the cursor, epoch, ordinals into the epoch, shard, block, record] follow in the same list. With counts, the list
-// [missing, too long] is the last item.
+// [missing, too long] or [missing, too long, trained] is the last item.
 func (s Source) MarshalJSON() ([]byte, error) {
 	finished := uint64(0)
 	if s.Finished {
@@ -77,7 +80,11 @@ func (s Source) MarshalJSON() ([]byte, error) {
 	}
 	if c := s.Counts; c != (Counts{}) {
 		b = strconv.AppendUint(append(b, ",["...), c.Missing, 10)
-		b = append(strconv.AppendUint(append(b, ','), c.TooLong, 10), ']')
+		b = strconv.AppendUint(append(b, ','), c.TooLong, 10)
+		if c.Trained > 0 {
+			b = strconv.AppendUint(append(b, ','), c.Trained, 10)
+		}
+		b = append(b, ']')
 	}
 	return append(b, ']'), nil
 }

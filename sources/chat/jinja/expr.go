@@ -196,6 +196,7 @@ func (p *parser) primary() expr {
 		case "none", "None":
 			return constant(nil)
 		}
+		p.reads[t.text] = true
 		return func(x *rendering, s *scope) any { return x.variable(s, t.text) }
 	case "string":
 		text := t.text
@@ -332,31 +333,57 @@ func (p *parser) subscript(of expr) expr {
 
 // arguments reads the arguments of a call, behind its opening parenthesis.
 func (p *parser) arguments() func(*rendering, *scope) args {
-	var all []expr
-	var names []string
-	var named []expr
+	var all []func(*rendering, *scope, *args)
 	for p.err == nil && !p.take(")") {
-		if p.peek().kind == "name" && p.ahead(1).kind == "=" {
-			names = append(names, p.next().text)
-			p.at++
-			named = append(named, p.expression())
-		} else {
-			all = append(all, p.expression())
-		}
+		all = append(all, p.argument())
 		if p.peek().kind != ")" {
 			p.want(",")
 		}
 	}
 	return func(x *rendering, s *scope) args {
-		a := args{named: map[string]any{}, names: names}
-		for _, e := range all {
-			a.list = append(a.list, e(x, s))
-		}
-		for i, e := range named {
-			a.named[names[i]] = e(x, s)
+		a := args{named: map[string]any{}}
+		for _, add := range all {
+			add(x, s, &a)
 		}
 		return a
 	}
+}
+
+// argument reads one argument: a value, a named one, *values or **names.
+func (p *parser) argument() func(*rendering, *scope, *args) {
+	switch {
+	case p.take("**"):
+		e := p.expression()
+		return func(x *rendering, s *scope, a *args) {
+			d, ok := e(x, s).(*dict)
+			if !ok {
+				x.fail("** stands before a value that is no object")
+				return
+			}
+			for _, key := range d.keys {
+				v, _ := d.get(key)
+				a.name(str(key).String(), v)
+			}
+		}
+	case p.take("*"):
+		e := p.expression()
+		return func(x *rendering, s *scope, a *args) { a.list = append(a.list, x.must(e(x, s))...) }
+	case p.peek().kind == "name" && p.ahead(1).kind == "=":
+		name := p.next().text
+		p.at++
+		e := p.expression()
+		return func(x *rendering, s *scope, a *args) { a.name(name, e(x, s)) }
+	}
+	e := p.expression()
+	return func(x *rendering, s *scope, a *args) { a.list = append(a.list, e(x, s)) }
+}
+
+// name adds a named argument.
+func (a *args) name(name string, v any) {
+	if _, has := a.named[name]; !has {
+		a.names = append(a.names, name)
+	}
+	a.named[name] = v
 }
 
 // filters reads filters, tests, and calls of their results.

@@ -8,9 +8,10 @@ import (
 
 	"millrace"
 	"millrace/sources/chat/jinja"
+	"millrace/sources/values"
 )
 
-// mostRendered bounds the text of a rendering: the steps of a template bound what it makes.
+// mostRendered bounds the text of a rendering: a template makes text by its steps, and their number is bounded.
 const mostRendered = 100 << 20
 
 // FuzzRender parses and renders templates with a conversation. A template that takes too many steps is an error.
@@ -47,7 +48,7 @@ func FuzzRender(f *testing.F) {
 			}
 			return
 		}
-		messages, err := jinja.DecodeJSON(chat)
+		messages, err := values.FromJSON(chat)
 		if err != nil {
 			messages = string(chat)
 		}

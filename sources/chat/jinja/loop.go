@@ -132,12 +132,15 @@ func readFor(p *parser) stmt {
 		if keep != nil {
 			items = x.kept(s, names, items, keep)
 		}
-		l := &loop{items: items}
+		l, turn := &loop{items: items}, x.turn
+		x.loops++
+		defer func() { x.loops-- }()
 		for l.at = 0; l.at < len(items) && x.spend(1); l.at++ {
 			inner := s.inner()
 			inner.vars["loop"] = l
 			x.assign(inner, names, items[l.at])
 			body(x, inner, out)
+			x.turn = turn
 			was := x.jump
 			x.jump = 0
 			if was == breaking {
@@ -147,6 +150,14 @@ func readFor(p *parser) stmt {
 		if len(items) == 0 && otherwise != nil {
 			otherwise(x, s.inner(), out)
 		}
+	}
+}
+
+// begin begins the turn of a counted item that a loop runs over, or that a loop over places gives a name. It ends with
+// this turn of the loop.
+func (x *rendering) begin(v any) {
+	if d, ok := v.(*dict); ok && d.turn != 0 && x.loops > 0 && x.turn == 0 {
+		x.turn = d.turn
 	}
 }
 

@@ -296,6 +296,9 @@ func (x *rendering) call(v any, a args) any {
 	case *macro:
 		return v.call(x, a)
 	case undefined:
+		if v.name == "strftime_now" {
+			return x.failFor(ErrNoTime)
+		}
 		return x.fail("%s is undefined, and is called", v.name)
 	}
 	return x.fail("%s is called", kind(v))

@@ -7,6 +7,7 @@ type parser struct {
 	err           error
 	nests, loops  int
 	hasGeneration bool
+	reads         map[string]bool // names of values
 }
 
 func (p *parser) peek() token { return p.tokens[min(p.at, len(p.tokens)-1)] }
@@ -75,7 +76,7 @@ func (p *parser) block() stmt {
 		case "data":
 			p.at++
 			text := own(t.text)
-			all = append(all, func(_ *rendering, _ *scope, out *Text) { *out = append(*out, text...) })
+			all = append(all, func(x *rendering, _ *scope, out *Text) { x.write(out, text) })
 		case "{{":
 			p.at++
 			e := p.tuple()
@@ -102,7 +103,7 @@ func (x *rendering) print(v any, out *Text) {
 	if x.err == nil {
 		t := str(v)
 		x.made(t)
-		*out = append(*out, t...)
+		x.write(out, t)
 	}
 }
 
@@ -212,6 +213,7 @@ func (p *parser) names() (out []string) {
 // assign gives a value to the names.
 func (x *rendering) assign(s *scope, names []string, v any) {
 	if len(names) == 1 {
+		x.begin(v)
 		s.vars[names[0]] = v
 		return
 	}

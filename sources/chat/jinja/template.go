@@ -1,6 +1,8 @@
 package jinja
 
 import (
+	"fmt"
+
 	"millrace"
 )
 
@@ -11,11 +13,15 @@ const (
 	mostNests = 200       // of expressions and tags inside each other
 )
 
+// ErrEndless is the error of a template that takes too long.
+var ErrEndless = fmt.Errorf("it takes more than %d steps", mostSteps)
+
 // Template is a parsed chat template. It is immutable and safe for concurrent use.
 type Template struct {
 	body stmt
 	// HasGeneration reports whether the template has {% generation %} blocks.
 	HasGeneration bool
+	reads         map[string]bool // names of values
 }
 
 type (
@@ -28,8 +34,9 @@ type rendering struct {
 	err   error
 	steps int
 	depth int
-	jump  jump // of the loop that is being left
-	line  int
+	jump  jump   // of the loop that is being left
+	turn  uint64 // the bits of the turn that is being written, 0 if there is none
+	loops int    // that are running, inside each other
 }
 
 type jump int
@@ -58,9 +65,17 @@ func (x *rendering) fail(format string, a ...any) any {
 // spend counts steps and reports whether the rendering may go on.
 func (x *rendering) spend(n int) bool {
 	if x.steps += n; x.steps > mostSteps && x.err == nil {
-		x.fail("it takes more than %d steps", mostSteps)
+		x.failFor(ErrEndless)
 	}
 	return x.err == nil
+}
+
+// failFor notes the first error, which wraps a cause.
+func (x *rendering) failFor(cause error) any {
+	if x.err == nil {
+		x.err = millrace.Errorf(millrace.ErrBadSample, "the chat template failed: %w", cause)
+	}
+	return undefined{}
 }
 
 // made counts the characters of a new text.
@@ -85,7 +100,7 @@ func Parse(source string) (*Template, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &parser{tokens: append(tokens, token{kind: "end", line: 1})}
+	p := &parser{tokens: append(tokens, token{kind: "end", line: 1}), reads: map[string]bool{}}
 	t := &Template{}
 	t.body = p.block()
 	if p.err == nil && p.peek().kind != "end" {
@@ -94,9 +109,12 @@ func Parse(source string) (*Template, error) {
 	if p.err != nil {
 		return nil, p.err
 	}
-	t.HasGeneration = p.hasGeneration
+	t.HasGeneration, t.reads = p.hasGeneration, p.reads
 	return t, nil
 }
+
+// Reads reports whether the template reads a value of this name anywhere.
+func (t *Template) Reads(name string) bool { return t.reads[name] }
 
 // Span is a run of characters.
 type Span struct{ From, To int }
@@ -107,11 +125,15 @@ type Rendered struct {
 	// Origin has the value of each character: 0 is the template's own text, otherwise the number of a Value or, for the
 	// items of a list, of the item.
 	Origin []uint32
+	// Turn has for each character the origin of the counted item for which a loop of the template wrote it, 0 if no
+	// such loop did.
+	Turn []uint32
 	// Generated are the characters of {% generation %} blocks.
 	Generated []Span
 }
 
-// Value is a named value of a rendering: nil, bool, int, float64, string, []any, map[string]any or Object. Origin is
+// Value is a named value of a rendering: nil, bool, int, float64, string, []any or Object. A time.Time
+// is a function of a format, as strftime_now: it gives this moment. Origin is
 // the origin of its texts. If Count is set, each item of the list has an origin of its own: Origin, Origin+1 and so on.
 type Value struct {
 	Name   string
@@ -120,18 +142,34 @@ type Value struct {
 	Count  bool
 }
 
+// count gives each item of a list an origin of its own. Roles that are words are the template's own text, because
+// templates make control tokens of them: `'<|' + message.role + '|>'`.
+func (l *list) count(items []any, origin uint32) (err error) {
+	if len(items) > mostOrigin-int(origin) {
+		return millrace.Errorf(millrace.ErrBadSample, "the conversation has more than %d messages", mostOrigin-origin)
+	}
+	for i := range items {
+		at := uint64(origin + uint32(i))
+		if l.items[i], err = import_(items[i], at<<originAt); err != nil {
+			return err
+		}
+		if d, ok := l.items[i].(*dict); ok {
+			d.turn = at << turnAt
+			if role, ok := d.values["role"].(Text); ok && role.isWord() {
+				d.values["role"] = own(role.String())
+			}
+		}
+	}
+	return nil
+}
+
 // Render renders the template. An error wraps millrace.ErrBadSample.
 func (t *Template) Render(values []Value) (Rendered, error) {
 	vars := map[string]any{}
 	for _, v := range values {
 		value, err := import_(v.Value, uint64(v.Origin)<<originAt)
 		if items, ok := v.Value.([]any); ok && v.Count && err == nil {
-			all := value.(*list)
-			for i := range items {
-				if all.items[i], err = import_(items[i], uint64(v.Origin+uint32(i))<<originAt); err != nil {
-					break
-				}
-			}
+			err = value.(*list).count(items, v.Origin)
 		}
 		if err != nil {
 			return Rendered{}, err
@@ -144,9 +182,9 @@ func (t *Template) Render(values []Value) (Rendered, error) {
 	if x.err != nil {
 		return Rendered{}, x.err
 	}
-	r := Rendered{Runes: make([]rune, len(out)), Origin: make([]uint32, len(out))}
+	r := Rendered{Runes: make([]rune, len(out)), Origin: make([]uint32, len(out)), Turn: make([]uint32, len(out))}
 	for i := range out {
-		r.Runes[i], r.Origin[i] = out.at(i), uint32(out[i]>>originAt)
+		r.Runes[i], r.Origin[i], r.Turn[i] = out.at(i), uint32(out[i]>>originAt), uint32(out[i]&turnBits>>turnAt)
 		switch last := len(r.Generated) - 1; {
 		case out[i]&generated == 0:
 		case last >= 0 && r.Generated[last].To == i:

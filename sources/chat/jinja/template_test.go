@@ -8,12 +8,13 @@ import (
 	"testing"
 
 	"millrace/sources/chat/jinja"
+	"millrace/sources/values"
 )
 
 // ordered decodes JSON with the order of its keys.
 func ordered(t *testing.T, b []byte) any {
 	t.Helper()
-	v, err := jinja.DecodeJSON(b)
+	v, err := values.FromJSON(b)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,9 +12,26 @@ const (
 	runeBits uint64 = 1<<21 - 1
 	// generated marks the characters of {% generation %} blocks.
 	generated uint64 = 1 << 21
+	// turnAt is the first bit of the turn that wrote a character, as in Rendered.Turn.
+	turnAt = 22
 	// originAt is the first bit of the value that a character comes from: 0 is the template's own text.
-	originAt = 32
+	originAt = 43
+	turnBits = (1<<originAt - 1) &^ (1<<turnAt - 1)
+	// mostOrigin is the largest origin.
+	mostOrigin = 1<<(64-originAt) - 1
 )
+
+// write appends a text to the output of the turn.
+func (x *rendering) write(out *Text, t Text) {
+	first := len(*out)
+	*out = append(*out, t...)
+	if x.turn == 0 {
+		return
+	}
+	for i := first; i < len(*out); i++ {
+		(*out)[i] = (*out)[i]&^turnBits | x.turn
+	}
+}
 
 // own returns a text of the template.
 func own(s string) Text { return mark(s, 0) }
@@ -88,6 +105,16 @@ func (t Text) trimmed(set Text, left, right bool) Text {
 		t = t[:len(t)-1]
 	}
 	return t
+}
+
+// isWord reports whether the text has letters, digits, - and _ alone.
+func (t Text) isWord() bool {
+	for i := range t {
+		if r := t.at(i); r != '_' && r != '-' && !unicode.IsLetter(r) && !unicode.IsDigit(r) {
+			return false
+		}
+	}
+	return true
 }
 
 // isSpace reports whether Python's str.isspace is true for a character.

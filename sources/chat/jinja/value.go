@@ -5,9 +5,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 
 	"millrace"
+	"millrace/sources/values"
 )
 
 // Values of a template are nil (None), bool, int, float64, Text, *list, *dict, *namespace, *macro, function and
@@ -21,6 +23,7 @@ type (
 	dict struct {
 		keys   []any
 		values map[any]any // by key: a text as string
+		turn   uint64      // of a counted item: the bits of its turn
 	}
 	namespace struct{ dict }
 	function  func(x *rendering, a args) any
@@ -64,17 +67,16 @@ func (d *dict) get(key any) (any, bool) {
 	return v, ok
 }
 
-// Object is an object whose keys have an order.
-type Object struct {
-	Keys   []string
-	Values []any
-}
+// Object is an object of a record. Its keys have the order of the file.
+type Object = values.Object
 
-// import_ returns the template's form of a record's value. Keys of a map come in the order of their names.
+// import_ returns the template's form of a record's value.
 func import_(v any, bits uint64) (any, error) {
 	switch v := v.(type) {
 	case nil, bool, int, float64:
 		return v, nil
+	case time.Time:
+		return clock(v), nil
 	case string:
 		return mark(v, bits), nil
 	case []any:
@@ -86,8 +88,9 @@ func import_(v any, bits uint64) (any, error) {
 			}
 		}
 		return out, nil
-	case map[string]any:
-		return import_(ObjectOf(v), bits)
+	case values.Number:
+		return nil, millrace.Errorf(millrace.ErrBadSample,
+			"a conversation has the number %.100s, and no template reads it exactly", v)
 	case Object:
 		out := newDict()
 		for i, key := range v.Keys {
@@ -288,28 +291,8 @@ func floatText(f float64) string {
 	return s
 }
 
-// ObjectOf returns a copy of an object that is an Object or a map, whose keys then come in the order of their names.
+// ObjectOf returns a copy of an object. That of another value is empty.
 func ObjectOf(v any) Object {
-	o := Object{}
-	switch v := v.(type) {
-	case Object:
-		return Object{slices.Clone(v.Keys), slices.Clone(v.Values)}
-	case map[string]any:
-		for key := range v {
-			o.Keys = append(o.Keys, key)
-		}
-		slices.Sort(o.Keys)
-		for _, key := range o.Keys {
-			o.Values = append(o.Values, v[key])
-		}
-	}
-	return o
-}
-
-// Get returns the value of a key.
-func (o Object) Get(key string) (any, bool) {
-	if i := slices.Index(o.Keys, key); i >= 0 {
-		return o.Values[i], true
-	}
-	return nil, false
+	o, _ := v.(Object)
+	return Object{Keys: slices.Clone(o.Keys), Values: slices.Clone(o.Values)}
 }

@@ -9,6 +9,7 @@ import (
 	"millrace"
 	"millrace/internal/activity"
 	"millrace/internal/failpoint"
+	"millrace/internal/tokenid"
 	"millrace/sources"
 	"millrace/sources/budget"
 	"millrace/sources/filter"
@@ -47,6 +48,7 @@ type Outcome struct {
 	Tokens  Tokens                         // of the kept documents, at the slots' Off
 	Fields  map[uint32]string              // by slot of a kept document: passed-through fields of its record
 	Rejects map[uint32]millrace.Quarantine // by slot: found before the length was known
+	Runs    map[uint32]tokenid.Runs        // likewise: of ordinals with untrained labels that plans may cut
 	Faults  map[uint32]millrace.Quarantine // by slot: bad although it was offered with a length
 	Texts   int                            // records that were tokenised
 	Spent   time.Duration                  // on tokenising them
@@ -84,6 +86,8 @@ type Decoder struct {
 	bits   uint32          // of the filters that refuse it
 	judges *sources.Judge  // of the filters of judged
 	judged *sources.Source
+	others others // of judged
+	asked  bool   // the others know the answers for rec
 	give   func() // gives back the room of a large record; nil: it has none
 }
 
@@ -104,6 +108,10 @@ func New(progress func(), fail *failpoint.Set, large *budget.Large) *Decoder {
 		}
 		d.turn(before)
 		d.progress()
+		if err == nil && !d.part.Known {
+			d.others.ask(d.rec, d.total(), d.buf[d.before:])
+			d.asked = true
+		}
 		if err == nil {
 			err = d.judge(int(d.total()))
 		}
@@ -119,9 +127,10 @@ func New(progress func(), fail *failpoint.Set, large *budget.Large) *Decoder {
 // Begin starts a part of a source.
 func (d *Decoder) Begin(src *sources.Source, p Part) {
 	if d.judged != src {
-		d.judged, d.judges = src, nil
+		d.judged, d.judges, d.others = src, nil, othersOf(src)
 	}
-	d.src, d.part, d.out, d.shard = src, p, Outcome{}, 0
+	d.others.begin()
+	d.src, d.part, d.out, d.shard, d.bits = src, p, Outcome{}, 0, 0
 	d.piece = src.PieceTokens()
 	d.buf, d.isOwn, d.lengths = d.buf[:0], false, d.lengths[:0]
 	d.check = d.src.DocumentCheck()
@@ -129,7 +138,7 @@ func (d *Decoder) Begin(src *sources.Source, p Part) {
 
 // Finish remembers the lengths found in the part and returns its outcome, which the caller owns.
 func (d *Decoder) Finish() Outcome {
-	d.src.Remember(d.shard, d.lengths)
+	d.remember()
 	out := d.out
 	d.out = Outcome{}
 	switch {
@@ -150,6 +159,13 @@ func (d *Decoder) Finish() Outcome {
 	return out
 }
 
+// remember keeps the lengths found in the decoder's shard.
+func (d *Decoder) remember() {
+	d.src.Remember(d.shard, d.lengths)
+	d.others.remember(d.shard)
+	d.lengths = d.lengths[:0]
+}
+
 // turn goes on with another activity and returns the one before. Records that hold tokens are not tokenised: the time
 // of their few instructions is not taken.
 func (d *Decoder) turn(kind activity.Kind) (before activity.Kind) {
@@ -165,18 +181,26 @@ func (d *Decoder) endActivity() {
 	d.doing = nil
 }
 
-// MakeText makes every slot of the part from its block's text, which lies in a store.
-func (d *Decoder) MakeText(ctx context.Context, text *Text, store Store) (err error) {
+// MakeText makes the slots of the part from its block's text, which lies in a store. Of a known part it leaves out
+// those that the source's own filter refuses, as InFileOrder does.
+func (d *Decoder) MakeText(ctx context.Context, text *Text, store Store) error {
 	if len(d.part.Slots) > 0 {
 		d.doing = d.src.BeginDecode(d.part.Slots[0].Shard)
 		defer d.endActivity()
 	}
 	for i := range d.part.Slots {
+		if d.part.Known && IsRefused(d.part.Refused, uint32(i)) {
+			continue
+		}
 		s := &d.part.Slots[i]
-		if err := d.takeRoom(ctx, text.size(s.Record)); err != nil {
+		at, err := text.find(s.Record)
+		if err != nil {
 			return err
 		}
-		if d.record, err = text.record(s.Record, store, &d.text, d.tokens[:0]); err != nil {
+		if err := d.takeRoom(ctx, int64(text.records[at].n)); err != nil {
+			return err
+		}
+		if d.record, err = text.record(at, store, &d.text, d.tokens[:0]); err != nil {
 			d.giveRoom()
 			return err
 		}
@@ -236,19 +260,22 @@ func (d *Decoder) total() uint32 {
 
 func (d *Decoder) make(shard uint32, r *sources.Record, slots []uint32) error {
 	if d.shard != shard {
-		d.src.Remember(d.shard, d.lengths)
-		d.shard, d.lengths = shard, d.lengths[:0]
+		d.remember()
+		d.shard = shard
 	}
 	if !d.part.Keep {
 		d.buf = d.buf[:0]
 	}
-	d.rec, d.fields = r, ""
+	d.rec, d.fields, d.asked = r, "", false
 	d.growTo(slots[0])
 	d.before = len(d.buf)
 	before := d.before
 	err := r.Err
 	if err == nil {
 		err = sources.Fence(millrace.ErrBadSample, d.what, d.act)
+	}
+	if err != nil && !d.asked && !d.part.Known {
+		d.others.tell(r, err)
 	}
 	if err != nil {
 		d.buf = d.buf[:before]
@@ -266,6 +293,9 @@ func (d *Decoder) make(shard uint32, r *sources.Record, slots []uint32) error {
 		}
 	}
 	if !d.part.Known {
+		if d.src.HasUntrained() {
+			found.Untrained = untrainedLabels(d.buf[before:])
+		}
 		d.lengths = append(d.lengths, found)
 	}
 	kept := d.part.Refused == nil
@@ -297,6 +327,7 @@ func (d *Decoder) file(i uint32, r *sources.Record, n uint32) error {
 	switch {
 	case !d.part.Known:
 		s.Length = n
+		d.label(i)
 	case s.Length != n && !d.isReject(i):
 		if err := d.check.LengthChanged(s.Shard, s.Record, s.Length, n); err != nil {
 			return err
@@ -307,6 +338,22 @@ func (d *Decoder) file(i uint32, r *sources.Record, n uint32) error {
 	s.Part = d.part.Number
 	return nil
 }
+
+// label notes the labels of a slot's ordinal that are left out of the loss. The document is at the end of buf.
+func (d *Decoder) label(i uint32) {
+	if !d.src.HasUntrained() || d.part.Serve != nil {
+		return
+	}
+	s, document := &d.part.Slots[i], d.buf[d.before:]
+	from := min(s.Start-d.rec.Start, uint32(len(document)))
+	held := document[from:min(from+s.Held(d.piece), uint32(len(document)))]
+	if s.Untrained = untrainedLabels(held); s.Untrained > 0 && s.MayBeCut(d.src) {
+		d.out.Runs = with(d.out.Runs, i, tokenid.RunsOf(held))
+	}
+}
+
+// MayBeCut reports whether plans may cut the slot's ordinal.
+func (s *Slot) MayBeCut(src *sources.Source) bool { return s.Tokens(src.PieceTokens()) > src.Uncut() }
 
 func lengthChanged(was, is uint32) string {
 	return fmt.Sprintf("it was offered with %d tokens and has %d: the file or the length store changed", was, is)
@@ -333,7 +380,7 @@ func (d *Decoder) refuse(shard uint32, r *sources.Record, slots []uint32, cause 
 			continue
 		}
 		d.out.Rejects = with(d.out.Rejects, i, d.quarantine(shard, r, reason))
-		d.part.Slots[i].Length = 0
+		d.part.Slots[i].Length, d.part.Slots[i].Untrained = 0, 0
 		if d.part.Refused != nil {
 			d.part.Refused[i] = 0
 		}

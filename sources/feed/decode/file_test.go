@@ -39,7 +39,7 @@ type heldText struct {
 
 // textOf makes a text of documents of random sizes, some of them of several slabs.
 func textOf(rnd *rand.Rand, documents int, store Store) (h heldText) {
-	h.Text = &Text{}
+	h.Text = &Text{wanted: everything()}
 	for n := range documents {
 		doc := bytes.Repeat(fmt.Appendf(nil, "%d %d,", n, rnd.Int()), rnd.IntN(1<<rnd.IntN(15)))
 		h.want = append(h.want, doc)
@@ -54,7 +54,7 @@ func (h heldText) check(t *testing.T, store Store) {
 	t.Helper()
 	var buf []byte
 	for n, want := range h.want {
-		r, err := h.record(uint64(n), store, &buf, nil)
+		r, err := h.record(uint32(n), store, &buf, nil)
 		if err != nil || !bytes.Equal(r.Text, want) {
 			t.Fatalf("document %d of %d bytes is another: %v", n, len(want), err)
 		}
@@ -136,6 +136,7 @@ func TestFailedWrite(t *testing.T) {
 		}
 	}()
 	doc := bytes.Repeat([]byte("y"), 3*SlabBytes)
+	half.wanted = everything()
 	half.add(&sources.Record{Number: 100, Text: doc}, store)
 	half.want = append(half.want, doc)
 	after := textOf(rnd, 100, store)
@@ -161,7 +162,7 @@ func TestFailedRead(t *testing.T) {
 	}
 	var buf []byte
 	for n, want := range h.want {
-		r, err := h.record(uint64(n), store, &buf, nil)
+		r, err := h.record(uint32(n), store, &buf, nil)
 		if len(want) > 0 && (err == nil || !strings.Contains(err.Error(), io.ErrUnexpectedEOF.Error())) {
 			t.Fatalf("a document of %d bytes came back with %d: %v", len(want), len(r.Text), err)
 		}

@@ -18,12 +18,33 @@ type Entry struct {
 	slot   uint32
 }
 
-// InFileOrder returns a span's slots in the order of their places in the files.
-func InFileOrder(slots []Slot) []Entry {
-	entries := make([]Entry, len(slots))
-	for i, s := range slots {
-		entries[i] = Entry{s.Record, s.Start, s.Shard, uint32(i)}
+// InFileOrder returns a span's slots in the order of their places in the files. It leaves out those of removed files,
+// and those that the source's own filter refuses: nobody asks for their tokens. refused is Part.Refused of a span whose
+// lengths are known, or nil.
+func InFileOrder(slots []Slot, refused []uint32) []Entry {
+	entries := make([]Entry, 0, len(slots))
+	for i := range slots {
+		if slots[i].Shard != millrace.RemovedShard && !IsRefused(refused, uint32(i)) {
+			entries = append(entries, slots[i].entry(uint32(i)))
+		}
 	}
+	sortEntries(entries)
+	return entries
+}
+
+// Some returns the entries of some slots of a span, in the order of their places in the files.
+func Some(slots []Slot, which []uint32) []Entry {
+	entries := make([]Entry, len(which))
+	for k, i := range which {
+		entries[k] = slots[i].entry(i)
+	}
+	sortEntries(entries)
+	return entries
+}
+
+func (s *Slot) entry(number uint32) Entry { return Entry{s.Record, s.Start, s.Shard, number} }
+
+func sortEntries(entries []Entry) {
 	slices.SortFunc(entries, func(a, b Entry) int {
 		switch {
 		case a.shard != b.shard:
@@ -35,7 +56,6 @@ func InFileOrder(slots []Slot) []Entry {
 		}
 		return cmp.Compare(a.slot, b.slot)
 	})
-	return entries
 }
 
 // ReadEntries makes the part's documents from entries in file order, reading shard by shard. Records that lie together
@@ -63,10 +83,9 @@ func (d *Decoder) reserve(entries []Entry) {
 	}
 	held, beside := 0, 0 // beside: of a document that is read whole, although a piece of it is held
 	for _, e := range entries {
-		if s := &d.part.Slots[e.slot]; !IsRefused(d.part.Refused, e.slot) {
-			n := s.Held(d.piece)
-			held, beside = held+int(n), max(beside, int(s.Length-n))
-		}
+		s := &d.part.Slots[e.slot]
+		n := s.Held(d.piece)
+		held, beside = held+int(n), max(beside, int(s.Length-n))
 	}
 	if held+beside <= mostScratch {
 		d.buf = slices.Grow(d.buf, held+beside)

@@ -19,6 +19,7 @@ import (
 type Scan struct {
 	shard  uint32
 	record uint64 // first record of the next block
+	wanted Wanted // of the block that is being read
 	text   *Text  // of the block just read, until Read returns it
 	err    error  // likewise
 	next   func() (struct{}, bool)
@@ -33,9 +34,11 @@ func (s *Scan) IsAt(shard uint32, record uint64) bool {
 	return s != nil && s.shard == shard && s.record == record
 }
 
-// Read returns the next block, or nil at the shard's end. All calls get contexts of one run. The caller then calls
-// Pass.
-func (s *Scan) Read(ctx context.Context, src *sources.Source, store Store, large *budget.Large) (*Text, error) {
+// Read returns what is wanted of the next block, or nil at the shard's end. All calls get contexts of one run. The
+// caller then calls Pass.
+func (s *Scan) Read(ctx context.Context, src *sources.Source, store Store, large *budget.Large,
+	wanted Wanted) (*Text, error) {
+	s.wanted = wanted
 	if s.next == nil {
 		room := &scanRoom{large: large, limit: sources.SampleBytes(src)}
 		s.next, s.stop = iter.Pull(s.blocks(room.asked(ctx), src, store, room.leave))
@@ -78,7 +81,7 @@ func (s *Scan) blocks(ctx context.Context, src *sources.Source, store Store, lea
 		defer src.Release(o)
 		cut := order.Cutter{Limit: src.Blocks().Limit}
 		from, tokens := s.record, src.HoldsTokens()
-		text := &Text{first: from, tokens: tokens}
+		text := &Text{first: from, tokens: tokens, wanted: s.wanted}
 		number := from
 		take := func(r sources.Record) error {
 			if r.Number != number {
@@ -95,6 +98,7 @@ func (s *Scan) blocks(ctx context.Context, src *sources.Source, store Store, lea
 				if !yield(struct{}{}) {
 					return errEnough
 				}
+				text.wanted = s.wanted
 			}
 			text.add(&r, store)
 			leave()

@@ -3,11 +3,13 @@ package decode
 // Slot is one ordinal of a span: its record, and the place of its tokens. It has no pointers, because slots are many.
 type Slot struct {
 	Record uint64
-	Shard  uint32
+	Shard  uint32 // or millrace.RemovedShard: the slot counts zero, and is not read
 	Start  uint32 // of the ordinal's piece in its document
 	Length uint32 // tokens of the document; 0 until it is known
 	Part   uint32 // of the span's tokens
 	Off    uint32 // in that part
+	// Untrained are the labels of the ordinal that are left out of the loss, once the length is known.
+	Untrained uint32
 }
 
 // Tokens returns the tokens of the slot's ordinal: of a piece of at most so many tokens, or of the whole document if

@@ -34,11 +34,23 @@ type Store struct {
 	File  *File // nil: texts stay in memory
 }
 
+// Wanted says what a text holds of its block.
+type Wanted struct {
+	// Most bounds the memory of the text, beyond two slabs, if there is no room in the file: a text that needs more
+	// lets all its records go. They can be read again.
+	Most int64
+	// Only, if set, chooses records. The text holds these alone, whatever memory they take.
+	Only func(record uint64) bool
+}
+
+// Least is the memory that a text may always take.
+const Least = heldSlabs * SlabBytes
+
 // Memory returns the most memory that a text of so many bytes takes while it is read, if nobody else takes the file's
-// room. Then a text takes more, which its Size counts.
+// room meanwhile.
 func (s Store) Memory(raw int64) int64 {
-	if most := int64(heldSlabs * SlabBytes); raw > most && s.File.hasRoom(raw) {
-		return most
+	if raw > Least && s.File.hasRoom(raw) {
+		return Least
 	}
 	return raw
 }

@@ -2,6 +2,7 @@ package decode
 
 import (
 	"encoding/binary"
+	"fmt"
 	"slices"
 	"sync/atomic"
 
@@ -12,10 +13,16 @@ import (
 // Text holds the records of one block in file order: their text, or their tokens as little-endian bytes. Their bytes
 // follow each other through slabs of SlabBytes, of which all but the last are full. A record may begin in one slab and
 // end in another.
+//
+// A text may hold a part of its block's records, or none: then it has let them go (Wanted). It counts all of them.
 type Text struct {
-	first   uint64 // record
-	raw     uint64 // uncompressed bytes of the file
+	wanted  Wanted
+	first   uint64   // record
+	count   uint64   // records of the block
+	raw     uint64   // uncompressed bytes of the file
+	numbers []uint64 // ascending, of records; nil: they are those from first on
 	records []rawRecord
+	hollow  bool             // it holds no record
 	errs    map[uint32]error // by position: records to be quarantined
 	tooLong map[uint32]bool  // by position: Record.TooLong, of documents that were made before
 	others  [][]any          // of each record, if the source asks for any
@@ -38,7 +45,10 @@ type rawRecord struct {
 }
 
 // Records returns the number of records.
-func (t *Text) Records() uint64 { return uint64(len(t.records)) }
+func (t *Text) Records() uint64 { return t.count }
+
+// IsHollow reports whether the text has let its records go, because they need more memory than it may take.
+func (t *Text) IsHollow() bool { return t.hollow }
 
 // IsLast reports whether the shard ends with the block.
 func (t *Text) IsLast() bool { return t.last }
@@ -57,6 +67,11 @@ func (t *Text) Recycle(store Store) {
 	if t.shares.Add(-1) >= 0 {
 		return
 	}
+	t.empty(store)
+}
+
+// empty gives back the room of the records' bytes.
+func (t *Text) empty(store Store) {
 	for _, at := range t.places {
 		store.File.give(at)
 	}
@@ -68,15 +83,40 @@ func (t *Text) Recycle(store Store) {
 
 // Size returns the bytes that the text takes in memory.
 func (t *Text) Size() int64 {
-	return SlabBytes*int64(len(t.slabs)) + 8*int64(cap(t.places)) + 24*int64(cap(t.records)) + t.values
+	return SlabBytes*int64(len(t.slabs)) + 8*int64(cap(t.places)) + 8*int64(cap(t.numbers)) +
+		24*int64(cap(t.records)) + t.values
 }
 
 // IsInFile reports whether a part of the text is in the store's file.
 func (t *Text) IsInFile() bool { return len(t.places) > 0 }
 
-// add copies one record.
+// add counts one record, and copies it if it is wanted.
 func (t *Text) add(r *sources.Record, store Store) {
+	number := t.first + t.count
 	t.raw += uint64(r.Raw)
+	t.count++
+	switch {
+	case t.hollow:
+		return
+	case t.wanted.Only == nil:
+		t.copy(r, store)
+		if len(t.slabs) > heldSlabs && SlabBytes*int64(len(t.slabs)) > t.wanted.Most {
+			t.letGo(store)
+		}
+	case t.wanted.Only(number):
+		t.numbers = append(t.numbers, number)
+		t.copy(r, store)
+	}
+}
+
+// letGo forgets the records.
+func (t *Text) letGo(store Store) {
+	t.empty(store)
+	t.records, t.errs, t.tooLong, t.others, t.values, t.hollow = nil, nil, nil, nil, 0, true
+}
+
+// copy copies one record.
+func (t *Text) copy(r *sources.Record, store Store) {
 	t.keepOthers(r.Others)
 	if r.Err != nil {
 		t.errs = with(t.errs, uint32(len(t.records)), r.Err)
@@ -143,6 +183,7 @@ func (t *Text) put(store Store) {
 
 // finish ends the filling of a text.
 func (t *Text) finish(store Store) {
+	t.wanted = Wanted{}
 	if t.IsInFile() {
 		t.put(store)
 	}
@@ -163,15 +204,27 @@ func (t *Text) keepOthers(values []any) {
 	}
 }
 
-// size returns the bytes of a record's text or tokens.
-func (t *Text) size(number uint64) int64 { return int64(t.records[number-t.first].n) }
+// find returns the position of a record that the text holds.
+func (t *Text) find(number uint64) (at uint32, err error) {
+	i, ok := int(number-t.first), number-t.first < uint64(len(t.records))
+	if t.numbers != nil {
+		i, ok = slices.BinarySearch(t.numbers, number)
+	}
+	if !ok {
+		return 0, fmt.Errorf("find record %d in the text of a block from record %d on: it holds %d records of %d",
+			number, t.first, len(t.records), t.count)
+	}
+	return uint32(i), nil
+}
 
-// record returns one record. Its text lies in a slab or in buf; its tokens are appended to scratch. The next call may
-// change both. store is that of the text.
-func (t *Text) record(number uint64, store Store, buf *[]byte, scratch []uint32) (sources.Record, error) {
-	at := uint32(number - t.first)
+// record returns the record at a position. Its text lies in a slab or in buf; its tokens are appended to scratch. The
+// next call may change both. store is that of the text.
+func (t *Text) record(at uint32, store Store, buf *[]byte, scratch []uint32) (sources.Record, error) {
 	ref := t.records[at]
-	r := sources.Record{Number: number, Offset: ref.offset, Err: t.errs[at]}
+	r := sources.Record{Number: t.first + uint64(at), Offset: ref.offset, Err: t.errs[at]}
+	if t.numbers != nil {
+		r.Number = t.numbers[at]
+	}
 	if t.others != nil {
 		r.Others = t.others[at]
 	}

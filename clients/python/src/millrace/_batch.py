@@ -23,9 +23,9 @@ LOST = (
 )
 
 ELSEWHERE = (
-    "step_loss_tokens of step {step} is unknown on this host: sources of the run have tokens that are not trained on, "
-    "and only other hosts have some tokens of the step. Add batch.loss_tokens up over the microbatches of the step and "
-    "all data-parallel ranks (all_reduce), and divide the loss by this sum"
+    "step_loss_tokens of step {step} is unknown on this host: an earlier release planned the step and did not count "
+    "the tokens that are not trained on, and only other hosts have some tokens of the step. Add batch.loss_tokens up "
+    "over the microbatches of the step and all data-parallel ranks (all_reduce), and divide the loss by this sum"
 )
 
 
@@ -137,8 +137,8 @@ class Batch(Mapping[str, Any]):
     @property
     def step_loss_tokens(self) -> int:
         """Labels other than -100 in all microbatches of all data-parallel ranks of the step, as planned. The loss of a
-        step is the sum over all ranks divided by this number, for every split of the step. If the ranks are on several
-        hosts and sources have tokens that are not trained on, no host knows it: reading it raises AttributeError."""
+        step is the sum over all ranks divided by this number, for every split of the step. A host may not know it of
+        steps that an earlier release planned: reading it then raises AttributeError."""
         known = self._known("step_loss_tokens")
         if known.step_loss_tokens is None:
             raise AttributeError(ELSEWHERE.format(step=known.step))

@@ -6,6 +6,7 @@ import logging
 import os
 import select
 import shutil
+import signal
 import subprocess
 import sys
 import sysconfig
@@ -16,7 +17,7 @@ from ._errors import RunError
 
 log = logging.getLogger("millrace")
 
-STOP_WITHIN = 30.0  # seconds from SIGTERM to SIGKILL; longer than the program's own grace
+STOP_WITHIN = 30.0  # seconds from SIGINT to SIGKILL; longer than the program's own grace
 LOOK = 0.2  # seconds between looks at the messages
 SAID = 20  # lines of its messages that an error repeats
 USAGE = 2  # exit status for a wrong mixture or a wrong argument
@@ -78,7 +79,7 @@ class Child:
     def stop(self) -> None:
         """Stop the child and wait for its end. If it is killed, its roles exit by themselves."""
         if self.process.poll() is None:
-            self.process.terminate()
+            self.process.send_signal(signal.SIGINT)  # SIGTERM would wait for trainers that are still there
             try:
                 self.process.wait(STOP_WITHIN)
             except subprocess.TimeoutExpired:

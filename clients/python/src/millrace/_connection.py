@@ -7,6 +7,7 @@ import collections
 import json
 import mmap
 import os
+import resource
 import socket
 import struct
 import sys
@@ -55,9 +56,23 @@ class Ring:
         if self.is_read_only:
             protection = mmap.PROT_READ
             warnings.filterwarnings("ignore", message="The given NumPy array is not writable")  # of torch.from_numpy
-        self.memory = mmap.mmap(fd, size, flags=mmap.MAP_SHARED | MAP_POPULATE, prot=protection)
+        try:
+            self.memory = mmap.mmap(fd, size, flags=mmap.MAP_SHARED | MAP_POPULATE, prot=protection)
+        except OSError as e:
+            raise RunError(f"map the {size} bytes of shared memory with the batches: {e}: {_bound(size)}") from None
         self.address = int(np.frombuffer(self.memory, np.uint8, 1).__array_interface__["data"][0])
         self.leased: Dict[int, Lease] = {}  # by frame
+
+
+def _bound(size: int) -> str:
+    """Return the limit that keeps a process from mapping memory, and its cure."""
+    most, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if most != resource.RLIM_INFINITY:
+        return f"this process may have {most >> 20} MiB of addresses (ulimit -v): raise `ulimit -v` by {size} bytes"
+    return (
+        "the host gives this process no more: give the trainer's cgroup more memory, raise the sysctl "
+        "vm.max_map_count, or lower micro_batch_size or sequence_length"
+    )
 
 
 class Lease(weakref.ref):  # type: ignore[type-arg]

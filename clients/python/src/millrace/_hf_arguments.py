@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ._batch import Batch
 from ._errors import MisuseError
 from ._loader import DataLoader
 
@@ -17,10 +18,13 @@ def check_loader(loader: Any) -> None:
         )
 
 
-def settle_arguments(args: Any) -> None:
+def settle_arguments(args: Any) -> int:
     """Set the TrainingArguments that have one right value with a loader. Raise MisuseError if the user has set another.
 
-    Call it before the Trainer makes its Accelerator."""
+    Call it before the Trainer makes its Accelerator. Return the user's number of microbatches in a step, for
+    check_accumulation. The Trainer itself accumulates none: it sees one batch a step."""
+    accumulation = args.accelerator_config.gradient_accumulation_kwargs or {}
+    wanted = int(accumulation.get("num_steps", args.gradient_accumulation_steps))
     refusals = (
         (args.dataloader_num_workers > 0, "dataloader_num_workers > 0", "leave it at 0: the loader needs no workers"),
         (
@@ -34,10 +38,9 @@ def settle_arguments(args: Any) -> None:
             "leave it out: the run has split the batches over the ranks",
         ),
         (
-            args.gradient_accumulation_steps != 1,
-            "gradient_accumulation_steps",
-            "leave it at 1: each optimizer step takes the microbatches that the run has planned for it, by "
-            "global_batch_size and micro_batch_size of the mixture file",
+            bool(args.deepspeed) and wanted != 1,
+            "gradient_accumulation_steps with DeepSpeed",
+            "leave it at 1: DeepSpeed divides the loss by it, and the loss of a step is already divided by its labels",
         ),
         (
             not args.average_tokens_across_devices,
@@ -57,8 +60,21 @@ def settle_arguments(args: Any) -> None:
     for refused, name, cure in refusals:
         if refused:
             raise MisuseError(f"the Trainer cannot train from a millrace loader with this argument: {name}: {cure}")
+    accumulation.pop("num_steps", None)
+    args.gradient_accumulation_steps = 1
     args.accelerator_config.dispatch_batches = False
     args.ignore_data_skip = True  # the loaded state already begins after the batches of the checkpoint
+    return wanted
+
+
+def check_accumulation(wanted: int, batch: Batch) -> None:
+    """Raise MisuseError if a step has another number of microbatches than the user has said. 1 says none."""
+    if wanted not in (1, batch.num_microbatches):
+        raise MisuseError(
+            f"gradient_accumulation_steps={wanted}, and step {batch.step} of the run has {batch.num_microbatches} "
+            "microbatches: leave it at 1, or set it to the number that global_batch_size and micro_batch_size of the "
+            "mixture file give"
+        )
 
 
 def check_trainer(trainer: Any) -> None:

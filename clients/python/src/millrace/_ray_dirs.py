@@ -99,9 +99,14 @@ def _lock_of(path: str) -> Iterator[Optional[int]]:
         return
     is_mine = False
     try:
-        with contextlib.suppress(BlockingIOError):
+        try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             is_mine = os.fstat(lock).st_nlink > 0
+        except BlockingIOError:
+            pass  # another process has it
+        except OSError as e:
+            why = f"lock {os.path.join(path, LOCK)}: {e.strerror}: use a directory on a file system with locks"
+            raise OSError(e.errno, f"{why}, for example on a local disk") from None
         yield lock if is_mine else None
     finally:
         os.close(lock)

@@ -19,7 +19,7 @@ import transformers
 from ._adapters import Evaluation, end_run, read_state
 from ._batch import Batch
 from ._checkpoint import read_state_of, write_state
-from ._hf_arguments import check_loader, check_trainer, settle_arguments
+from ._hf_arguments import check_accumulation, check_loader, check_trainer, settle_arguments
 from ._hf_checkpoint import find_last
 from ._hf_inputs import model_inputs
 from ._loader import DataLoader
@@ -56,13 +56,13 @@ class TrainerMixin(_Base):
         check_trainer(self)
 
     def create_accelerator_and_postprocess(self) -> None:
-        settle_arguments(self.args)
+        self._accumulation = settle_arguments(self.args)
         super().create_accelerator_and_postprocess()
 
     # Training.
 
     def get_train_dataloader(self) -> "Steps":
-        return Steps(self.loader)
+        return Steps(self.loader, self._accumulation)
 
     def train(self, resume_from_checkpoint: Any = None, *args: Any, **named: Any) -> Any:
         """Train until `max_steps`, or until the end of the run. See transformers.Trainer.
@@ -187,9 +187,10 @@ class Step:
 class Steps:
     """The steps of a loader, in order. It goes on where it was when it is iterated again."""
 
-    def __init__(self, loader: DataLoader) -> None:
-        self._loader = loader
+    def __init__(self, loader: DataLoader, accumulation: int) -> None:
+        self._loader, self._accumulation = loader, accumulation
 
     def __iter__(self) -> Iterator[Step]:
         for first in self._loader:
+            check_accumulation(self._accumulation, first)
             yield Step(first, self._loader)

@@ -63,10 +63,15 @@ func stream(file *jsonschema.Schema) *jsonschema.Schema {
 		Description: "The keys of one stream. A key that it lacks is the run's.",
 	}
 	for p := file.Properties.Oldest(); p != nil; p = p.Next() {
-		if !slices.Contains(config.RunKeys(), p.Key) {
+		switch {
+		case slices.Contains(config.RunKeys(), p.Key):
+		case p.Key == config.StreamKey:
+			s.Properties.Set(p.Key, p.Value)
+		default:
 			s.Properties.Set(p.Key, &jsonschema.Schema{Ref: "#/properties/" + p.Key})
 		}
 	}
+	file.Properties.Delete(config.StreamKey)
 	return s
 }
 
@@ -152,7 +157,9 @@ func mapped(r *jsonschema.Reflector, t reflect.Type) *jsonschema.Schema {
 		role := &jsonschema.Schema{Type: "string", MinLength: ptr(1)}
 		return &jsonschema.Schema{Type: "object", AdditionalProperties: role, MinProperties: ptr(1)}
 	case reflect.TypeFor[config.Template]():
-		return templateSchema()
+		return templateSchema(r)
+	case reflect.TypeFor[config.Variables]():
+		return &jsonschema.Schema{Type: "object", MinProperties: ptr(1)}
 	case reflect.TypeFor[config.Groups]():
 		return &jsonschema.Schema{
 			Type:                 "object",
@@ -177,14 +184,13 @@ func mapped(r *jsonschema.Reflector, t reflect.Type) *jsonschema.Schema {
 	return nil
 }
 
-// templateSchema is a word or {path: FILE}.
-func templateSchema() *jsonschema.Schema {
-	file := jsonschema.NewProperties()
-	file.Set("path", &jsonschema.Schema{Type: "string", MinLength: ptr(1)})
-	return &jsonschema.Schema{OneOf: []*jsonschema.Schema{
-		{Enum: []any{"tokenizer", "chatml"}},
-		{Type: "object", Properties: file, Required: []string{"path"}, AdditionalProperties: jsonschema.FalseSchema},
-	}}
+// templateSchema is a word or a mapping.
+func templateSchema(r *jsonschema.Reflector) *jsonschema.Schema {
+	keys := r.ReflectFromType(reflect.TypeFor[config.TemplateKeys]())
+	keys.Version = ""
+	complete(keys, reflect.TypeFor[config.TemplateKeys]())
+	keys.MinProperties = ptr(1)
+	return &jsonschema.Schema{OneOf: []*jsonschema.Schema{{Enum: []any{"tokenizer", "chatml"}}, keys}}
 }
 
 func decimal() *jsonschema.Schema {

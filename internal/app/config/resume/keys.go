@@ -33,7 +33,7 @@ var keyRules = []Rule{
 	},
 	{
 		About: []string{"the place of the files"},
-		Keys:  []string{"sources.*.path", "sources.*.root", "sources.*.storage"},
+		Keys:  []string{"sources.*.path", "sources.*.root", "sources.*.version", "sources.*.storage"},
 		Then: "no effect on content if the files below `root` keep their names, sizes and contents; otherwise see " +
 			"`sources.NAME.files`",
 	},
@@ -42,7 +42,7 @@ var keyRules = []Rule{
 			"loaders", "reliability", "shared_memory", "limits.loader_memory", "limits.sidecar_memory",
 			"limits.open_files",
 			"limits.runway_seconds", "index_dir",
-			"cache", "verify",
+			"cache", "verify", "sources.*.truncated", "sources.*.unused",
 		},
 		Then: "no effect on content",
 	},
@@ -118,6 +118,13 @@ var keyRules = []Rule{
 		Then:    "one source removed and one added: give both names",
 	},
 	{
+		About:   []string{"a source's files came or went"},
+		Entries: []string{"sources.NAME.files=append", "sources.NAME.files=mask"},
+		Class:   millrace.KeySource,
+		Then: "no document is read twice or never: see " +
+			"[files that come and go](#files-that-come-and-go)",
+	},
+	{
 		About:   []string{"a source's files: their names, sizes or contents, or `seekable_copies`"},
 		Entries: []string{"sources.NAME.files"},
 		Class:   millrace.KeySource,
@@ -125,12 +132,13 @@ var keyRules = []Rule{
 			"of the source that wait to be packed (`carry`) are left out too. A source that had ended may continue",
 	},
 	{
-		Keys: []string{"sources.*.format", "sources.*.text", "sources.*.tokens", "sources.*.mask", "sources.*.starts",
+		Keys: []string{"sources.*.format", "sources.*.text", "sources.*.tokens", "sources.*.mask",
+			"sources.*.labels", "sources.*.starts",
 			"sources.*.prompt", "sources.*.completion", "sources.*.chosen", "sources.*.rejected",
 			"sources.*.messages", "sources.*.template", "sources.*.role",
 			"sources.*.content", "sources.*.roles", "sources.*.tools", "sources.*.train_on", "sources.*.too_long",
 			"sources.*.record", "sources.*.missing", "sources.*.fields[]", "sources.*.dtype", "sources.*.eos",
-			"sources.*.split",
+			"sources.*.split", "sources.*.config",
 			"sources.*.filter", "sources.*.on_exhausted",
 			"sources.*.max_epochs"},
 		Entries: []string{"sources.NAME"},

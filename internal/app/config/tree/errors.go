@@ -21,6 +21,7 @@ type Error struct {
 	Msg     string // the mistake
 	Cure    string // the advice; may be empty
 	Excerpt string // the line and a caret below it
+	Cause   error  // of a failure that is no mistake in the file; nil: there is none
 }
 
 // Error returns file:line:column: message on the first line, then the excerpt and the cure.
@@ -36,8 +37,8 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// Unwrap returns millrace.ErrInvalid.
-func (e *Error) Unwrap() error { return millrace.ErrInvalid }
+// Unwrap returns millrace.ErrInvalid and the cause.
+func (e *Error) Unwrap() []error { return []error{millrace.ErrInvalid, e.Cause} }
 
 // Errors are all mistakes found in one file, sorted by position.
 type Errors []*Error

@@ -20,6 +20,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"millrace/internal/verify/needs"
 )
 
 // patience bounds a wait for Kubernetes, on a busy machine.
@@ -43,9 +45,7 @@ type cluster struct {
 func startCluster(t *testing.T, nodes ...string) *cluster {
 	t.Helper()
 	bin, etcd := os.Getenv("MILLRACE_K8S"), os.Getenv("MILLRACE_ETCD")
-	if bin == "" || etcd == "" {
-		t.Skip("MILLRACE_K8S and MILLRACE_ETCD name no programs: run make test-k8s")
-	}
+	needs.Require(t, "MILLRACE_K8S")
 	c := &cluster{t: t, dir: t.TempDir(), bin: bin, server: "https://" + freeAddress(t)}
 	c.ca = filepath.Join(c.dir, "certs", "apiserver.crt")
 	c.writeFiles()

@@ -19,6 +19,7 @@ import (
 	"millrace/internal/app/place/kubernetes"
 	"millrace/internal/secure"
 	"millrace/internal/secure/issue"
+	"millrace/internal/verify/needs"
 	"millrace/orchestrator/placer"
 	"millrace/orchestrator/placer/placertest"
 )
@@ -554,9 +555,7 @@ func (c *cluster) unbound(p *kubernetes.Placer) {
 // live runs e2e/test_k8s.py in this cluster.
 func (c *cluster) live() {
 	python := os.Getenv("MILLRACE_E2E_PYTHON")
-	if python == "" {
-		c.t.Skip("MILLRACE_E2E_PYTHON names no Python with the packages of e2e/requirements.txt")
-	}
+	needs.Require(c.t, "MILLRACE_E2E_PYTHON")
 	cmd := exec.Command(python, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", "e2e/test_k8s.py")
 	cmd.Dir = "../../../.."
 	cmd.Env = append(os.Environ(), "MILLRACE_KUBECONFIG="+c.file("kubeconfig"))

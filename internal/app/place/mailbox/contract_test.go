@@ -20,6 +20,7 @@ import (
 
 	"millrace/internal/app/cluster"
 	"millrace/internal/app/supervisor"
+	"millrace/internal/verify/needs"
 	"millrace/orchestrator/lease"
 	"millrace/orchestrator/placer/placertest"
 )
@@ -105,10 +106,8 @@ func pidOf(name string) (int, error) {
 
 // TestContractOnRay needs a Python with Ray and numpy. `make test-ray` names one, in namespaces of its own.
 func TestContractOnRay(t *testing.T) {
+	needs.Require(t, "MILLRACE_RAY")
 	python := os.Getenv("MILLRACE_RAY")
-	if python == "" {
-		t.Skip("MILLRACE_RAY names no Python with Ray: make test-ray runs this test")
-	}
 	l, dir := newLeader(t), t.TempDir()
 	startRay(t, python, l.cfg.Endpoints[0], dir)
 	placertest.Run(t, func(t *testing.T) placertest.Engine {

@@ -19,7 +19,7 @@ type Merge struct{ Left, Right, ID uint32 }
 type Config struct {
 	Tokens [][]byte // by id; an empty entry is an unused id
 	Merges []Merge  // first merges first
-	Unk    uint32   // a character without a token, if Bytes is nil
+	Unk    uint32   // a character without a token, if Bytes is nil; NoUnk: no text has one
 	Fuse   bool     // a run of them is one unk
 	Bytes  *[256]uint32
 	Whole  bool // a text that is a token is this token, whether merges make it or not
@@ -36,6 +36,9 @@ type Model struct {
 	joins    map[uint64]struct{}
 	joinsFew [utf8.RuneSelf][2]uint64 // the pairs of ASCII characters
 }
+
+// NoUnk is no id of any vocabulary.
+const NoUnk = ^uint32(0)
 
 const (
 	noToken = ^uint32(0)

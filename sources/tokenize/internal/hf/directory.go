@@ -18,7 +18,7 @@ const (
 	sniffed = 4096
 )
 
-// Error is a reason why the files of a tokenizer are not followed. An empty Cure means that another file is needed.
+// Error is a reason why the files of a tokenizer are not followed.
 type Error struct{ Reason, Cure string }
 
 func (e *Error) Error() string { return e.Reason + "; " + e.Cure }
@@ -54,11 +54,7 @@ func read(path string, c *config) (*Tokenizer, error) {
 		return nil, err
 	}
 	t, err := parse(content, c)
-	var own *Error
-	if err != nil && !errors.As(err, &own) {
-		return nil, &Error{Reason: filepath.Base(path) + ": " + err.Error()}
-	}
-	return t, err
+	return t, inFile(filepath.Base(path), err)
 }
 
 // ReadJSON returns the content of a JSON file of up to 256 MiB, or nil if its first bytes are not of the kind.

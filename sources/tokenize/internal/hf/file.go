@@ -3,8 +3,10 @@ package hf
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"strings"
 )
 
 // file has the keys of a tokenizer.json. Truncation and padding change no id of a whole text, and the decoder none.
@@ -64,9 +66,8 @@ type part struct {
 	Pair          json.RawMessage `json:"pair"`
 	SpecialTokens json.RawMessage `json:"special_tokens"`
 
-	// These belong to kinds that are refused. They are known here so that the error has the kind and its place.
-	Delimiter json.RawMessage `json:"delimiter"`
-	Length    json.RawMessage `json:"length"`
+	Delimiter *string `json:"delimiter"`
+	Length    *int    `json:"length"`
 
 	CleanText    *bool `json:"clean_text"`
 	ChineseChars *bool `json:"handle_chinese_chars"`
@@ -93,7 +94,9 @@ func (m *marker) UnmarshalJSON(text []byte) error {
 func decode(content []byte, into any) error {
 	d := json.NewDecoder(bytes.NewReader(bytes.TrimPrefix(content, []byte("\ufeff"))))
 	d.DisallowUnknownFields()
-	if err := d.Decode(into); err != nil {
+	if err := d.Decode(into); err != nil && strings.HasPrefix(err.Error(), "json: unknown field") {
+		return refuse("parse JSON", "there is an %s", strings.TrimPrefix(err.Error(), "json: "))
+	} else if err != nil {
 		return fmt.Errorf("parse JSON: %w", err)
 	}
 	if _, err := d.Token(); err != io.EOF {
@@ -126,6 +129,27 @@ func kindOf(object []byte) (string, error) {
 	return "", nil
 }
 
+// refusal is the error of a part that is not followed, in a file that may be whole.
+type refusal struct{ what, cure string }
+
+func (r *refusal) Error() string { return r.what }
+
+// cureIDs serves for each tokenizer that is not followed.
+const cureIDs = "turn the texts into ids with the library beforehand, and name the field of the ids with `tokens:`"
+
 func refuse(path, what string, args ...any) error {
-	return fmt.Errorf("%s: %s, which cannot be followed", path, fmt.Sprintf(what, args...))
+	return &refusal{fmt.Sprintf("%s: %s, which cannot be followed", path, fmt.Sprintf(what, args...)), cureIDs}
+}
+
+// inFile returns the error of the content of a file: a refusal, or damage.
+func inFile(name string, err error) error {
+	var own *Error
+	var r *refusal
+	switch {
+	case err == nil || errors.As(err, &own):
+		return err
+	case errors.As(err, &r):
+		return &Error{name + ": " + err.Error(), r.cure}
+	}
+	return &Error{name + ": " + err.Error(), cureRestore}
 }

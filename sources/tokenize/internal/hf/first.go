@@ -34,7 +34,7 @@ func (p *part) origin(mark rune) origin {
 			of = max(of, inner.origin(mark))
 		}
 		return of
-	case "NFC", "NFD", "NFKC", "NFKD", "Lowercase", "Prepend", "Precompiled":
+	case "NFC", "NFD", "NFKC", "NFKD", "Lowercase", "Prepend", "Precompiled", "ByteLevel":
 		return several
 	case "Strip":
 		if !p.Left {
@@ -63,6 +63,9 @@ func (t *Tokenizer) checkFirst(p *pipeline.Pipeline, normalizer *part) error {
 		if !is || m.Prepend != pipeline.First {
 			continue
 		}
+		if slices.ContainsFunc(p.Splitters[:i], rewrites) {
+			return refuse(scheme, "it is first behind a ByteLevel or another Metaspace")
+		}
 		isIn := func(a Added) bool { return a.Normalized && !a.Special }
 		switch of := normalizer.origin(m.Replacement); {
 		case of == unsure:
@@ -76,4 +79,13 @@ func (t *Tokenizer) checkFirst(p *pipeline.Pipeline, normalizer *part) error {
 		}
 	}
 	return nil
+}
+
+// rewrites reports whether a splitter writes the parts anew.
+func rewrites(s pipeline.Splitter) bool {
+	switch s.(type) {
+	case pipeline.Metaspace, pipeline.ByteLevel:
+		return true
+	}
+	return false
 }

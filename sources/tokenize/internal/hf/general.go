@@ -2,6 +2,7 @@ package hf
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -13,6 +14,7 @@ import (
 	"millrace/sources/tokenize/internal/charsmap"
 	"millrace/sources/tokenize/internal/normal"
 	"millrace/sources/tokenize/internal/pipeline"
+	"millrace/sources/tokenize/internal/pretokenize"
 	"millrace/sources/tokenize/internal/regex"
 	"millrace/sources/tokenize/internal/unigram"
 	"millrace/sources/tokenize/internal/vocab"
@@ -47,6 +49,9 @@ func (t *Tokenizer) pipeline(f *file, m anyModel) error {
 			return err
 		}
 		t.Parts = append(append(t.Parts, text...), '\n')
+	}
+	if u, ok := m.(*unigramFile); ok && slices.ContainsFunc(u.Vocab, func(s scored) bool { return s.isOther }) {
+		t.Parts = append(t.Parts, "scores of the library\n"...)
 	}
 	t.Pipeline = p
 	return nil
@@ -92,6 +97,9 @@ func normalizers(to *pipeline.Pipeline, characters func() pipeline.Characters, p
 		n = pipeline.Strip(p.Left, p.Right)
 	case "Nmt":
 		n = pipeline.Nmt
+	case "ByteLevel":
+		n = pipeline.SpellBytes()
+		to.Alphabet = pipeline.Alphabet()
 	case "Precompiled":
 		rules, err := charsmap.Parse(p.Charsmap)
 		if err != nil {
@@ -108,9 +116,9 @@ func normalizers(to *pipeline.Pipeline, characters func() pipeline.Characters, p
 // replace returns the normalizer Replace.
 func (p *part) replace(path string) (pipeline.Normalizer, error) {
 	if p.Pattern.Regex != nil {
-		e, err := regex.Parse(*p.Pattern.Regex, regex.Oniguruma)
+		e, err := expression(path+".Regex", *p.Pattern.Regex)
 		if err != nil {
-			return nil, fmt.Errorf("%s.Regex: %w", path, err)
+			return nil, err
 		}
 		return pipeline.ReplaceMatches(e, p.Content), nil
 	}
@@ -125,55 +133,97 @@ func splitter(to *pipeline.Pipeline, characters func() pipeline.Characters, path
 	if p == nil {
 		return nil
 	}
-	var next pipeline.Splitter
-	switch p.Type {
-	case "Sequence":
+	if p.Type == "Sequence" {
 		for i, inner := range p.PreTokenizers {
 			if err := splitter(to, characters, fmt.Sprintf("%s.pretokenizers[%d]", path, i), inner); err != nil {
 				return err
 			}
 		}
 		return nil
-	case "Metaspace":
-		if slices.ContainsFunc(to.Splitters, isMetaspace) {
-			return refuse(path, "it is the second Metaspace")
-		}
-		m, err := p.metaspace(path)
-		if err != nil {
-			return err
-		}
-		next, to.Spaces = m, m.Replacement == '\u2581'
-	case "Split":
-		switch {
-		case p.Pattern.String == nil || *p.Pattern.String == "":
-			return refuse(path+".pattern", "it is no text to search for")
-		case p.Behavior != "MergedWithPrevious" || p.Invert:
-			return refuse(path+".behavior", "it is %q with invert %t", p.Behavior, p.Invert)
-		}
-		next = pipeline.SplitAfter(*p.Pattern.String)
-	case "BertPreTokenizer":
-		next = characters().Words()
-	case "WhitespaceSplit":
-		next = characters().WhitespaceSplit()
-	case "Whitespace":
-		next = characters().Whitespace()
-	case "Digits":
-		next = characters().Digits(p.IndividualDigits)
-	case "Punctuation":
-		if p.Behavior != "Isolated" {
-			return refuse(path+".behavior", "it is %q", p.Behavior)
-		}
-		next = characters().Punctuation()
-	default:
-		return refuse(path, "it is %q", p.Type)
+	}
+	next, err := p.splitter(characters, path)
+	if err != nil {
+		return err
+	}
+	switch s := next.(type) {
+	case pipeline.Metaspace:
+		to.Spaces, to.Alphabet = s.Replacement == '\u2581', nil
+	case pipeline.ByteLevel:
+		to.Alphabet = pipeline.Alphabet()
 	}
 	to.Splitters = append(to.Splitters, next)
 	return nil
 }
 
-func isMetaspace(s pipeline.Splitter) bool {
-	_, is := s.(pipeline.Metaspace)
-	return is
+// splitter returns the splitter of a pre-tokenizer that is no Sequence.
+func (p *part) splitter(characters func() pipeline.Characters, path string) (pipeline.Splitter, error) {
+	switch p.Type {
+	case "Metaspace":
+		return p.metaspace(path)
+	case "ByteLevel":
+		if !p.usesRegex() {
+			return pipeline.NewByteLevel(p.prefixes(), nil), nil
+		}
+		e, err := regex.Parse(pretokenize.GPT2, regex.Oniguruma)
+		return pipeline.NewByteLevel(p.prefixes(), e), err
+	case "Split":
+		return p.split(path)
+	case "CharDelimiterSplit":
+		if p.Delimiter == nil || utf8.RuneCountInString(*p.Delimiter) != 1 {
+			return nil, fmt.Errorf("%s.delimiter: it is not one character", path)
+		}
+		return pipeline.At{Find: pipeline.Literal(*p.Delimiter), Behavior: pipeline.Removed}, nil
+	case "FixedLength":
+		if p.Length == nil || *p.Length < 1 {
+			return nil, fmt.Errorf("%s.length: it is not a number above 0", path)
+		}
+		return pipeline.Chars(*p.Length), nil
+	case "BertPreTokenizer":
+		return characters().Words(), nil
+	case "WhitespaceSplit":
+		return characters().WhitespaceSplit(), nil
+	case "Whitespace":
+		return characters().Whitespace(), nil
+	case "Digits":
+		return characters().Digits(p.IndividualDigits), nil
+	case "Punctuation":
+		if b := pipeline.Behavior(p.Behavior); b.IsKnown() {
+			return characters().Punctuation(b), nil
+		}
+		return nil, refuse(path+".behavior", "it is %q", p.Behavior)
+	}
+	return nil, refuse(path, "it is %q", p.Type)
+}
+
+// split returns the splitter Split. An empty pattern matches between all characters.
+func (p *part) split(path string) (pipeline.Splitter, error) {
+	at := pipeline.At{Behavior: pipeline.Behavior(p.Behavior), Invert: p.Invert}
+	text := cmp.Or(p.Pattern.String, p.Pattern.Regex)
+	switch {
+	case !at.Behavior.IsKnown():
+		return nil, refuse(path+".behavior", "it is %q", p.Behavior)
+	case text == nil:
+		return nil, refuse(path+".pattern", "it is neither a text nor a regular expression")
+	case *text == "" && at.Behavior == pipeline.Removed && at.Invert:
+		return nil, refuse(path, "it removes all of the text")
+	case *text == "":
+		return pipeline.Chars(1), nil
+	case p.Pattern.String != nil:
+		at.Find = pipeline.Literal(*text)
+		return at, nil
+	}
+	e, err := expression(path+".pattern.Regex", *text)
+	at.Find = e
+	return at, err
+}
+
+// expression reads a regular expression. One that is not read may be right for the library.
+func expression(path, text string) (*regex.Expression, error) {
+	e, err := regex.Parse(text, regex.Oniguruma)
+	if err != nil {
+		return nil, &refusal{path + ": " + err.Error(), cureIDs}
+	}
+	return e, nil
 }
 
 // metaspace returns a Metaspace.
@@ -207,18 +257,20 @@ func (m *model) set(to *pipeline.Pipeline) error {
 		return err
 	}
 	c := charbpe.Config{Tokens: tokens, Fuse: m.FuseUnk, Whole: m.IgnoreMerges}
-	if m.ByteFallback {
+	switch {
+	case to.Alphabet != nil && m.hasAlphabet(to.Alphabet):
+		c.Unk = charbpe.NoUnk
+	case m.ByteFallback:
 		if c.Bytes, err = byteIDs(m.Vocab); err != nil {
 			return err
 		}
-	}
-	if m.UnkToken != nil {
+	case m.UnkToken == nil:
+		return refuse("model.unk_token", "there is none, so characters without a token would be left out")
+	default:
 		var ok bool
 		if c.Unk, ok = m.Vocab[*m.UnkToken]; !ok {
 			return fmt.Errorf("model.unk_token: %q is not in model.vocab", *m.UnkToken)
 		}
-	} else if c.Bytes == nil {
-		return refuse("model.unk_token", "there is none, so characters without a token would be left out")
 	}
 	for i, pair := range m.Merges {
 		left, okLeft := m.Vocab[pair[0]]
@@ -238,6 +290,16 @@ func (m *model) set(to *pipeline.Pipeline) error {
 	return nil
 }
 
+// hasAlphabet reports whether each character that stands for a byte is a token.
+func (m *model) hasAlphabet(alphabet map[rune]byte) bool {
+	for r := range alphabet {
+		if _, ok := m.Vocab[string(r)]; !ok {
+			return false
+		}
+	}
+	return true
+}
+
 // unigramFile has the keys of a Unigram model.
 type unigramFile struct {
 	Type         string   `json:"type"`
@@ -246,10 +308,11 @@ type unigramFile struct {
 	ByteFallback bool     `json:"byte_fallback"`
 }
 
-// scored is a token with its score.
+// scored is a token with its score, as the library reads it.
 type scored struct {
-	text  string
-	score float64
+	text    string
+	score   float64
+	isOther bool // the score is not the float nearest to the number in the file
 }
 
 // UnmarshalJSON reads ["text", score].
@@ -264,7 +327,14 @@ func (s *scored) UnmarshalJSON(text []byte) error {
 	if err := json.Unmarshal(pair[0], &s.text); err != nil {
 		return err
 	}
-	return json.Unmarshal(pair[1], &s.score)
+	var nearest float64
+	if err := json.Unmarshal(pair[1], &nearest); err != nil {
+		return err
+	}
+	var err error
+	s.score, err = number(pair[1])
+	s.isOther = s.score != nearest
+	return err
 }
 
 // unkPenalty is the distance of a character without a piece from the least score.

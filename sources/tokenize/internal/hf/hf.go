@@ -1,7 +1,7 @@
 // Package hf reads the tokenizer.json of Hugging Face's tokenizers.
 //
-// It understands byte-level BPE with the pre-tokenizers of the packages split and pretokenize, and tokenizers that the
-// package pipeline follows. It refuses everything else by its name and its place in the file. So ids are never
+// It understands byte-level BPE with the pre-tokenizers of the packages split and pretokenize, and all tokenizers that
+// the package pipeline follows. It refuses everything else by its name and its place in the file. So ids are never
 // approximated.
 package hf
 
@@ -39,17 +39,24 @@ func build(f *file, m anyModel, t *Tokenizer, c *config) (*Tokenizer, error) {
 	if err := t.checkIDs(ids); err != nil {
 		return nil, err
 	}
-	bpe, ok := m.(*model)
-	if !ok || !f.isByteLevel() {
-		return t, t.pipeline(f, m)
+	if bpe, ok := m.(*model); ok && f.isByteLevel() {
+		if fast := *t; fast.byteLevel(f, bpe) == nil {
+			return &fast, nil
+		}
 	}
-	if err := t.normalizer("normalizer", f.Normalizer); err != nil {
-		return nil, err
+	return t, t.pipeline(f, m)
+}
+
+// byteLevel reads a tokenizer of byte-level BPE that package split or pretokenize divides. An error is not final:
+// package pipeline follows more, and is slower.
+func (t *Tokenizer) byteLevel(f *file, m *model) error {
+	if err := t.normalizer(f.Normalizer); err != nil {
+		return err
 	}
 	if err := t.preTokenizer(f.PreTokenizer); err != nil {
-		return nil, err
+		return err
 	}
-	return t, t.byteBPE(bpe)
+	return t.byteBPE(m)
 }
 
 // checkPrefix returns an error if tokenizer_config.json and a ByteLevel by itself do not agree on the space before a
@@ -79,10 +86,12 @@ func (f *file) model() (anyModel, error) {
 	switch {
 	case kind == "BPE" || kind == "":
 		return decodeBPE(f.Model)
-	case kind == "Unigram" && !f.isByteLevel():
+	case kind == "Unigram":
 		m = &unigramFile{}
-	case kind == "WordPiece" && !f.isByteLevel():
+	case kind == "WordPiece":
 		m = &wordPieceFile{}
+	case kind == "WordLevel":
+		m = &wordLevelFile{}
 	default:
 		return nil, refuse("model.type", "it is %q", kind)
 	}

@@ -44,7 +44,8 @@ func readMerges(dir string, c *config) (*Tokenizer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return build(f, m, t, c)
+	t, err = build(f, m, t, c)
+	return t, inFile("vocab.json with "+mergesText, err)
 }
 
 // ofClass returns the parts of a class of transformers, and its bos and eos.

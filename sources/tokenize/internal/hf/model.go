@@ -80,11 +80,21 @@ func (m *model) ids() map[string]uint32 { return m.Vocab }
 func (m *model) lacks() error {
 	switch {
 	case m.Dropout != nil && *m.Dropout != 0:
-		return refuse("model.dropout", "it is %g, so ids are random", *m.Dropout)
+		return &refusal{fmt.Sprintf("model.dropout: it is %g, so ids are random", *m.Dropout),
+			"write null for it: then the ids are those without dropout"}
 	case m.Prefix != nil && *m.Prefix != "":
 		return refuse("model.continuing_subword_prefix", "it is %q", *m.Prefix)
 	case m.Suffix != nil && *m.Suffix != "":
 		return refuse("model.end_of_word_suffix", "it is %q", *m.Suffix)
+	}
+	return nil
+}
+
+// checkID refuses an id of the vocabulary that is too high.
+func checkID(key string, id uint32) error {
+	if id >= vocab.MaxTokens {
+		return fmt.Errorf("model.vocab[%q]: the id is %d, and the highest supported one is %d", key, id,
+			vocab.MaxTokens-1)
 	}
 	return nil
 }
@@ -94,7 +104,10 @@ func texts(ids map[string]uint32) ([][]byte, error) {
 	keys, most := slices.Sorted(maps.Keys(ids)), uint32(0)
 	for _, key := range keys {
 		id := ids[key]
-		if id >= vocab.MaxTokens || int(id) > 2*len(ids)+1<<12 {
+		if err := checkID(key, id); err != nil {
+			return nil, err
+		}
+		if int(id) > 2*len(ids)+1<<12 {
 			return nil, fmt.Errorf("model.vocab[%q]: the id is %d, for %d tokens", key, id, len(ids))
 		}
 		most = max(most, id)

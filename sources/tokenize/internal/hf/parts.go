@@ -1,34 +1,53 @@
 package hf
 
 import (
+	"encoding/json"
 	"fmt"
 	"iter"
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 
 	"millrace/sources/tokenize/internal/chars"
+	"millrace/sources/tokenize/internal/pipeline"
 	"millrace/sources/tokenize/internal/pretokenize"
 	"millrace/sources/tokenize/internal/split"
 	"millrace/sources/tokenize/internal/vocab"
 )
 
-func (t *Tokenizer) normalizer(path string, p *part) error {
-	switch {
-	case p == nil:
-		return nil
-	case p.Type == "NFC":
-		t.NFC = true
-		return nil
-	case p.Type == "Sequence":
-		for i, inner := range p.Normalizers {
-			if err := t.normalizer(fmt.Sprintf("%s.normalizers[%d]", path, i), inner); err != nil {
-				return err
-			}
-		}
+// normalizer takes the normalizers of a byte-level model. NFC by itself has a faster way.
+func (t *Tokenizer) normalizer(p *part) error {
+	if p.isNFC() {
+		t.NFC = p.has("NFC")
 		return nil
 	}
-	return refuse(path, "the normalizer is %q", p.Type)
+	all := &pipeline.Pipeline{}
+	if err := normalizers(all, sync.OnceValue(pipeline.NewCharacters), "normalizer", p); err != nil {
+		return err
+	}
+	text, err := json.Marshal(p)
+	t.Normalizers, t.Parts = all.Normalizers, text
+	return err
+}
+
+// isNFC reports whether a normalizer is NFC or none.
+func (p *part) isNFC() bool {
+	if p == nil || p.Type == "NFC" {
+		return true
+	}
+	for _, inner := range p.Normalizers {
+		if !inner.isNFC() {
+			return false
+		}
+	}
+	return p.Type == "Sequence"
+}
+
+// has reports whether a normalizer is of a kind, or has one of it.
+func (p *part) has(kind string) bool {
+	return p != nil &&
+		(p.Type == kind || slices.ContainsFunc(p.Normalizers, func(inner *part) bool { return inner.has(kind) }))
 }
 
 // preTokenizer takes ByteLevel, by itself or behind Digits or Splits by regular expressions.
@@ -246,16 +265,15 @@ func (m *model) tokens(added []Added, keys iter.Seq[string]) ([][]byte, error) {
 	most := uint32(0)
 	for key := range keys {
 		id := m.Vocab[key]
-		if id >= vocab.MaxTokens {
-			return nil, fmt.Errorf("model.vocab[%q]: the id is %d, and the highest supported one is %d",
-				key, id, vocab.MaxTokens-1)
+		if err := checkID(key, id); err != nil {
+			return nil, err
 		}
 		most = max(most, id)
 	}
 	if int(most) > 2*len(m.Vocab)+1<<12 {
 		return nil, fmt.Errorf("model.vocab: the highest id is %d, for %d tokens", most, len(m.Vocab))
 	}
-	bytesOf := alphabet()
+	bytesOf := pipeline.Alphabet()
 	tokens := make([][]byte, most+1)
 	for key := range keys {
 		id := m.Vocab[key]
@@ -285,20 +303,4 @@ func spelling(bytesOf map[rune]byte, key string) (token []byte, isInText bool) {
 		token = append(token, b)
 	}
 	return token, true
-}
-
-// alphabet returns the bytes for which characters stand in byte-level vocabularies: printable ones for themselves, and
-// U+0100 on for the others in their order. See bytes_char in tokenizers.
-func alphabet() map[rune]byte {
-	of := make(map[rune]byte, 256)
-	next := rune(0x100)
-	for b := range 256 {
-		r := rune(b)
-		if !(b >= '!' && b <= '~' || b >= 0xa1 && b <= 0xac || b >= 0xae) {
-			r = next
-			next++
-		}
-		of[r] = byte(b)
-	}
-	return of
 }

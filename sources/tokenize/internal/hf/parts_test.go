@@ -9,8 +9,8 @@ import (
 // levelPart lacks the value of use_regex and the end.
 const levelPart = `{"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": `
 
-// TestPreTokenizersOfPublishedFilesAreRefusedByPlace has the pre-tokenizers of published files that are not followed.
-// An encoder with the nearest known pattern would give other ids for them.
+// TestPreTokenizersOfPublishedFilesAreRefusedByPlace has a pre-tokenizer that is not followed. An encoder with the
+// nearest known pattern would give other ids for it.
 func TestPreTokenizersOfPublishedFilesAreRefusedByPlace(t *testing.T) {
 	const qwen = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*` +
 		`|\s*[\r\n]+|\s+(?!\S)|\s+`
@@ -24,20 +24,10 @@ func TestPreTokenizersOfPublishedFilesAreRefusedByPlace(t *testing.T) {
 	sequence := func(parts ...string) string {
 		return `{"type": "Sequence", "pretokenizers": [` + strings.Join(parts, ",") + `]}`
 	}
-	for name, pre := range map[string]string{
-		"a late class":   sequence(levelPart+`true}`, split(`\p{N}`)),
-		"a second level": sequence(levelPart+`true}`, levelPart+`true}`),
-		"a fixed string": sequence(strings.Replace(split(" "), `"Regex"`, `"String"`, 1), levelPart+`false}`),
-		"a bound":        sequence(split(strings.Replace(qwen, `|\p{N}|`, `|\p{N}{1,3}+|`, 1)), levelPart+`false}`),
-		"a gap": sequence(
-			strings.Replace(split(`\p{N}`), `"Isolated", "invert": false`, `"Removed", "invert": true`, 1),
-			levelPart+`false}`,
-		),
-	} {
-		file := `{"pre_tokenizer": ` + pre + `, "model": {"type": "BPE", "vocab": {}, "merges": []}}`
-		if _, err := parse([]byte(file), &config{}); err == nil || !strings.HasPrefix(err.Error(), "pre_tokenizer") {
-			t.Errorf("%s: error %v, want one that begins with the place pre_tokenizer", name, err)
-		}
+	bound := sequence(split(strings.Replace(qwen, `|\p{N}|`, `|\p{N}{1,3}+|`, 1)), levelPart+`false}`)
+	file := `{"pre_tokenizer": ` + bound + `, "model": {"type": "BPE", "vocab": {}, "merges": []}}`
+	if _, err := parse([]byte(file), &config{}); err == nil || !strings.HasPrefix(err.Error(), "pre_tokenizer") {
+		t.Errorf("error %v, want one that begins with the place pre_tokenizer", err)
 	}
 	for _, pre := range []string{
 		sequence(split(qwen), levelPart+`false}`), sequence(split(qwen), levelPart+`true}`),
@@ -51,25 +41,30 @@ func TestPreTokenizersOfPublishedFilesAreRefusedByPlace(t *testing.T) {
 	}
 }
 
-// TestPartsOfRefusedKindsAreNamed has the keys that tokenizers writes for the kinds.
-func TestPartsOfRefusedKindsAreNamed(t *testing.T) {
-	for _, c := range []struct{ key, kind, rest string }{
-		{"normalizer", "BertNormalizer",
-			`"clean_text": true, "handle_chinese_chars": true, "strip_accents": null, "lowercase": true`},
-		{"normalizer", "Strip", `"strip_left": true, "strip_right": true`},
-		{"normalizer", "Precompiled", `"precompiled_charsmap": "AAAA"`},
-		{"pre_tokenizer", "CharDelimiterSplit", `"delimiter": "-"`},
-		{"pre_tokenizer", "FixedLength", `"length": 5`},
+// TestDamagedPartsAreNamed has keys that tokenizers writes, with values that it does not.
+func TestDamagedPartsAreNamed(t *testing.T) {
+	for _, c := range []struct{ key, part, want string }{
+		{"normalizer", `{"type": "Precompiled", "precompiled_charsmap": "AAAA"}`, "normalizer.precompiled_charsmap"},
+		{"normalizer", `{"type": "BertNormalizer", "clean_text": true}`, "handle_chinese_chars"},
+		{"pre_tokenizer", `{"type": "CharDelimiterSplit", "delimiter": "ab"}`, "pre_tokenizer.delimiter"},
+		{"pre_tokenizer", `{"type": "CharDelimiterSplit"}`, "pre_tokenizer.delimiter"},
+		{"pre_tokenizer", `{"type": "FixedLength", "length": 0}`, "pre_tokenizer.length"},
+		{"pre_tokenizer", `{"type": "Split", "behavior": "Isolated"}`, "pre_tokenizer.pattern"},
+		{"pre_tokenizer", `{"type": "Split", "behavior": "Removed", "invert": true, "pattern": {"String": ""}}`,
+			"removes all"},
+		{"pre_tokenizer", `{"type": "Punctuation", "behavior": "Often"}`, "pre_tokenizer.behavior"},
 	} {
-		parts := map[string]string{"normalizer": "null", "pre_tokenizer": levelPart + `true}`}
-		parts[c.key] = `{"type": "` + c.kind + `", ` + c.rest + `}`
-		file := `{"model": {"type": "BPE", "vocab": {}, "merges": []}`
-		for _, key := range []string{"normalizer", "pre_tokenizer"} {
-			file += `, "` + key + `": ` + parts[key]
+		file := `{"` + c.key + `": ` + c.part + `, "model": {"type": "WordLevel", "unk_token": "a", "vocab": {"a": 0}}}`
+		if _, err := parse([]byte(file), &config{}); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: error %v, want one with %s", c.part, err, c.want)
 		}
-		_, err := parse([]byte(file+`}`), &config{})
-		if err == nil || !strings.Contains(err.Error(), c.key) || !strings.Contains(err.Error(), c.kind) {
-			t.Errorf("%s %s: error %v, want one with both names", c.key, c.kind, err)
+	}
+	for _, model := range []string{
+		`{"type": "WordLevel", "unk_token": "b", "vocab": {"a": 0}}`,
+		`{"type": "WordLevel", "unk_token": "a", "vocab": {"a": 0, "b": 0}}`,
+	} {
+		if _, err := parse([]byte(`{"model": `+model+`}`), &config{}); err == nil {
+			t.Errorf("%s is read", model)
 		}
 	}
 }

@@ -15,11 +15,13 @@ type Tokenizer struct {
 	Prefixed   bool               // a text, or each part of Before, gets a space before it unless it has one
 	Before     pretokenize.Stages // divide text before Pattern or Stages do; nil: none
 	NFC        bool               // text is brought into normal form C first
-	Added      []Added
-	BOS, EOS   string // of the files beside it, or of the post-processor; empty: they name none
-	Ends       string // the tokens of which each may be EOS, if the files name several
+	// Normalizers, unless nil, rewrite text first, in place of NFC. Then Parts are their description.
+	Normalizers pipeline.Normalizers
+	Added       []Added
+	BOS, EOS    string // of the files beside it, or of the post-processor; empty: they name none
+	Ends        string // the tokens of which each may be EOS, if the files name several
 
-	// Pipeline, unless nil, encodes in place of Vocabulary, Pattern and NFC. Parts are its description.
+	// Pipeline, unless nil, encodes in place of Vocabulary, Pattern and Normalizers. Parts are its description.
 	Pipeline *pipeline.Pipeline
 	Parts    []byte
 }

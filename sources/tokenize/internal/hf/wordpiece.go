@@ -55,3 +55,26 @@ func (m *wordPieceFile) set(to *pipeline.Pipeline) error {
 	to.Tokens = tokens
 	return nil
 }
+
+// wordLevelFile has the keys of a WordLevel model.
+type wordLevelFile struct {
+	Type     string            `json:"type"`
+	UnkToken string            `json:"unk_token"`
+	Vocab    map[string]uint32 `json:"vocab"`
+}
+
+func (m *wordLevelFile) ids() map[string]uint32 { return m.Vocab }
+
+// set sets a WordLevel model.
+func (m *wordLevelFile) set(to *pipeline.Pipeline) error {
+	tokens, err := texts(m.Vocab)
+	if err != nil {
+		return err
+	}
+	unk, ok := m.Vocab[m.UnkToken]
+	if !ok {
+		return fmt.Errorf("model.unk_token: %q is not in model.vocab", m.UnkToken)
+	}
+	to.Model, to.Tokens = pipeline.NewWordLevel(tokens, unk), tokens
+	return nil
+}

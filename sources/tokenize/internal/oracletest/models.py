@@ -104,6 +104,38 @@ def main(folder):
     write_parts(folder, train(**MODELS["unigram_nfkc"]))
     write(folder, "bpe_unused", unused(train(**MODELS["bpe_llama"])))
     write(folder, "unigram_unused", unused(train(**MODELS["unigram_nfkc"])))
+    rng = random.Random("scores")
+    for name, score in SCORES.items():
+        write(folder, name, scored(train(**MODELS["unigram_bytes"]), lambda: score(rng)), list(ties(name)))
+
+
+# Scores of few values give many divisions of equal sums. Sums beyond 100,000 begin anew.
+SCORES = {
+    "unigram_ties": lambda rng: -rng.randrange(1, 60) / 10,
+    "unigram_large": lambda rng: -3000 - rng.randrange(60) / 10,
+}
+
+
+def scored(model, score):
+    """Returns the model with other scores of its normal pieces, and with some symbols of the user."""
+    proto = parsed(model)
+    for piece in proto.pieces:
+        if piece.type == 1:
+            piece.score = score()
+    known = {piece.piece for piece in proto.pieces}
+    for text in ["der", "ght", "II", "I\u2581V"]:
+        if text not in known:
+            proto.pieces.add(piece=text, score=0, type=4)
+    return proto.SerializeToString()
+
+
+def ties(seed):
+    rng = random.Random(seed)
+    words = [w for line in CORPUS for w in line.split(" ")]
+    for _ in range(150):
+        yield " ".join(rng.choice(["I", "II", "V", "VI", "III", "X"]) for _ in range(rng.randrange(1, 12)))
+        yield "".join(rng.choice(words)[:rng.randrange(1, 8)] for _ in range(rng.randrange(1, 60)))
+    yield " ".join(rng.choice(words) for _ in range(1000))
 
 
 def unused(model):
@@ -149,10 +181,10 @@ def save(path, value):
     path.write_text(json.dumps(value, separators=(",", ":")) + "\n")
 
 
-def write(folder, name, model):
+def write(folder, name, model, more=()):
     processor = sentencepiece.SentencePieceProcessor(model_proto=model)
     cases = []
-    for text in texts(name):
+    for text in [*texts(name), *more]:
         cases.append({"text": text, "ids": processor.encode(text)})
     (folder / f"{name}.model").write_bytes(model)
     save(folder / f"{name}.json", cases)

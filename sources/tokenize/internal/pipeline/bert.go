@@ -71,9 +71,9 @@ func (c Characters) Whitespace() Splitter {
 	return runs(func(r rune) run { return pick(c.table.Of(r), chars.Space, left, chars.Word, other) })
 }
 
-// Punctuation makes each punctuation mark a part.
-func (c Characters) Punctuation() Splitter {
-	return runs(func(r rune) run { return pick(c.table.Of(r), chars.Punctuation, alone, 0, alone) })
+// Punctuation divides a text at punctuation marks.
+func (c Characters) Punctuation(b Behavior) Splitter {
+	return At{Find: member{c.table, chars.Punctuation}, Behavior: b}
 }
 
 // Digits makes runs of digits parts, or each digit.

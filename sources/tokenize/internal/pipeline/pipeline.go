@@ -12,12 +12,13 @@ import (
 // Pipeline has all parts of a tokenizer.json that turn text without added tokens into ids. It never changes and is safe
 // for concurrent use.
 type Pipeline struct {
-	Normalizers []Normalizer
+	Normalizers Normalizers
 	Splitters   Sequence // none: the text stays whole
 	Model       Model
-	Tokens      [][]byte     // by id; an empty entry is an unused id
-	Bytes       *[256]uint32 // the ids that stand for bytes; nil: none
-	Spaces      bool         // U+2581 in a token stands for a space
+	Tokens      [][]byte      // by id; an empty entry is an unused id
+	Bytes       *[256]uint32  // the ids that stand for bytes; nil: none
+	Spaces      bool          // U+2581 in a token stands for a space
+	Alphabet    map[rune]byte // the bytes for which characters of a token stand; nil: they stand for none
 }
 
 // Model encodes the parts of a text.
@@ -42,14 +43,21 @@ type Scratch struct {
 	merger  charbpe.Merger
 	unigram unigram.Scratch
 	texts   [2][]byte
-	part    []byte
+	level   int      // the number of splitters from the one that is called on
+	rooms   [][]byte // by level, the memory of a splitter that writes the parts anew
 }
 
 // scratchMax bounds the memory that a Scratch keeps for a text.
 const scratchMax = 1 << 20
 
+// Normalize returns the normalised text, as [Normalizers.Normalize] does.
+func (p *Pipeline) Normalize(text []byte, s *Scratch) []byte { return p.Normalizers.Normalize(text, s) }
+
+// Normalizers rewrite a text one after the other.
+type Normalizers []Normalizer
+
 // Normalize returns the normalised text. It is UTF-8 whatever the text is, and valid until the next call.
-func (p *Pipeline) Normalize(text []byte, s *Scratch) []byte {
+func (list Normalizers) Normalize(text []byte, s *Scratch) []byte {
 	next := 0
 	apply := func(n Normalizer) {
 		to := n(s.texts[next][:0], text)
@@ -61,7 +69,7 @@ func (p *Pipeline) Normalize(text []byte, s *Scratch) []byte {
 	if !utf8.Valid(text) {
 		apply(toUTF8)
 	}
-	for _, n := range p.Normalizers {
+	for _, n := range list {
 		if len(text) > 0 {
 			apply(n)
 		}
@@ -96,6 +104,9 @@ func (p *Pipeline) Token(dst []byte, id uint32) []byte {
 				return append(dst, byte(b))
 			}
 		}
+	}
+	if p.Alphabet != nil {
+		return appendSpelt(dst, p.Tokens[id], p.Alphabet)
 	}
 	if !p.Spaces {
 		return append(dst, p.Tokens[id]...)

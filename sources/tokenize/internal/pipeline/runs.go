@@ -49,8 +49,8 @@ func (of runs) Split(text []byte, _ bool, _ *Scratch, do func(part []byte)) {
 	}
 }
 
-// Sequence divides by one splitter after the other, each the parts of the one before. At most one is a Metaspace. The
-// parts before it are parts of the text's memory.
+// Sequence divides by one splitter after the other, each the parts of the one before. A splitter behind one that writes
+// parts anew takes none of them for the beginning of the document.
 type Sequence []Splitter
 
 // Split implements Splitter.
@@ -59,6 +59,10 @@ func (list Sequence) Split(text []byte, first bool, s *Scratch, do func(part []b
 		do(text)
 		return
 	}
+	for len(s.rooms) <= len(list) {
+		s.rooms = append(s.rooms, nil)
+	}
+	s.level = len(list)
 	list[0].Split(text, first, s, func(part []byte) {
 		list[1:].Split(part, first && len(part) > 0 && &part[0] == &text[0], s, do)
 	})

@@ -45,10 +45,17 @@ func (m *Model) Kind() string {
 	return "SentencePiece Unigram"
 }
 
+// unigramRules names the rules by which equal and large sums of scores are decided. Other rules need another name:
+// stored lengths of documents hold for the rules that made them.
+const unigramRules = "float32 sums that begin anew"
+
 // Describe writes everything to w that decides about ids.
 func (m *Model) Describe(w io.Writer) {
 	p := m.proto
 	b := binary.AppendUvarint(nil, p.kind)
+	if p.kind == unigramKind {
+		b = append(b, unigramRules...)
+	}
 	for _, is := range []bool{p.suffix, p.bytes, p.prefixes, p.shrinks, p.escapes} {
 		b = strconv.AppendBool(b, is)
 	}

@@ -75,8 +75,8 @@ func (m *Model) index() error {
 			return fmt.Errorf("piece %d, %q, is empty, not UTF-8, or has a NUL", id, p.text)
 		case known[string(p.text)]:
 			return fmt.Errorf("piece %d, %q, occurs twice", id, p.text)
-		case math.IsNaN(float64(p.score)):
-			return fmt.Errorf("the score of piece %d, %q, is not a number", id, p.text)
+		case math.IsNaN(float64(p.score)) || m.proto.kind == unigramKind && math.IsInf(float64(p.score), 0):
+			return fmt.Errorf("the score of piece %d, %q, is not a number, or infinite", id, p.text)
 		case p.kind == unknown && hasUnk:
 			return fmt.Errorf("piece %d, %q, is a second unknown piece", id, p.text)
 		}
@@ -130,18 +130,17 @@ func (m *Model) texts() [][]byte {
 const unkPenalty = 10
 
 func (m *Model) newUnigram() (*unigram.Model, error) {
-	least, most := float32(math.MaxFloat32), float32(0x1p-126)
+	least := float32(math.MaxFloat32)
 	for _, p := range m.proto.pieces {
 		if p.kind == normal {
-			least, most = min(least, p.score), max(most, p.score)
+			least = min(least, p.score)
 		}
 	}
 	scores := make([]float64, len(m.proto.pieces))
 	for id, p := range m.proto.pieces {
 		scores[id] = float64(p.score)
 		if p.kind == userDefined { // a bonus, so that it is always chosen
-			bonus := float32(len(p.text)) * most
-			scores[id] = float64(bonus) - 0.1
+			scores[id] = 0.1 * float64(len(p.text)-1)
 		}
 	}
 	return unigram.New(unigram.Config{

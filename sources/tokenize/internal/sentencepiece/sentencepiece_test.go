@@ -11,7 +11,7 @@ import (
 
 func names() []string {
 	return []string{"bpe_llama", "bpe_nfkc", "bpe_suffix", "bpe_crossing", "bpe_unused", "unigram_nfkc",
-		"unigram_bytes", "unigram_unused"}
+		"unigram_bytes", "unigram_unused", "unigram_ties", "unigram_large"}
 }
 
 func model(t testing.TB, name string) *Model {

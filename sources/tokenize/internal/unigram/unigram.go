@@ -2,9 +2,9 @@
 //
 // A text's score is the sum of its pieces' scores. The best division of each prefix follows from the best divisions of
 // shorter ones (Viterbi). Of equal divisions, the one whose last piece begins first counts. Floating-point numbers
-// decide between close divisions, so a [Model] adds them in the order and precision of its reference.
+// decide between close divisions, so a [Model] adds and compares them in the order and precision of its reference.
 //
-// Sources: EncodeOptimized in unigram_model.cc of SentencePiece 0.2.1; models/unigram/model.rs of tokenizers 0.23.
+// Sources: EncodeOptimized in unigram_model.cc of SentencePiece 0.2.3; models/unigram/model.rs of tokenizers 0.23.
 package unigram
 
 import (
@@ -28,7 +28,8 @@ type Config struct {
 	UnkScore float64
 	// Bytes, unless nil, are the ids of all bytes. They spell a character without a piece.
 	Bytes *[256]uint32
-	// Single adds scores in single precision, as SentencePiece does; tokenizers adds them in double precision.
+	// Single adds scores in single precision, and lets sums start anew when they are large, as SentencePiece does.
+	// tokenizers adds them in double precision.
 	Single bool
 	// Fused looks a run of characters without a piece up as a whole, as tokenizers does.
 	Fused bool
@@ -38,7 +39,8 @@ type Config struct {
 type Model struct {
 	c       Config
 	trie    *trie.Trie
-	longest int // bytes
+	longest int       // bytes
+	singles []float32 // the scores, if they are added in single precision
 }
 
 // New returns the model of a description. It keeps the description's slices.
@@ -52,15 +54,19 @@ func New(c Config) (*Model, error) {
 			return nil, errors.New("the score of a piece is not a number")
 		}
 		m.longest = max(m.longest, len(piece))
+		if c.Single {
+			m.singles = append(m.singles, float32(c.Scores[i]))
+		}
 	}
 	return m, nil
 }
 
 // Scratch is the memory of one goroutine for [Model.Append].
 type Scratch struct {
-	scores []float64 // of the best divisions that end at the next positions; a ring
-	ends   []uint32  // the last piece of the best division that ends at a position
-	path   []uint32  // the best division from its end
+	singles []float32 // of the best divisions that end at the next positions; a ring
+	doubles []float64 // the same in double precision
+	ends    []uint32  // the last piece of the best division that ends at a position
+	path    []uint32  // the best division from its end
 }
 
 const (
@@ -75,8 +81,14 @@ const (
 // Append appends the ids of text to dst. If ends is not nil, Append appends to it the offset in text at which each
 // token ends. text is UTF-8. Memory is eight bytes for each byte of text.
 func (m *Model) Append(dst []uint32, text []byte, ends *[]int, s *Scratch) []uint32 {
-	s.reset(len(text), m.longest)
-	m.search(text, s)
+	s.reset(len(text))
+	if m.c.Single {
+		s.singles = ring(s.singles, m.longest)
+		search(m, text, m.singles, s.singles, s.ends, float32(m.c.UnkScore))
+	} else {
+		s.doubles = ring(s.doubles, m.longest)
+		search(m, text, m.c.Scores, s.doubles, s.ends, m.c.UnkScore)
+	}
 	s.path = s.path[:0]
 	for pos := len(text); pos > 0; {
 		id := s.ends[pos]
@@ -95,14 +107,7 @@ func (m *Model) Append(dst []uint32, text []byte, ends *[]int, s *Scratch) []uin
 	return dst
 }
 
-func (s *Scratch) reset(length, longest int) {
-	ring := 1
-	for ring <= longest {
-		ring *= 2
-	}
-	if len(s.scores) != ring {
-		s.scores = make([]float64, ring)
-	}
+func (s *Scratch) reset(length int) {
 	if cap(s.ends) <= length {
 		s.ends = make([]uint32, length+1)
 	}
@@ -112,12 +117,29 @@ func (s *Scratch) reset(length, longest int) {
 	}
 }
 
-// search sets the last piece of the best division for each position of text.
-func (m *Model) search(text []byte, s *Scratch) {
-	scores, ends, mask := s.scores, s.ends, len(s.scores)-1
-	scores[0] = 0
+// ring returns a ring with room for a position and for the ends of all pieces that begin there: old, if it fits.
+func ring[S float32 | float64](old []S, longest int) []S {
+	size := 1
+	for size <= longest {
+		size *= 2
+	}
+	if len(old) != size {
+		return make([]S, size)
+	}
+	return old
+}
+
+// search sets the last piece of the best division for each position of text. The scores have the precision in which
+// they are added.
+func search[S float32 | float64](m *Model, text []byte, scores, sums []S, ends []uint32, unk S) {
+	mask := len(sums) - 1
+	sums[0] = 0
 	for pos := 0; pos < len(text); {
-		here := scores[pos&mask]
+		here := sums[pos&mask]
+		if m.c.Single && (here < -mostSum || here > mostSum) {
+			restart(sums, ends[pos:], pos, mask)
+			here = 0
+		}
 		char := 1
 		if text[pos] >= utf8.RuneSelf {
 			_, char = utf8.DecodeRune(text[pos:])
@@ -134,25 +156,32 @@ func (m *Model) search(text []byte, s *Scratch) {
 			if id == trie.None {
 				continue
 			}
-			score := m.c.Scores[id] + here
-			if ends[at] == unset || score > scores[at&mask] {
-				scores[at&mask], ends[at] = m.rounded(score), id
+			if sum := scores[id] + here; ends[at] == unset || sum > sums[at&mask] {
+				sums[at&mask], ends[at] = sum, id
 			}
 			single = single || at == pos+char
 		}
 		if !single {
-			score := m.rounded(m.c.UnkScore + here)
-			if end := pos + char; ends[end] == unset || score > scores[end&mask] {
-				scores[end&mask], ends[end] = score, unknown
+			end := pos + char
+			if sum := unk + here; ends[end] == unset || sum > sums[end&mask] {
+				sums[end&mask], ends[end] = sum, unknown
 			}
 		}
 		pos += char
 	}
 }
 
-func (m *Model) rounded(score float64) float64 {
-	if m.c.Single {
-		return float64(float32(score))
+// mostSum bounds the sums of SentencePiece: a position whose sum is larger, or less than its negative, begins at 0.
+const mostSum = 100_000
+
+// restart lets the sum at pos be 0, and subtracts as much from those of the positions that pieces have reached behind
+// it. Ends begins at pos.
+func restart[S float32 | float64](sums []S, ends []uint32, pos, mask int) {
+	offset := sums[pos&mask]
+	sums[pos&mask] = 0
+	for i := 1; i < len(ends) && i <= mask; i++ {
+		if ends[i] != unset {
+			sums[(pos+i)&mask] -= offset
+		}
 	}
-	return score
 }

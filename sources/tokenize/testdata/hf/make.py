@@ -130,10 +130,10 @@ def unigram(name, pre, normalizer):
     finish(Tokenizer.from_str(json.dumps(content)), name)
 
 
-if len(sys.argv) > 1:
+if __name__ == "__main__" and len(sys.argv) > 1:
     for path in sys.argv[1:]:
         write(pathlib.Path(path))
-else:
+elif __name__ == "__main__":
     whole = pre_tokenizers.ByteLevel(add_prefix_space=False)
     bare = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     qwen = pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(QWEN2), "isolated"), bare])

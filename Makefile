@@ -64,17 +64,17 @@ test-slurm: ## run the job of examples/cluster on Debian's Slurm, and kill, requ
 
 # TOTALS=docs/campaigns-sim.md appends the totals. HOSTS=1 plays only seeds with hosts and etcd. Failed seeds are kept, and `make test` replays them.
 sim: ## play SEEDS (10000) seeds of the simulation, from FROM (500) on; TOTALS=file appends a row of totals
-	cd internal/verify/sim && go test -count=1 -vet=off -timeout 0 -run '^TestSeeds$$' -args \
+	cd verify/sim && go test -count=1 -vet=off -timeout 0 -run '^TestSeeds$$' -args \
 		-seeds $(or $(SEEDS),10000) -from $(or $(FROM),500) $(if $(TOTALS),-totals $(abspath $(TOTALS))) \
 		$(if $(HOSTS),-hosts)
 
 lint: ## vet, gofmt and the architecture test
 	go vet ./...
 	@out=$$(gofmt -l .); [ -z "$$out" ] || { echo "gofmt would change:"; echo "$$out"; exit 1; }
-	go test -count=1 -v -run 'Test' ./internal/verify/archtest
+	go test -count=1 -v -run 'Test' ./verify/archtest
 
 gauges: ## print the largest packages and types: files, methods, exported names
-	@go test -count=1 -v -run '^TestGauges$$' ./internal/verify/archtest | grep -v '^[=-]'
+	@go test -count=1 -v -run '^TestGauges$$' ./verify/archtest | grep -v '^[=-]'
 
 generate: ## regenerate proto/*.pb.go, the schema and the tables; leaves the tree clean
 	@tools/generate.sh
@@ -167,14 +167,14 @@ observe: build ## plant each slow activity TIMES (20) times; log, stats() and st
 
 mutants: ## put one mistake at a time into the product; its judge must notice. ONLY=name,name
 	@tools/venv.sh .venv-e2e e2e/requirements.txt
-	go run ./internal/verify/mutants $(if $(ONLY),-only $(ONLY))
+	go run ./verify/mutants $(if $(ONLY),-only $(ONLY))
 
 # COUNT=1 SEED=N ONLY=SAMPLE repeats a case. RECORD=1 adds the totals to docs/campaigns.md.
 flips: ## damage small files of every format COUNT (100000) times from SEED (1) on, and read them
-	go run ./internal/verify/flips -count $(or $(COUNT),100000) -seed $(or $(SEED),1) $(if $(ONLY),-only $(ONLY)) \
+	go run ./verify/flips -count $(or $(COUNT),100000) -seed $(or $(SEED),1) $(if $(ONLY),-only $(ONLY)) \
 		$(if $(RECORD),-record docs/campaigns.md)
 
-# ONLY="sources/csv" names targets. RECORD=1 adds the totals to docs/campaigns.md.
+# ONLY="sources/format/csv" names targets. RECORD=1 adds the totals to docs/campaigns.md.
 fuzz: ## run every fuzz target for FUZZTIME (20s), one after the other
 	@tools/fuzz.sh
 

@@ -58,7 +58,7 @@ def reads(a: argparse.Namespace) -> None:
     out = subprocess.run(
         [a.tools / "remote.test", "-test.run=^$", "-test.bench=InOrder", "-test.benchtime=10x"]
         + [f"-test.count={a.rounds}"],
-        cwd=pathlib.Path(__file__).resolve().parent.parent / "sources" / "remote",
+        cwd=pathlib.Path(__file__).resolve().parent.parent / "sources" / "store" / "remote",
         stdout=subprocess.PIPE,
         text=True,
         check=True,

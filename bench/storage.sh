@@ -8,5 +8,5 @@ tools=$(mktemp -d)
 trap 'rm -rf "$tools"' EXIT INT TERM
 cd "$root"
 go build -o "$tools/" ./cmd/millrace ./bench/storetest
-go test -c -o "$tools/remote.test" ./sources/remote
+go test -c -o "$tools/remote.test" ./sources/store/remote
 python3 "$root/bench/storage.py" --tools "$tools" --data "$root/build/bench-storage" "$@"

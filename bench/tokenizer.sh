@@ -23,7 +23,7 @@ if ! "$venv/bin/python" -c 'import fastokens, gigatoken, tiktoken, tokenizers, n
 assert tiktoken.__version__ == "0.14.0" and tokenizers.__version__ == "0.22.2"' 2>/dev/null; then
 	# shellcheck disable=SC2086 # the pins are words
 	"$venv/bin/python" -m pip install --quiet --disable-pip-version-check $pins ||
-		fail "pip cannot install $pins for the comparison (our figures alone: go test -bench . ./sources/tokenize)"
+		fail "pip cannot install $pins for the comparison (our figures alone: go test -bench . ./text/tokenize)"
 fi
 
 tokenbench=$(mktemp -d)

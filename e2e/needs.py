@@ -1,4 +1,4 @@
-"""The programs and abilities that some tests need and a machine may lack: those of internal/verify/needs/needs.txt.
+"""The programs and abilities that some tests need and a machine may lack: those of internal/needs/needs.txt.
 
 A test names its needs by `@pytest.mark.needs(…)`. It skips if one of them is missing. While it runs, its PATH has no
 optional program that it does not name, so a need that nobody named is noticed on every machine.
@@ -39,7 +39,7 @@ class Need:
 
 @functools.lru_cache(maxsize=None)
 def table() -> Dict[str, Need]:
-    text = (ROOT / "internal/verify/needs/needs.txt").read_text()
+    text = (ROOT / "internal/needs/needs.txt").read_text()
     rows = re.findall(r"^([^#\s][^:\n]*): (.+)\n\t(.+)$", text, re.MULTILINE)
     return {name: Need(name, cure, probe) for name, cure, probe in rows}
 

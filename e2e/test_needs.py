@@ -79,11 +79,11 @@ def test_without_any_need_tests_skip_by_name(request: pytest.FixtureRequest, tmp
     skipped, others = re.search(r"(\d+) skipped", ran.stdout), re.search(r"(passed|failed|error)", ran.stdout)
     assert skipped and not others, ran.stdout[-3000:]
     assert int(skipped[1]) >= len(set(expected)), ran.stdout[-3000:]
-    report = ["go", "run", "./internal/verify/testreport", f"pytest:e2e=cp {junit} $JUNIT"]
+    report = ["go", "run", "./verify/testreport", f"pytest:e2e=cp {junit} $JUNIT"]
     judged = subprocess.run(report, cwd=needs.ROOT, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     assert judged.returncode == 0, judged.stdout[-3000:] + judged.stderr
 
 
 def test_every_need_has_a_test(request: pytest.FixtureRequest) -> None:
     if len(request.session.items) >= 200:
-        assert set(needs.table()) - GO_ALONE <= set(of_tests(request)), "internal/verify/needs/needs.txt has too many"
+        assert set(needs.table()) - GO_ALONE <= set(of_tests(request)), "internal/needs/needs.txt has too many"

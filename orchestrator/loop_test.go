@@ -19,11 +19,11 @@ import (
 	"millrace"
 	"millrace/checkpoint"
 	"millrace/checkpoint/disk/disktest"
-	"millrace/internal/verify/sim/memnet"
 	"millrace/orchestrator/facts"
 	"millrace/orchestrator/lease"
 	"millrace/orchestrator/ledger"
 	"millrace/proto"
+	"millrace/verify/sim/memnet"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -18,7 +18,7 @@ import (
 
 	"millrace"
 	"millrace/constructors"
-	"millrace/internal/verify/needs"
+	"millrace/internal/needs"
 	"millrace/sidecar"
 	"millrace/sidecar/sidecartest"
 )

@@ -14,12 +14,12 @@ import (
 
 	"millrace"
 	"millrace/sources"
-	"millrace/sources/budget"
-	"millrace/sources/feed"
-	"millrace/sources/index"
-	"millrace/sources/jsonl"
-	"millrace/sources/megatron"
-	"millrace/sources/order"
+	"millrace/sources/facts/index"
+	"millrace/sources/format/jsonl"
+	"millrace/sources/format/megatron"
+	"millrace/sources/read/budget"
+	"millrace/sources/read/feed"
+	"millrace/sources/read/order"
 )
 
 // words is a tokenizer that makes a token of every eight bytes.

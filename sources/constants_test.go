@@ -10,14 +10,14 @@ import (
 
 	"millrace"
 	"millrace/sources"
-	"millrace/sources/budget"
-	"millrace/sources/csv"
-	"millrace/sources/feed"
-	"millrace/sources/fields"
-	"millrace/sources/filter"
-	"millrace/sources/jsonl"
-	"millrace/sources/order"
-	"millrace/sources/parquet"
+	"millrace/sources/format/csv"
+	"millrace/sources/format/jsonl"
+	"millrace/sources/format/parquet"
+	"millrace/sources/format/parts/fields"
+	"millrace/sources/read/budget"
+	"millrace/sources/read/feed"
+	"millrace/sources/read/filter"
+	"millrace/sources/read/order"
 )
 
 // folders writes files below a new directory.
@@ -215,9 +215,9 @@ func TestAKeyOfSomeFolders(t *testing.T) {
 // with, which leads back to the same manifest.
 func TestTablesThatMoveOn(t *testing.T) {
 	manifest := func(version *uint64) *millrace.Manifest {
-		s, err := sources.Open(t.Context(), sources.Spec{Name: "web", Format: parquet.Format{}, Base: "delta/testdata",
-			Patterns: []string{"plain"}, Epochs: 1, Field: sources.Field{Text: "text"}, Tokenizer: byteEncoding{},
-			Version: version}, sources.OpenOptions{})
+		s, err := sources.Open(t.Context(), sources.Spec{Name: "web", Format: parquet.Format{},
+			Base: "find/delta/testdata", Patterns: []string{"plain"}, Epochs: 1,
+			Field: sources.Field{Text: "text"}, Tokenizer: byteEncoding{}, Version: version}, sources.OpenOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}

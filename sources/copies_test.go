@@ -15,9 +15,9 @@ import (
 
 	"millrace"
 	"millrace/sources"
-	"millrace/sources/budget"
-	"millrace/sources/feed"
-	"millrace/sources/order"
+	"millrace/sources/read/budget"
+	"millrace/sources/read/feed"
+	"millrace/sources/read/order"
 )
 
 // newVariedScene is a scene whose documents hardly pack, beside a plain shard.

@@ -15,12 +15,12 @@ import (
 	"golang.org/x/crypto/blake2b"
 
 	"millrace"
-	"millrace/sources/copies"
+	"millrace/sources/facts/guard"
+	"millrace/sources/facts/identity"
+	"millrace/sources/facts/kept"
 	"millrace/sources/find"
-	"millrace/sources/guard"
-	"millrace/sources/identity"
-	"millrace/sources/kept"
-	"millrace/sources/openfiles"
+	"millrace/sources/store/copies"
+	"millrace/sources/store/openfiles"
 )
 
 // The kinds of blobs that a source keeps for a shard.

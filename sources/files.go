@@ -8,7 +8,7 @@ import (
 	"os"
 
 	"millrace"
-	"millrace/sources/identity"
+	"millrace/sources/facts/identity"
 )
 
 // FS is the store of shards: the seam for other stores, and for tests that break reads.

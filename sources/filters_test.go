@@ -10,12 +10,12 @@ import (
 
 	"millrace"
 	"millrace/sources"
-	"millrace/sources/budget"
-	"millrace/sources/feed"
-	"millrace/sources/filter"
-	"millrace/sources/jsonl"
-	"millrace/sources/order"
-	"millrace/sources/text"
+	"millrace/sources/format/jsonl"
+	"millrace/sources/format/text"
+	"millrace/sources/read/budget"
+	"millrace/sources/read/feed"
+	"millrace/sources/read/filter"
+	"millrace/sources/read/order"
 )
 
 // graded returns records with a quality from 0 to 9. Every 40th has none, every 50th is no JSON.

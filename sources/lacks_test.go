@@ -9,10 +9,10 @@ import (
 
 	"millrace"
 	"millrace/sources"
-	"millrace/sources/arrow"
-	"millrace/sources/csv"
-	"millrace/sources/fields"
-	"millrace/sources/parquet"
+	"millrace/sources/format/arrow"
+	"millrace/sources/format/csv"
+	"millrace/sources/format/parquet"
+	"millrace/sources/format/parts/fields"
 )
 
 // TestColumnsThatSomeFilesLack: a column that a file lacks, or that has the null type there, is null in its records. A

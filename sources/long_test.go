@@ -7,9 +7,9 @@ import (
 	"testing"
 
 	"millrace/sources"
-	"millrace/sources/chat"
-	"millrace/sources/filter"
-	"millrace/sources/jsonl"
+	"millrace/sources/format/jsonl"
+	"millrace/sources/read/filter"
+	"millrace/text/chat"
 )
 
 // TestLongDocumentsAreNoted: offers of documents that are too long have their note, whatever the treatment: when the

@@ -3,8 +3,8 @@ package sources
 import (
 	"context"
 
-	"millrace/sources/filter"
-	"millrace/sources/kept"
+	"millrace/sources/facts/kept"
+	"millrace/sources/read/filter"
 )
 
 // lengthReader is the access to the lengths of one source.

@@ -7,8 +7,8 @@ import (
 	"slices"
 
 	"millrace"
+	"millrace/sources/facts/growth"
 	"millrace/sources/find"
-	"millrace/sources/growth"
 )
 
 // manifestSettings returns the facts that decide the source's samples beside its files, without the seed of its order.

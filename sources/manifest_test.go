@@ -10,7 +10,7 @@ import (
 
 	"millrace"
 	"millrace/sources"
-	"millrace/sources/jsonl"
+	"millrace/sources/format/jsonl"
 )
 
 // TestManifestCompare: the first file that differs is named.

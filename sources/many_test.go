@@ -14,9 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"millrace/sources"
-	"millrace/sources/jsonl"
-	"millrace/sources/megatron"
-	"millrace/sources/openfiles"
+	"millrace/sources/format/jsonl"
+	"millrace/sources/format/megatron"
+	"millrace/sources/store/openfiles"
 )
 
 // limitDescriptors sets the limit of this process for the time of a test.

@@ -7,9 +7,9 @@ import (
 	"testing"
 
 	"millrace/sources"
-	"millrace/sources/fields"
-	"millrace/sources/filter"
-	"millrace/sources/jsonl"
+	"millrace/sources/format/jsonl"
+	"millrace/sources/format/parts/fields"
+	"millrace/sources/read/filter"
 )
 
 // gaps returns records in turn: whole, with a null text, without a text, with an empty text, and no JSON.

@@ -10,10 +10,10 @@ import (
 
 	"millrace"
 	"millrace/internal/activity"
-	"millrace/sources/copies"
-	"millrace/sources/guard"
-	"millrace/sources/identity"
-	"millrace/sources/remedy"
+	"millrace/sources/facts/guard"
+	"millrace/sources/facts/identity"
+	"millrace/sources/store/copies"
+	"millrace/sources/store/remedy"
 )
 
 // opener opens shards of one source.

@@ -13,11 +13,11 @@ import (
 	"millrace"
 	"millrace/internal/activity"
 	"millrace/internal/tokenid"
-	"millrace/sources/copies"
-	"millrace/sources/filter"
+	"millrace/sources/facts/kept"
 	"millrace/sources/find"
-	"millrace/sources/kept"
-	"millrace/sources/order"
+	"millrace/sources/read/filter"
+	"millrace/sources/read/order"
+	"millrace/sources/store/copies"
 	"millrace/sources/values"
 )
 

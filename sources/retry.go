@@ -14,10 +14,10 @@ import (
 
 	"millrace"
 	"millrace/internal/activity"
-	"millrace/sources/guard"
-	"millrace/sources/identity"
-	"millrace/sources/openfiles"
-	"millrace/sources/remedy"
+	"millrace/sources/facts/guard"
+	"millrace/sources/facts/identity"
+	"millrace/sources/store/openfiles"
+	"millrace/sources/store/remedy"
 )
 
 // A failing read is tried several times. The waits double from retryWait: without long patience, some 1.5 s in all.

@@ -14,7 +14,7 @@ import (
 
 	"millrace"
 	"millrace/internal/activity"
-	"millrace/sources/openfiles"
+	"millrace/sources/store/openfiles"
 )
 
 // hiccup fails its first reads.

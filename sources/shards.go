@@ -8,11 +8,11 @@ import (
 	"log/slog"
 	"sync"
 
-	"millrace/sources/copies"
+	"millrace/sources/facts/identity"
+	"millrace/sources/facts/index"
 	"millrace/sources/find"
-	"millrace/sources/identity"
-	"millrace/sources/index"
-	"millrace/sources/openfiles"
+	"millrace/sources/store/copies"
+	"millrace/sources/store/openfiles"
 )
 
 // Host has what all sources of a process share: the index directories, the open files, and the open shards that are not

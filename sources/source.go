@@ -16,13 +16,13 @@ import (
 
 	"millrace"
 	"millrace/internal/activity"
-	"millrace/sources/copies"
+	"millrace/sources/facts/growth"
+	"millrace/sources/facts/guard"
+	"millrace/sources/facts/identity"
+	"millrace/sources/facts/kept"
 	"millrace/sources/find"
-	"millrace/sources/growth"
-	"millrace/sources/guard"
-	"millrace/sources/identity"
-	"millrace/sources/kept"
-	"millrace/sources/order"
+	"millrace/sources/read/order"
+	"millrace/sources/store/copies"
 )
 
 // Source is an opened source: its manifest, the order of its samples, and access to its records and their lengths. It

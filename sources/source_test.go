@@ -19,12 +19,12 @@ import (
 
 	"millrace"
 	"millrace/sources"
-	"millrace/sources/budget"
-	"millrace/sources/feed"
-	"millrace/sources/jsonl"
-	"millrace/sources/lengths"
-	"millrace/sources/order"
-	"millrace/sources/tokenize"
+	"millrace/sources/format/jsonl"
+	"millrace/sources/format/lengths"
+	"millrace/sources/read/budget"
+	"millrace/sources/read/feed"
+	"millrace/sources/read/order"
+	"millrace/text/tokenize"
 )
 
 // lines returns n JSON lines. Every 50th is broken, some are blank, some documents are empty.

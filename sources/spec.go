@@ -12,10 +12,10 @@ import (
 
 	"millrace"
 	"millrace/internal/activity"
-	"millrace/sources/filter"
+	"millrace/sources/facts/identity"
+	"millrace/sources/facts/kept"
 	"millrace/sources/find"
-	"millrace/sources/identity"
-	"millrace/sources/kept"
+	"millrace/sources/read/filter"
 )
 
 // Spec is one source as the mixture file describes it. All fields but IndexDir and Verify decide the source's samples

@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"millrace"
+	"millrace/sources/facts/guard"
+	"millrace/sources/facts/identity"
 	"millrace/sources/find"
-	"millrace/sources/guard"
-	"millrace/sources/identity"
 )
 
 // surveyor finds out which shards a source has, and indexes them.

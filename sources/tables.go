@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"millrace"
-	"millrace/sources/kept"
-	"millrace/sources/order"
+	"millrace/sources/facts/kept"
+	"millrace/sources/read/order"
 )
 
 // blockTables holds the block sizes of a source's shards, from earlier scans and from the feeds of this process. It is

@@ -5,7 +5,7 @@ import (
 	"errors"
 
 	"millrace"
-	"millrace/sources/guard"
+	"millrace/sources/facts/guard"
 )
 
 // Unnamed is a field that a source does not name, or names in vain, and whose values would say that its documents are

@@ -4,8 +4,8 @@ import (
 	"fmt"
 
 	"millrace"
-	"millrace/sources/index"
-	"millrace/sources/kept"
+	"millrace/sources/facts/index"
+	"millrace/sources/facts/kept"
 )
 
 // Verify is the way in which a source notices that a shard changed since it was first read.

@@ -38,5 +38,5 @@ elif ((${MILLRACE_RAY_NODES:-2} <= 2)); then
 else # each has a Ray of its own
 	for tests in examples/ray/test_*.py; do run "$tests"; done
 	MILLRACE_RAY=$dir/bin/python "${own[@]}" bash -c 'ip link set lo up && exec "$@"' ray \
-		go test -count=1 -run TestContractOnRay ./internal/app/place/mailbox 9>&-
+		go test -count=1 -run TestContractOnRay ./app/place/mailbox 9>&-
 fi

@@ -14,4 +14,4 @@ export MILLRACE_GCS_SERVER=$cache/gcs-$gcs/fake-gcs-server
 if azurite=$(tools/azurite.sh); then
 	export MILLRACE_AZURITE=$azurite
 fi
-go test -count=1 -v -run TestEmulators ./sources/remote
+go test -count=1 -v -run TestEmulators ./sources/store/remote

@@ -60,5 +60,5 @@ unset PYTHONDONTWRITEBYTECODE # many tests start Python; without bytecode each o
 
 mkdir -p build
 export MILLRACE=$PWD/build/millrace # for the tests that run it
-go build -o build/testreport ./internal/verify/testreport || exit 1
+go build -o build/testreport ./verify/testreport || exit 1
 exec build/testreport "${steps[@]}" </dev/null

@@ -18,7 +18,7 @@ tools/venv.sh .venv-e2e e2e/requirements.txt
 export MILLRACE_E2E_PYTHON=$PWD/.venv-e2e/bin/python MILLRACE=$PWD/build/millrace
 mkdir -p build
 go build -o "$MILLRACE" ./cmd/millrace
-go test -c -o build/kubernetes.test ./internal/app/place/kubernetes # the namespace has no module proxy
-cd internal/app/place/kubernetes
+go test -c -o build/kubernetes.test ./app/place/kubernetes # the namespace has no module proxy
+cd app/place/kubernetes
 "${own[@]}" bash -c 'ip link set lo up && mount -t tmpfs tmpfs /run && exec "$@"' k8s \
 	"$OLDPWD/build/kubernetes.test" -test.run '^TestKubernetes$' -test.v -test.timeout 20m "$@"

@@ -11,8 +11,8 @@ import (
 	"syscall"
 	"time"
 
-	"millrace/internal/app/config"
-	"millrace/internal/app/setup"
+	"millrace/app/config"
+	"millrace/app/setup"
 	"millrace/sources"
 	"millrace/sources/find"
 )

@@ -22,7 +22,7 @@ import (
 	"syscall"
 	"time"
 
-	"millrace/sources/tokenize"
+	"millrace/text/tokenize"
 )
 
 // result has the figures of one run. Seconds are CPU time, except those with Wall in their name.

@@ -9,16 +9,16 @@ import (
 	"github.com/spf13/cobra"
 
 	"millrace"
-	"millrace/internal/app/config"
-	"millrace/internal/app/dryrun"
-	"millrace/internal/app/exit"
-	"millrace/internal/app/growing"
-	"millrace/internal/app/profile"
-	"millrace/internal/app/report"
-	"millrace/internal/app/roles"
-	"millrace/internal/app/setup"
+	"millrace/app/config"
+	"millrace/app/dryrun"
+	"millrace/app/exit"
+	"millrace/app/growing"
+	"millrace/app/profile"
+	"millrace/app/report"
+	"millrace/app/roles"
+	"millrace/app/setup"
 	"millrace/orchestrator/facts"
-	"millrace/sources/growth"
+	"millrace/sources/facts/growth"
 )
 
 // check is the flags of `millrace check`.

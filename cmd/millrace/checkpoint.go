@@ -12,10 +12,10 @@ import (
 	pbuf "google.golang.org/protobuf/proto"
 
 	"millrace"
+	"millrace/app/exit"
+	"millrace/app/report"
+	"millrace/app/rundir"
 	"millrace/checkpoint"
-	"millrace/internal/app/exit"
-	"millrace/internal/app/report"
-	"millrace/internal/app/rundir"
 	"millrace/internal/wire"
 	"millrace/orchestrator"
 	"millrace/orchestrator/facts"

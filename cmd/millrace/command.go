@@ -20,14 +20,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"millrace"
+	"millrace/app/config"
+	"millrace/app/dryrun"
+	"millrace/app/exit"
+	"millrace/app/roles"
+	"millrace/app/rundir"
+	"millrace/app/supervisor"
 	"millrace/checkpoint"
 	"millrace/clients"
-	"millrace/internal/app/config"
-	"millrace/internal/app/dryrun"
-	"millrace/internal/app/exit"
-	"millrace/internal/app/roles"
-	"millrace/internal/app/rundir"
-	"millrace/internal/app/supervisor"
 	"millrace/orchestrator/planner/progress"
 )
 

@@ -12,16 +12,16 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"millrace/internal/app/config"
-	"millrace/internal/app/dryrun"
-	"millrace/internal/app/exit"
-	"millrace/internal/app/importer"
-	"millrace/internal/app/look"
-	"millrace/internal/app/profile"
-	"millrace/internal/app/profile/measure"
-	"millrace/internal/app/report"
-	"millrace/internal/app/roles"
-	"millrace/internal/app/setup"
+	"millrace/app/config"
+	"millrace/app/dryrun"
+	"millrace/app/exit"
+	"millrace/app/importer"
+	"millrace/app/look"
+	"millrace/app/profile"
+	"millrace/app/profile/measure"
+	"millrace/app/report"
+	"millrace/app/roles"
+	"millrace/app/setup"
 )
 
 // index is the flags of `millrace index`.

@@ -1,5 +1,5 @@
 // Command millrace is the only binary: every role of a run and every tool. This package holds flags and wiring;
-// internal/app has the rest.
+// app has the rest.
 package main
 
 import (
@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"millrace/app/exit"
 	"millrace/cmd/millrace/certs"
-	"millrace/internal/app/exit"
 	"millrace/internal/limits"
 )
 

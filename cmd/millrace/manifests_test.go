@@ -14,9 +14,9 @@ import (
 
 	"github.com/goccy/go-yaml"
 
-	"millrace/internal/app/cluster"
-	"millrace/internal/app/config"
-	"millrace/internal/app/supervisor"
+	"millrace/app/cluster"
+	"millrace/app/config"
+	"millrace/app/supervisor"
 )
 
 // container is a container of a manifest.

@@ -9,10 +9,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"millrace"
-	"millrace/internal/app/config"
-	"millrace/internal/app/exit"
-	"millrace/internal/app/report"
-	"millrace/internal/app/rundir"
+	"millrace/app/config"
+	"millrace/app/exit"
+	"millrace/app/report"
+	"millrace/app/rundir"
 	"millrace/internal/wire"
 	"millrace/proto"
 )

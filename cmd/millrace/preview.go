@@ -11,12 +11,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"millrace"
-	"millrace/internal/app/config"
-	"millrace/internal/app/dryrun"
-	"millrace/internal/app/exit"
-	"millrace/internal/app/report"
+	"millrace/app/config"
+	"millrace/app/dryrun"
+	"millrace/app/exit"
+	"millrace/app/report"
 	"millrace/internal/tokenid"
-	"millrace/sources/tokenize"
+	"millrace/text/tokenize"
 )
 
 // preview is the flags of `millrace preview`.

@@ -13,10 +13,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"millrace/internal/app/exit"
-	"millrace/internal/app/report"
-	"millrace/internal/app/rundir"
-	"millrace/internal/app/supervisor"
+	"millrace/app/exit"
+	"millrace/app/report"
+	"millrace/app/rundir"
+	"millrace/app/supervisor"
 	"millrace/internal/seam"
 	"millrace/proto"
 )

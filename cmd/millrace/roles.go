@@ -11,12 +11,12 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"millrace/internal/app/cluster"
-	"millrace/internal/app/exit"
-	"millrace/internal/app/member"
-	"millrace/internal/app/place/mailbox"
-	"millrace/internal/app/roles"
-	"millrace/internal/app/supervisor"
+	"millrace/app/cluster"
+	"millrace/app/exit"
+	"millrace/app/member"
+	"millrace/app/place/mailbox"
+	"millrace/app/roles"
+	"millrace/app/supervisor"
 	"millrace/orchestrator/lease"
 )
 

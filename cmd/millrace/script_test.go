@@ -15,8 +15,8 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"millrace"
-	"millrace/internal/app/rundir"
-	"millrace/internal/app/supervisor"
+	"millrace/app/rundir"
+	"millrace/app/supervisor"
 )
 
 func TestMain(m *testing.M) {

@@ -12,11 +12,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"millrace/internal/app/exit"
-	"millrace/internal/app/report"
-	"millrace/internal/app/rundir"
-	"millrace/internal/app/supervisor"
-	"millrace/internal/app/top"
+	"millrace/app/exit"
+	"millrace/app/report"
+	"millrace/app/rundir"
+	"millrace/app/supervisor"
+	"millrace/app/top"
 	"millrace/internal/seam"
 )
 

@@ -15,12 +15,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"millrace/internal/app/config"
-	"millrace/internal/app/exit"
-	"millrace/internal/app/roles"
-	"millrace/internal/app/rundir"
-	"millrace/internal/app/setup"
-	"millrace/internal/app/supervisor"
+	"millrace/app/config"
+	"millrace/app/exit"
+	"millrace/app/roles"
+	"millrace/app/rundir"
+	"millrace/app/setup"
+	"millrace/app/supervisor"
 	"millrace/internal/event"
 )
 

@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"millrace/internal/verify/needs"
+	"millrace/internal/needs"
 )
 
 // fakeProc is a tree of proc files of process 7.

@@ -8,7 +8,7 @@ import (
 	"millrace/orchestrator/planner/progress"
 )
 
-// changed is a change of files with given answers. sources/growth has the real one, and e2e/test_growth.py runs it.
+// changed is a change of files with given answers. The real one is in sources/facts/growth; e2e/test_growth.py runs it.
 type changed struct {
 	eras millrace.Eras
 	gone map[millrace.Ordinal]bool

@@ -10,7 +10,7 @@ import (
 	"millrace/orchestrator/planner/progress"
 )
 
-// The notes of offers, as package sources/filter has them.
+// The notes of offers, as package sources/read/filter has them.
 const (
 	tooLong = 1 << 30
 	missing = 1 << 31

@@ -13,7 +13,7 @@ import (
 // forEyes names the files that may compute in floating point: text and figures for people, and the statistics of
 // reports, which package feedback rounds before they are journaled.
 var forEyes = []string{
-	"../feedback.go", "../metrics.go", "../status.go", "../../internal/app/setup/adaptive.go",
+	"../feedback.go", "../metrics.go", "../status.go", "../../app/setup/adaptive.go",
 	"../../internal/wire/activity.go",
 }
 
@@ -24,7 +24,7 @@ func TestNoFloatingPoint(t *testing.T) {
 	limits := []string{"MaxInt64", "MaxUint32", "MaxUint64"} // of package math
 	for _, dir := range []string{
 		".", "progress", "pack", "place", "cost", "order", "strategy", "..", "../offers", "../..", "../../mixing",
-		"../../internal/seal", "../../internal/bucket", "../../internal/app/setup", "../../internal/wire",
+		"../../internal/seal", "../../internal/bucket", "../../app/setup", "../../internal/wire",
 	} {
 		files, err := filepath.Glob(filepath.Join(dir, "*.go"))
 		if err != nil || len(files) == 0 {

@@ -20,8 +20,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"millrace"
+	"millrace/internal/needs"
 	"millrace/internal/seam"
-	"millrace/internal/verify/needs"
 	"millrace/sidecar"
 )
 

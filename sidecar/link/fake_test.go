@@ -23,10 +23,10 @@ import (
 	"millrace/internal/heartbeat/heartbeattest"
 	"millrace/internal/seam"
 	"millrace/internal/tokenid"
-	"millrace/internal/verify/sim/memnet"
 	"millrace/internal/wire"
 	"millrace/proto"
 	"millrace/sidecar"
+	"millrace/verify/sim/memnet"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -19,11 +19,11 @@ import (
 	"millrace"
 	"millrace/constructors"
 	"millrace/internal/seam"
-	"millrace/internal/verify/sim/memnet"
 	"millrace/internal/wire"
 	"millrace/proto"
 	"millrace/sidecar"
 	"millrace/sidecar/incoming"
+	"millrace/verify/sim/memnet"
 )
 
 // world is a run of several hosts without an orchestrator and without loaders.

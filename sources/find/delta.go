@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"millrace"
-	"millrace/sources/delta"
+	"millrace/sources/find/delta"
 )
 
 // Rows passes the values of columns of a Parquet file to fn, row by row. A column that the file lacks is nil.

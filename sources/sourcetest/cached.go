@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"millrace/sources"
-	"millrace/sources/cache"
+	"millrace/sources/store/cache"
 )
 
 // counting is a tokenizer that makes a token of every two bytes, wide ones among them, and counts its calls.

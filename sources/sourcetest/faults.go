@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"millrace/sources"
-	"millrace/sources/identity"
-	"millrace/sources/remedy"
+	"millrace/sources/facts/identity"
+	"millrace/sources/store/remedy"
 )
 
 // deadFS is a file system that dies: the files that are open then fail every read with an error. With the remedies of

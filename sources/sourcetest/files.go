@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 
 	"millrace/sources"
-	"millrace/sources/identity"
+	"millrace/sources/facts/identity"
 )
 
 // Files is a file system in memory.

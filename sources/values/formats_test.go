@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"millrace/sources"
-	"millrace/sources/arrow"
-	"millrace/sources/parquet"
+	"millrace/sources/format/arrow"
+	"millrace/sources/format/parquet"
 )
 
 // TestFormats: each logical type has the value that the readers of its writers find, in every format and encoding.

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"io"
 
-	"millrace/sources/valid"
+	"millrace/sources/format/parts/valid"
 )
 
 // Bounds of a JSON text: the deepest nesting, and the largest number of values. They bound stack and memory.

@@ -6,7 +6,7 @@ import (
 	"encoding/hex"
 	"math"
 
-	"millrace/sources/valid"
+	"millrace/sources/format/parts/valid"
 )
 
 // Kind is the meaning that a logical type gives to stored bytes.

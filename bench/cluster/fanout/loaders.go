@@ -16,8 +16,8 @@ import (
 	"millrace/internal/seam"
 	"millrace/proto"
 	"millrace/sources"
-	"millrace/sources/lengths"
-	"millrace/sources/loader"
+	"millrace/sources/format/lengths"
+	"millrace/sources/read/loader"
 )
 
 const (

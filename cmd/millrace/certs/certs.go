@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"millrace"
-	"millrace/internal/app/exit"
+	"millrace/app/exit"
 	"millrace/internal/secure"
 	"millrace/internal/secure/issue"
 )

@@ -16,7 +16,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
-	"millrace/internal/verify/needs"
+	"millrace/internal/needs"
 )
 
 // patience bounds the waits for a cluster.

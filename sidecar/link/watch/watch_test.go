@@ -26,7 +26,7 @@ import (
 	"millrace/internal/seam"
 	"millrace/internal/secure"
 	"millrace/proto"
-	"millrace/sources/loader"
+	"millrace/sources/read/loader"
 )
 
 // childEnv names a directory for a process that plays a loader; burnEnv is the number of its busy goroutines.

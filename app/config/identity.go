@@ -1,0 +1,272 @@
+package config
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"millrace"
+	"millrace/app/config/identity"
+	"millrace/internal/bucket"
+)
+
+// Identity returns the run's identity. A default that is written out does not change it. Set Tokenizer.Fingerprint
+// before; without a fingerprint the name of the tokenizer counts.
+func (c *Config) Identity() identity.Identity {
+	var id identity.Identity
+	add := func(name string, value any) {
+		id.Entries = append(id.Entries, identity.Entry{Name: name, Value: fmt.Sprint(value)})
+	}
+	add("version", c.Version)
+	add("seed", c.Seed)
+	id.Entries = append(id.Entries, c.Tokenizer.identity()...)
+	add("sequence_length", c.SequenceLength)
+	add("global_batch_size", c.GlobalBatchSize)
+	add("packing", c.Packing)
+	window := fmt.Sprint(max(c.Window, 1))
+	if c.isBucketed() {
+		rows := identity.Entry{Name: "bucket_rows", Value: string(bucket.Constant), IsNew: true}
+		if c.TokenRows() {
+			rows.Value, rows.IsNew = string(bucket.Tokens), false
+			if c.Window == 0 {
+				window = "auto"
+			}
+		}
+		id.Entries = append(id.Entries, rows)
+	}
+	if c.RampupBatchSize != nil {
+		add("rampup_batch_size", c.RampupBatchSize.identity())
+	}
+	for i := range c.Stages {
+		add(fmt.Sprintf("stages[%d]", i), c.Stages[i].identity())
+	}
+	add("shuffle", c.Shuffle)
+	if n := c.pieceTokens(); n > 0 {
+		add("long_documents", fmt.Sprintf("shuffle pieces of %d", n))
+	}
+	add("pad_multiple", c.PadMultiple)
+	carry := identity.Entry{Name: "carry", Value: c.Carry.String()}
+	carry.IsNew = c.Carry.IsAuto || c.Carry.Count == 0
+	id.Entries = append(id.Entries, carry)
+	add("window", window)
+	add("last_step", c.LastStep)
+	add("stop.epochs", c.Epochs())
+	add("limits.sample_bytes", uint64(c.Limits.SampleBytes))
+	add("mixture.unit", c.Mixture.Unit)
+	if c.Mixture.Schedule == nil {
+		for _, w := range c.Mixture.Weights.Given {
+			add("mixture.weights."+w.Source, w.Value)
+		}
+		if d := c.Mixture.Weights.Derived; d != nil {
+			add("mixture.weights", d.identity(c))
+		}
+		for i := range c.Mixture.Groups {
+			add("mixture.groups."+c.Mixture.Groups[i].Name, c.Mixture.Groups[i].identity(c))
+		}
+	}
+	if !c.Mixture.Floor.IsZero() {
+		add("mixture.floor", c.Mixture.Floor)
+	}
+	if c.Mixture.Measured {
+		for i := range c.Sources {
+			add("mixture.sizes."+c.Sources[i].Name, c.Sources[i].Size)
+		}
+	}
+	for i := range c.Mixture.Schedule {
+		add(fmt.Sprintf("mixture.schedule[%d]", i), c.Mixture.Schedule[i].identity(c))
+	}
+	for i := range c.Sources {
+		add("sources."+c.Sources[i].Name, c.Sources[i].identity(c))
+	}
+	return id
+}
+
+// isBucketed reports whether a stage has packing bucketed.
+func (c *Config) isBucketed() bool {
+	return slices.ContainsFunc(c.AllStages(), func(s Stage) bool { return s.Packing == millrace.Bucketed })
+}
+
+// pieceTokens returns the tokens of a piece if the ordinals of any source are pieces.
+func (c *Config) pieceTokens() (tokens uint32) {
+	for i := range c.Sources {
+		one, _ := c.PieceTokens(&c.Sources[i])
+		tokens = max(tokens, one)
+	}
+	return tokens
+}
+
+func (t *Tokenizer) identity() []identity.Entry {
+	if t == nil {
+		return []identity.Entry{{Name: "tokenizer", Value: "none"}}
+	}
+	value, note := t.Fingerprint, t.Name
+	if note == "" {
+		note = t.Path
+	}
+	if value == "" {
+		value, note = note, ""
+	}
+	return []identity.Entry{
+		{Name: "tokenizer", Value: value, Note: note},
+		{Name: "tokenizer.add_bos", Value: strconv.FormatBool(t.AddBOS)},
+		{Name: "tokenizer.add_eos", Value: strconv.FormatBool(t.AddEOS)},
+	}
+}
+
+// identity writes a milestone in one line: `step 500 linear over 200: code 0.4, web 0.6`.
+func (k *Milestone) identity(c *Config) string {
+	var b strings.Builder
+	at, tokens := k.From()
+	unit := "step"
+	if tokens {
+		unit = "tokens"
+	}
+	fmt.Fprintf(&b, "%s %d", unit, at)
+	if k.Ramp != RampNone {
+		fmt.Fprintf(&b, " %s over %d", k.Ramp, k.Over())
+	}
+	if text := k.Weights.identity(c); text != "" {
+		b.WriteString(": " + text)
+	}
+	for i := range k.Groups {
+		fmt.Fprintf(&b, "; %s %s", k.Groups[i].Name, k.Groups[i].identity(c))
+	}
+	return b.String()
+}
+
+// identity writes weights in one line: `code 0.4, web 0.6`, or the rule.
+func (w Weights) identity(c *Config) string {
+	if w.Derived != nil {
+		return w.Derived.identity(c)
+	}
+	parts := make([]string, len(w.Given))
+	for i, x := range w.Given {
+		parts[i] = x.Source + " " + x.Value.String()
+	}
+	return strings.Join(parts, ", ")
+}
+
+// identity writes a rule in one line: `unimax of books, web max_epochs 4 budget 1000000`.
+func (d *Derived) identity(c *Config) string {
+	text := string(d.From)
+	if d.Sources != nil {
+		text += " of " + strings.Join(d.Sources, ", ")
+	}
+	switch d.From {
+	case RuleTemperature:
+		text += " " + d.Temperature.String()
+	case RuleUniMax:
+		text += fmt.Sprintf(" max_epochs %d budget %d", d.MaxEpochs, c.Budget(d))
+	}
+	return text
+}
+
+// identity writes a group in one line: `0.7 (books 1, web 3)`.
+func (g *Group) identity(c *Config) string {
+	parts := []string{}
+	if text := g.Weights.identity(c); text != "" {
+		parts = append(parts, text)
+	}
+	for i := range g.Groups {
+		parts = append(parts, g.Groups[i].Name+" "+g.Groups[i].identity(c))
+	}
+	return g.Weight.String() + " (" + strings.Join(parts, ", ") + ")"
+}
+
+// identity writes the settings that decide a source's documents in one line: `jsonl text=meta.body renormalize`.
+func (s *Source) identity(c *Config) string {
+	parts := []string{string(s.Format)}
+	switch {
+	case s.HasPairs():
+		parts = append(parts, "chosen="+s.Chosen, "rejected="+s.Rejected, "prompt="+s.Prompt, s.conversation(),
+			fmt.Sprintf("too_long=%s:%d", s.TooLong, c.PairTokens()))
+	case s.Prompt != "":
+		parts = append(parts, "prompt="+s.Prompt, "completion="+s.Completion, s.tooLong(c))
+		if s.IsRendered() {
+			parts = append(parts, s.conversation())
+		}
+	case s.Messages != "":
+		parts = append(parts, s.conversation(), s.tooLong(c))
+	case s.HoldsText():
+		parts = append(parts, "text="+s.Text)
+	case s.Tokens != "":
+		parts = append(parts, "tokens="+s.Tokens)
+	}
+	if s.Mask != "" {
+		parts = append(parts, "mask="+s.Mask)
+	}
+	if s.Labels != "" {
+		parts = append(parts, "labels="+s.Labels)
+	}
+	if s.Starts != "" {
+		parts = append(parts, "starts="+s.Starts)
+	}
+	if s.Record != "" && s.Record != "file" { // a file is the default of text
+		parts = append(parts, "record="+s.Record)
+	}
+	if s.Config != "" {
+		parts = append(parts, "config="+s.Config)
+	}
+	if s.Split != "" && s.Split != "train" { // train is the default
+		parts = append(parts, "split="+s.Split)
+	}
+	if s.DType != "" {
+		parts = append(parts, "dtype="+s.DType)
+	}
+	if s.EOS != nil {
+		parts = append(parts, fmt.Sprintf("eos=%d", *s.EOS))
+	}
+	if s.Missing == SkipMissing {
+		parts = append(parts, "missing=skip")
+	}
+	if len(s.Fields) > 0 {
+		parts = append(parts, "fields="+strings.Join(s.Fields, ","))
+	}
+	parts = append(parts, string(s.OnExhausted))
+	if n := c.Passes(s); n > 0 && c.Epochs() == 0 {
+		parts = append(parts, fmt.Sprintf("max_epochs=%d", n))
+	}
+	if tokens, _ := c.PieceTokens(s); tokens > 0 {
+		parts = append(parts, fmt.Sprintf("pieces=%d", tokens))
+	}
+	if s.Filter != "" {
+		parts = append(parts, "filter="+s.Filter)
+	}
+	if s.MinFraction.Text != "" {
+		parts = append(parts, "min_fraction="+s.MinFraction.String())
+	}
+	if s.MaxFraction.Text != "" {
+		parts = append(parts, "max_fraction="+s.MaxFraction.String())
+	}
+	return strings.Join(parts, " ")
+}
+
+// conversation writes the settings of conversations.
+func (s *Source) conversation() string {
+	roles := make([]string, 0, len(s.Roles))
+	for from, to := range s.Roles {
+		roles = append(roles, from+":"+to)
+	}
+	slices.Sort(roles)
+	sum := sha256.Sum256([]byte(s.Template.Choice.Plain))
+	text := fmt.Sprintf("messages=%s template=%x role=%s content=%s roles=%s tools=%s train_on=%s", s.Messages, sum[:8],
+		s.Role, s.Content, strings.Join(roles, ","), s.Tools, s.TrainOn)
+	if with := s.Template.Choice.WithTools; with != "" {
+		sum = sha256.Sum256([]byte(with))
+		text += fmt.Sprintf(" tool_use=%x", sum[:8])
+	}
+	if s.Template.Variables != "" {
+		text += " variables=" + string(s.Template.Variables)
+	}
+	return text
+}
+
+// tooLong writes the treatment of documents that are too long. Only if it is split, their length is of no concern.
+func (s *Source) tooLong(c *Config) string {
+	if s.TooLong != "split" {
+		return fmt.Sprintf("too_long=%s:%d", s.TooLong, c.SequenceLength)
+	}
+	return "too_long=split"
+}

@@ -1,0 +1,206 @@
+package dryrun
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"runtime"
+	"strings"
+
+	"millrace"
+	"millrace/app/config"
+	"millrace/app/config/tree"
+	"millrace/app/setup"
+	"millrace/internal/activity"
+	"millrace/sources"
+	"millrace/sources/find"
+	"millrace/sources/store/cache"
+	"millrace/sources/store/remote"
+	"millrace/text/tokenize"
+)
+
+// Options say how sources are opened.
+type Options struct {
+	Deep     bool                                   // hash every byte and compare with the hash first seen
+	OnePass  bool                                   // every source ends after one pass, whatever the mixture file says
+	Only     string                                 // open this source alone; empty: all
+	Looked   func(source string, done, total int64) // files looked at
+	Progress func(source string, done, total int64) // bytes indexed
+	Logger   *slog.Logger                           // default: none
+	Meter    *activity.Meter                        // nil: nothing is measured
+	Measure  bool                                   // measure the sources if weights are derived from their sizes
+	Whole    bool                                   // documents are read whole, whatever the mixture file says
+}
+
+// Opened is the sources of a mixture, sorted by name. It is safe for concurrent use until Close.
+type Opened struct {
+	Config   *config.Config
+	Encoding *tokenize.Encoding // nil if no source is text
+	Sources  []*sources.Source
+	host     *sources.Host
+	kept     *setup.Kept
+	stores   *remote.Host
+	files    []sources.FS     // of each source
+	cache    *cache.Store     // nil without a token cache
+	skipped  [][]find.Skipped // of each source: files of its path that are not read
+}
+
+// Problem says why a source cannot be read. Place is the key in the mixture file that could cure it, or nil.
+type Problem struct {
+	Source string
+	Err    error
+	Place  *tree.Error
+}
+
+// Error names the place in the mixture file (if there is one), the source, the cause and the cure.
+func (p *Problem) Error() string {
+	text := p.Err.Error()
+	if prefix := "source " + p.Source + ": "; !strings.HasPrefix(text, prefix) {
+		text = prefix + text
+	}
+	var limit *sources.LimitError
+	switch {
+	case errors.As(p.Err, &limit):
+		text += fmt.Sprintf(", or take it out of sources.%s.path", p.Source)
+	case errors.Is(p.Err, millrace.ErrDamaged), errors.Is(p.Err, fs.ErrNotExist):
+		text += fmt.Sprintf("; restore the file, or take it out of sources.%s.path", p.Source)
+	}
+	if p.Place != nil {
+		return fmt.Sprintf("%s:%d:%d: %s", p.Place.File, p.Place.Line, p.Place.Column, text)
+	}
+	return text
+}
+
+// Unwrap returns the cause.
+func (p *Problem) Unwrap() error { return p.Err }
+
+// Problems are the problems of a mixture's sources.
+type Problems []*Problem
+
+// Error returns one line a problem.
+func (ps Problems) Error() string {
+	lines := make([]string, len(ps))
+	for i, p := range ps {
+		lines[i] = p.Error()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// keptBytes is the memory that random reads keep for later ones.
+const keptBytes = 32 << 20
+
+// Open opens the sources of a mixture one after the other. Its error is Problems if sources cannot be read; it then
+// also returns the opened sources. Any other error is a mistake in the mixture file. The caller closes the result.
+func Open(ctx context.Context, c *config.Config, o Options) (*Opened, error) {
+	encoding, err := setup.Tokenizer(c)
+	if err != nil {
+		return nil, err
+	}
+	if o.Looked == nil {
+		o.Looked = func(string, int64, int64) {}
+	}
+	if o.Progress == nil {
+		o.Progress = func(string, int64, int64) {}
+	}
+	host := sources.NewHost(sources.HostOptions{OpenFiles: int(c.Limits.OpenFiles), Logger: o.Logger})
+	stores, err := setup.Stores(c, keptBytes, nil, o.Logger)
+	if err != nil {
+		return nil, errors.Join(err, host.Close())
+	}
+	out := &Opened{Config: c, Encoding: encoding, host: host, stores: stores,
+		kept: setup.NewKept(2*runtime.GOMAXPROCS(0), keptBytes, stores)}
+	if out.cache, err = setup.TokenCache(c, o.Logger); err != nil {
+		return nil, errors.Join(err, out.Close())
+	}
+	var problems Problems
+	for i := range c.Sources {
+		s := &c.Sources[i]
+		if o.Only != "" && o.Only != s.Name {
+			continue
+		}
+		if p, err := out.open(ctx, s, o); err != nil {
+			out.Close()
+			return nil, err
+		} else if p != nil {
+			problems = append(problems, p)
+		}
+	}
+	if len(problems) == 0 && o.Measure && c.Mixture.Derives() {
+		if problems, err = out.measure(ctx); err != nil {
+			out.Close()
+			return nil, err
+		}
+	}
+	if len(problems) > 0 {
+		return out, problems
+	}
+	return out, nil
+}
+
+func (out *Opened) open(ctx context.Context, s *config.Source, o Options) (*Problem, error) {
+	spec, err := setup.SourceSpec(out.Config, s, out.Encoding, out.kept)
+	if err != nil {
+		return nil, err
+	}
+	if o.OnePass {
+		spec.Epochs = 1
+	}
+	if o.Whole {
+		spec.PieceTokens = 0
+	}
+	// Open resolves the paths again. This call separates mistakes in the paths from other failures.
+	stored := setup.Files(s, out.kept)
+	tree, _ := stored.(find.Tree)
+	files, err := find.Resolve(tree, spec.Query(stored))
+	if err != nil {
+		return &Problem{Source: s.Name, Err: err, Place: where(out.Config, "sources."+s.Name+".path")}, nil
+	}
+	opts := sources.OpenOptions{Host: out.host, FS: stored, Deep: o.Deep, Logger: o.Logger, Meter: o.Meter,
+		Looked:   func(done, total int64) { o.Looked(s.Name, done, total) },
+		Progress: func(done, total int64) { o.Progress(s.Name, done, total) }}
+	if out.cache != nil { // a nil *Store is not a nil Cache
+		opts.Cache = out.cache
+	}
+	src, err := sources.Open(ctx, spec, opts)
+	if err == nil {
+		src, err = src.InPieces(ctx, spec.PieceTokens)
+	}
+	switch {
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case errors.Is(err, millrace.ErrInvalid):
+		return &Problem{Source: s.Name, Err: err, Place: where(out.Config, "sources."+s.Name)}, nil
+	case err != nil:
+		return &Problem{Source: s.Name, Err: err}, nil
+	}
+	out.Sources = append(out.Sources, src)
+	out.skipped, out.files = append(out.skipped, files.Skipped), append(out.files, stored)
+	return nil, nil
+}
+
+// where returns the place of a key in the mixture file.
+func where(c *config.Config, key string) *tree.Error {
+	var at *tree.Error
+	errors.As(c.ErrorAt(key, "", ""), &at)
+	return at
+}
+
+// Manifests returns the manifests of the sources in order.
+func (o *Opened) Manifests() []*millrace.Manifest {
+	out := make([]*millrace.Manifest, len(o.Sources))
+	for i, s := range o.Sources {
+		out[i] = s.Manifest()
+	}
+	return out
+}
+
+// Close closes the sources.
+func (o *Opened) Close() error {
+	var errs []error
+	for _, s := range o.Sources {
+		errs = append(errs, s.Close())
+	}
+	return errors.Join(append(errs, o.host.Close(), o.stores.Close())...)
+}

@@ -1,0 +1,165 @@
+package roles
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"millrace/app/config/resume"
+	"strconv"
+	"time"
+
+	"millrace"
+	"millrace/app/config"
+	"millrace/app/config/identity"
+	"millrace/app/growing"
+	"millrace/app/setup"
+	"millrace/internal/wire"
+	"millrace/orchestrator"
+	"millrace/orchestrator/facts"
+	"millrace/orchestrator/planner"
+	"millrace/orchestrator/planner/cost"
+	"millrace/orchestrator/planner/place"
+	"millrace/orchestrator/planner/progress"
+	"millrace/orchestrator/scale"
+	"millrace/proto"
+	"millrace/sources"
+	"millrace/sources/read/order"
+)
+
+// The runway has at least runwaySteps steps, at any pace of the ranks, and at most mostRunwaySteps. Its plans take at
+// most runwayPlans bytes in the orchestrator. Its tokens take at most one part in runwayShare of the loaders' memory,
+// as ids of 4 bytes; it has two steps in any case.
+const (
+	runwaySteps     = 8
+	mostRunwaySteps = 1000
+	runwayPlans     = 16 << 20
+	runwayShare     = 4
+)
+
+// runway returns the steps to plan ahead at any pace, and how many more.
+func runway(c *config.Config) (least int, ahead orchestrator.Ahead) {
+	most := int(uint64(c.Limits.LoaderMemory) / (4 * runwayShare) / c.StepTokens())
+	ahead = orchestrator.Ahead{Time: time.Duration(c.Limits.RunwaySeconds) * time.Second,
+		Steps: max(2, min(mostRunwaySteps, most)), Bytes: runwayPlans}
+	if a := setup.Adaptive(c); a != nil { // weights that follow losses come late by the runway
+		ahead.Steps = min(ahead.Steps, max(runwaySteps, int(min(a.Every/4, mostRunwaySteps))))
+	}
+	return max(2, min(runwaySteps, most)), ahead
+}
+
+// OrchestratorConfig turns a mixture file into the configuration of an orchestrator that plans for so many ranks.
+// Version is this program's.
+func OrchestratorConfig(c *config.Config, world int, version string) (orchestrator.Config, error) {
+	var out orchestrator.Config
+	topology, err := c.Topology(world)
+	if err != nil {
+		return out, err
+	}
+	strategy, err := setup.Strategy(c, topology)
+	if err != nil {
+		return out, err
+	}
+	identity, err := json.Marshal(c.Identity())
+	if err != nil {
+		return out, fmt.Errorf("encode identity: %w", err)
+	}
+	options := strategy.Options()
+	out = orchestrator.Config{
+		Stream: millrace.Train, Spec: &strategy.Mix, Placing: setup.Placing(c, topology), Ranks: topology.Ranks,
+		Identity: identity, Compare: sources.Compare, Inverse: Inverse, By: version,
+		Place: func(sel *planner.Selection) (*millrace.Plan, error) { return place.Plan(sel, topology, options) },
+		Cost:  options.Cost, Adaptive: setup.Adaptive(c), Refit: setup.Refit(c),
+		Recost: func(cost cost.Cost) func(*planner.Selection) (*millrace.Plan, error) {
+			return recosted(topology, options, cost)
+		},
+		Rules: facts.Rules{
+			Changed:  func(stored []byte) ([]string, error) { return changed(stored, c) },
+			Classify: resume.Classify,
+			Files:    growing.Files(c, nil),
+		},
+		Shadows: int(c.Reliability.Shadows),
+	}
+	earlier := c.Earlier()
+	out.Rules.Earlier = &facts.Earlier{
+		Changed: func(stored []byte) ([]string, error) { return changed(stored, earlier) },
+	}
+	if out.Rules.Earlier.Identity, err = json.Marshal(earlier.Identity()); err != nil {
+		return out, fmt.Errorf("encode identity: %w", err)
+	}
+	out.Reshape = func(t millrace.Topology) (orchestrator.Config, error) {
+		other, err := c.Reshaped(t)
+		if err != nil {
+			return out, err
+		}
+		return OrchestratorConfig(other, t.Ranks, version)
+	}
+	out.Runway, out.Ahead = runway(c)
+	out.Loaders, out.MostLoaders = setup.Readers(c), setup.Readers(c)
+	if c.Loaders.IsRange() {
+		out.Loaders = setup.Loaders(c)
+		out.Elastic = &orchestrator.Elastic{
+			Limits: scale.Limits{Min: out.Loaders, Max: out.MostLoaders}, Memory: setup.LoaderMemory(c)}
+		for _, cost := range setup.ReadingCosts(c) {
+			out.Elastic.Costs = append(out.Elastic.Costs, float64(cost)/1e12) // seconds a token
+		}
+	}
+	shares, err := setup.Shares(c)
+	if err != nil {
+		return out, err
+	}
+	out.Memory = setup.LoaderMemory(c)
+	for i, s := range shares {
+		out.Sources = append(out.Sources, orchestrator.Source{Name: c.Sources[i].Name, Stripes: s.Stripes,
+			Work: s.Work, Resident: s.Resident, Allowed: setup.Allowed(c)})
+	}
+	return out, nil
+}
+
+// Reshaped returns a topology for a stream of a run with so many ranks. An axis of 0 is as in the mixture file.
+func Reshaped(c *config.Config, world, tp, cp, pp int) millrace.Topology {
+	p := c.Parallelism
+	return millrace.Topology{Ranks: c.Served(world), TP: cmp.Or(tp, int(p.TP)), CP: cmp.Or(cp, int(p.CP)),
+		PP: cmp.Or(pp, int(p.PP))}
+}
+
+// recosted returns a function that places selections with calibrated cost coefficients.
+func recosted(
+	topology millrace.Topology, options place.Options, cost cost.Cost,
+) func(*planner.Selection) (*millrace.Plan, error) {
+	options.Cost = options.Cost.Refit(cost.Linear, cost.Quadratic)
+	return func(sel *planner.Selection) (*millrace.Plan, error) { return place.Plan(sel, topology, options) }
+}
+
+// changed returns the differences between a stored identity and the identity of a mixture file.
+func changed(stored []byte, c *config.Config) ([]string, error) {
+	var old identity.Identity
+	if err := json.Unmarshal(stored, &old); err != nil {
+		return nil, millrace.Mark(err, millrace.ErrInvalid)
+	}
+	return identity.Diff(old, c.Identity()), nil
+}
+
+// Inverse returns the ordinals below a bound at which a source's order holds a sample. stored is the identity of the
+// run. Inverse returns false if the order cannot be inverted.
+func Inverse(
+	stored []byte, m *millrace.Manifest, id millrace.SampleID, below millrace.Ordinal,
+) ([]millrace.Ordinal, bool) {
+	var run identity.Identity
+	if err := json.Unmarshal(stored, &run); err != nil {
+		return nil, false
+	}
+	seed, err := strconv.ParseUint(run.Value("seed"), 10, 64)
+	if err != nil || run.Value("long_documents") != "" { // the lengths of documents decide the order of pieces
+		return nil, false
+	}
+	return order.Ordinals(m, seed, id, below)
+}
+
+// speaks returns the versions of this program. The orchestrator's program must have the same ones.
+func speaks(version string) *proto.Version {
+	return &proto.Version{
+		Protocol: wire.ProtocolVersion,
+		Planner:  progress.PlannerVersion,
+		Program:  "millrace " + version,
+	}
+}

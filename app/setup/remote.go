@@ -1,0 +1,58 @@
+package setup
+
+import (
+	"log/slog"
+	"path/filepath"
+
+	"millrace/app/config"
+	"millrace/internal/activity"
+	"millrace/sources"
+	"millrace/sources/store/cache"
+	"millrace/sources/store/remote"
+)
+
+// Files returns the files of a source: those of its store if its path is a URL, else those of the operating system.
+// The sources of a process share the connections of k; with nil the source has its own.
+func Files(s *config.Source, k *Kept) sources.FS {
+	if !s.IsRemote() {
+		return sources.OSFS()
+	}
+	host := remote.NewHost(remote.Options{})
+	if k != nil {
+		host = k.remote
+	}
+	storage := remote.Storage{}
+	if at := s.Storage; at != nil {
+		storage = remote.Storage{Endpoint: at.Endpoint, Region: at.Region, Anonymous: at.Anonymous}
+	}
+	return host.Files(s.Name, storage)
+}
+
+// readAhead returns the memory of a process for reading remote files ahead, 0 if no source is remote.
+func readAhead(c *config.Config, part int64) int64 {
+	if !c.IsRemote() {
+		return 0
+	}
+	return min(max(part/8, leastAhead), mostAhead)
+}
+
+const (
+	leastAhead = 4 << 20
+	mostAhead  = 64 << 20
+)
+
+// Stores returns the means of a process for reading remote files, with the cache of their blocks if there is one. The
+// meter shows their figures; with nil, nothing does.
+// The error of a directory that cannot be written names its place in the mixture file; it wraps millrace.ErrInvalid.
+func Stores(c *config.Config, ahead int64, meter *activity.Meter, log *slog.Logger) (*remote.Host, error) {
+	options := remote.Options{Ahead: ahead, Meter: meter}
+	var err error
+	if c.KeepsFiles() {
+		options.Cache, err = cache.OpenBlocks(cache.Config{Dir: filepath.Join(c.CachePath(), "files"),
+			Limit: int64(c.Cache.Files), Log: log})
+		if err != nil {
+			err = c.FailureAt("cache.dir", err.Error(), err, cureOfCacheDir)
+		}
+	}
+	return remote.NewHost(options), err
+}

@@ -180,7 +180,7 @@ func (k *check) compare(c *cobra.Command, cfg *config.Config) (*growing.Against,
 		defer opened.Close()
 	}
 	if err != nil {
-		return nil, firstProblem(c, err)
+		return nil, report.Problems(c.ErrOrStderr(), err)
 	}
 	of, err := roles.OrchestratorConfig(cfg, k.ranks, programVersion())
 	if err != nil {

@@ -5,9 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,8 +13,6 @@ import (
 	"millrace/app/config"
 	"millrace/app/dryrun"
 	"millrace/app/exit"
-	"millrace/app/importer"
-	"millrace/app/look"
 	"millrace/app/profile"
 	"millrace/app/profile/measure"
 	"millrace/app/report"
@@ -124,7 +120,7 @@ func (x *index) run(c *cobra.Command, mixture string) error {
 	if err := page(c, func(w *bufio.Writer) error { return x.print(w, rows) }); err != nil || failed == nil {
 		return err
 	}
-	return firstProblem(c, failed)
+	return report.Problems(c.ErrOrStderr(), failed)
 }
 
 // profileFor is the time for which --profile reads each source.
@@ -263,114 +259,4 @@ func printProfile(w io.Writer, views []indexView) error {
 		return nil
 	}
 	return report.Table(w, rows...)
-}
-
-func initCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "init PATH…",
-		Short: "Write a mixture file for data",
-		Long: `Look at files, directories or patterns of data and print a commented mixture file.
-
-It has a source for each path, with its format, the fields of its documents, weights by size, and the tokenizer of a
-model directory among the paths. Each field that is not used has a comment. A source whose records would be trained on
-in another way than they mean it is commented out, with the reason. Run check on the result.`,
-		Example: "  millrace init web/ code/*.parquet > mixture.yaml\n  millrace init chat.jsonl model/ > mixture.yaml",
-		Args: func(c *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return exit.Usagef("millrace init: no path: name the files, directories or patterns of your data, as " +
-					"`millrace init web/ code/*.parquet > mixture.yaml`")
-			}
-			return nil
-		},
-		RunE: func(c *cobra.Command, args []string) error {
-			roles.LimitMemory(toolMemory)
-			warnings, err := look.WriteMixture(c.Context(), c.OutOrStdout(), args)
-			for _, warning := range warnings {
-				fmt.Fprintln(c.ErrOrStderr(), "millrace init: "+warning)
-			}
-			return err
-		},
-	}
-}
-
-func inspectCommand() *cobra.Command {
-	asJSON := false
-	c := &cobra.Command{
-		Use:   "inspect FILE",
-		Short: "Show the records and fields of a data file",
-		Long: `Show a data file: its format and records.
-
-The fields of its first records follow, with their kinds, lengths and a value.`,
-		Example: "  millrace inspect web/part-0.jsonl.zst\n  millrace inspect code.parquet --json",
-		Args:    exactArgs(1, "one data file"),
-		RunE: func(c *cobra.Command, args []string) error {
-			roles.LimitMemory(toolMemory)
-			file, err := look.Describe(c.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				return report.Encode(c.OutOrStdout(), file)
-			}
-			return file.Print(c.OutOrStdout())
-		},
-	}
-	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
-	return c
-}
-
-func importCommand() *cobra.Command {
-	kind := ""
-	c := &cobra.Command{
-		Use:   "import FILE",
-		Short: "Turn another loader's data configuration into a mixture file",
-		Long: `Turn the data configuration of another loader or trainer into a mixture file, on stdout.
-
-FILE is a Megatron blend (the value of --data-path, or a file of --data-args-path or --per-split-data-args-path), an
-Energon metadataset, Streaming's streams, the data section of Levanter or nanotron, a source mixture of OLMo-core, or
-the data sets of axolotl or LLaMA-Factory (dataset_info.json). Its content shows which; --format says it. - is stdin.
-
-Defaults of the other program are written out. Keys without an equivalent become comments of the mixture file, and lines
-on stderr. Relative paths are taken as relative to FILE.`,
-		Example: "  millrace import blend.txt > mixture.yaml\n  millrace import train.yaml --format levanter",
-		Args:    exactArgs(1, "one file"),
-		RunE: func(c *cobra.Command, args []string) error {
-			content, err := readForeign(c, args[0])
-			if err != nil {
-				return exit.Usagef("millrace import: %w", err)
-			}
-			out, notes, err := importer.Mixture(importer.File{Path: args[0], Kind: kind, Content: content,
-				Exists: func(path string) bool { _, err := os.Stat(path); return err == nil }})
-			if err != nil {
-				return err
-			}
-			for _, note := range notes {
-				fmt.Fprintln(c.ErrOrStderr(), "millrace import: "+note)
-			}
-			_, err = c.OutOrStdout().Write(out)
-			return err
-		},
-	}
-	c.Flags().StringVar(&kind, "format", "", "kind of FILE: "+strings.Join(importer.Kinds(), ", "))
-	return c
-}
-
-// mostForeign bounds a file to import.
-const mostForeign = 64 << 20
-
-func readForeign(c *cobra.Command, path string) ([]byte, error) {
-	in := c.InOrStdin()
-	if path != "-" {
-		f, err := os.Open(path)
-		if err != nil {
-			return nil, fmt.Errorf("open the file to import: %w", err)
-		}
-		defer f.Close()
-		in = f
-	}
-	content, err := io.ReadAll(io.LimitReader(in, mostForeign))
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", path, err)
-	}
-	return content, nil
 }

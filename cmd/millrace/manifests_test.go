@@ -17,6 +17,7 @@ import (
 	"millrace/app/cluster"
 	"millrace/app/config"
 	"millrace/app/supervisor"
+	"millrace/app/up"
 )
 
 // container is a container of a manifest.
@@ -107,8 +108,8 @@ func TestManifestsGiveTimeToLeave(t *testing.T) {
 					continue
 				}
 				pods++
-				u := up{role: c.Args[0]}
-				most := cmp.Or(u.stopGrace(), supervisor.DefaultGrace) + margin
+				u := up.Up{Role: c.Args[0]}
+				most := cmp.Or(u.StopGrace(), supervisor.DefaultGrace) + margin
 				if got := time.Duration(spec.Grace) * time.Second; got < most {
 					t.Errorf("%s: a pod of %s has %v to end, and needs up to %v", file, c.Args[0], got, most)
 				}

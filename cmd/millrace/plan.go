@@ -150,7 +150,7 @@ func (r *planned) run(c *cobra.Command, cfg *config.Config) error {
 		defer opened.Close()
 	}
 	if err != nil {
-		return firstProblem(c, err)
+		return report.Problems(c.ErrOrStderr(), err)
 	}
 	r.manifests = opened.Manifests()
 	return opened.Walk(c.Context(), r.ranks, func(ctx context.Context, w *dryrun.Walk) error {

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/spf13/pflag"
+
+	"millrace/app/up"
 )
 
 func TestTheFirstRankFollowsFromTheNumberOfTheHost(t *testing.T) {
@@ -19,17 +21,17 @@ func TestTheFirstRankFollowsFromTheNumberOfTheHost(t *testing.T) {
 		"--ranks 8 --index -2":                  "want 0 or more",
 		"--ranks 8 --index 1 --allow-uids 1000": "--first-rank 8 --allow-uids 1000",
 	} {
-		var s serving
+		var s up.Serving
 		f := pflag.NewFlagSet("test", pflag.ContinueOnError)
-		s.flags(f)
+		servingFlags(f, &s)
 		if err := f.Parse(strings.Fields(text)); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.resolve("millrace up"); err != nil {
+		if err := s.Resolve("millrace up"); err != nil {
 			if !strings.HasSuffix(err.Error(), want) {
 				t.Errorf("%s: %v", text, err)
 			}
-		} else if got := s.args(); !slices.Equal(got, strings.Fields(want)) {
+		} else if got := s.Args(); !slices.Equal(got, strings.Fields(want)) {
 			t.Errorf("%s: %v, want %s", text, got, want)
 		}
 	}

@@ -3,9 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
-	"os"
 	"os/signal"
 	"syscall"
 	"time"
@@ -16,7 +14,6 @@ import (
 	"millrace/app/report"
 	"millrace/app/rundir"
 	"millrace/app/supervisor"
-	"millrace/app/top"
 	"millrace/internal/seam"
 )
 
@@ -155,32 +152,6 @@ func hostsOf(ctx context.Context, way *rundir.Way, world int) ([]report.Host, er
 			Leads: h.Up == leader.Line})
 	}
 	return report.WithMissing(out, world), nil
-}
-
-func topCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "top DIR",
-		Short: "Show a run while it goes on",
-		Long: `Show the run in a run directory once a second: its step and rates, the waits of its trainers, the tokens
-and the share of each source, the GPUs, and the CPU and memory of each process. q or Ctrl-C ends it. If standard output
-is no terminal, top prints a line each second. It ends with the run.`,
-		Example: "  millrace top runs/a",
-		Args:    exactArgs(1, "one run directory"),
-		RunE: func(c *cobra.Command, args []string) error {
-			ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGINT, syscall.SIGTERM)
-			defer stop()
-			read := func(ctx context.Context) (*report.Status, bool, error) {
-				way := rundir.NewWay(args[0])
-				defer way.Close()
-				return readStatus(ctx, way, args[0])
-			}
-			err := top.Show(ctx, args[0], read, os.Stdin, os.Stdout)
-			if errors.Is(err, syscall.EPIPE) {
-				return nil
-			}
-			return err
-		},
-	}
 }
 
 // storedStatus adds the facts in the journal of a stopped run.

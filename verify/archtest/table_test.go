@@ -137,6 +137,10 @@ var rooms = []room{
 	// wiring of the processes
 	{"app/roles", list(".", "mixing", "checkpoint", "proto", "sources/...", "text/...", "sidecar/...",
 		"orchestrator/...", "app/...", shell), all},
+	// the processes of one host, for `up` and the commands of its roles
+	{"app/up", list(".", "app/cluster", "app/config", "app/dryrun", "app/exit", "app/profile", "app/report",
+		"app/reshape", "app/roles", "app/rundir", "app/setup", "app/supervisor", "internal/event", "internal/seam",
+		"orchestrator/lease/..."), none},
 	{"app/report", list(".", "checkpoint", "proto", "internal/wire", "orchestrator/facts",
 		"orchestrator/planner", "app/exit", "app/config/...", "app/dryrun",
 		"app/setup", "app/supervisor"), none},
@@ -155,7 +159,8 @@ var rooms = []room{
 	{"app/top", list("app/report", "app/rundir"), list("golang.org/x/term")},
 	// trainers and figures of millrace bench, and its mock run
 	{"app/bench", list(".", "constructors", "proto", "internal/activity", "internal/seal", "sidecar",
-		"app/dryrun", "app/report", "app/rundir", "app/setup"),
+		"internal/limits", "app/config", "app/dryrun", "app/exit", "app/report", "app/roles", "app/rundir",
+		"app/setup", "app/up"),
 		list("golang.org/x/sync", "golang.org/x/sys/unix")},
 	{"app/supervisor", list(".", "internal/seam", "internal/failpoint", "internal/limits",
 		"orchestrator/placer"),

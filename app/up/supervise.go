@@ -1,4 +1,4 @@
-package main
+package up
 
 import (
 	"context"
@@ -13,8 +13,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/spf13/cobra"
-
 	"millrace/app/config"
 	"millrace/app/exit"
 	"millrace/app/roles"
@@ -25,8 +23,8 @@ import (
 )
 
 // supervise runs the roles. asked reports whether the command was asked to stop before.
-func (u *up) supervise(ctx context.Context, asked func() bool, c *cobra.Command, cfg *config.Config) error {
-	events, fail, err := roles.Watch(u.events, "up")
+func (u *Up) supervise(ctx context.Context, asked func() bool, cfg *config.Config) error {
+	events, fail, err := roles.Watch(u.Events, "up")
 	if err != nil {
 		return err
 	}
@@ -36,17 +34,17 @@ func (u *up) supervise(ctx context.Context, asked func() bool, c *cobra.Command,
 	var walk sync.WaitGroup
 	defer walk.Wait()
 	walk.Go(func() {
-		warnOfFiles(ctx, c, cfg)
+		u.warnOfFiles(ctx, cfg)
 	})
 	ctx, end := context.WithCancelCause(ctx)
 	registered, change := u.stay(ctx, end), make(chan supervisor.Child)
 	_, err = supervisor.Run(ctx, supervisor.Config{
 		Fail:   fail,
-		RunDir: u.runDir, Children: u.children(cfg), Spawn: u.spawn, Change: change,
+		RunDir: u.RunDir, Children: u.children(cfg), Spawn: u.spawn, Change: change,
 		Program: strings.Fields(os.Getenv(roles.EnvProgram)),
-		Stderr:  c.ErrOrStderr(),
+		Stderr:  u.Err,
 		Prepare: func() error {
-			if err := os.Remove(rundir.OutcomeFile(u.runDir)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			if err := os.Remove(rundir.OutcomeFile(u.RunDir)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err
 			}
 			registered.Go(func() { u.reshapes(ctx, cfg, change) }) // no other `up` has the directory
@@ -56,9 +54,9 @@ func (u *up) supervise(ctx context.Context, asked func() bool, c *cobra.Command,
 		OnReady: func() {
 			events.Write(event.Weigh("ready"))
 			roles.CollectQuietly()
-			fmt.Fprintln(c.OutOrStdout(), u.readyLine())
+			fmt.Fprintln(u.Out, u.readyLine())
 		},
-		Asked: asked, TrainersGrace: u.grace, StopGrace: u.stopGrace(),
+		Asked: asked, TrainersGrace: u.Grace, StopGrace: u.StopGrace(),
 	})
 	end(nil)
 	registered.Wait()
@@ -67,14 +65,14 @@ func (u *up) supervise(ctx context.Context, asked func() bool, c *cobra.Command,
 	if errors.As(err, &failed) {
 		// Trainers read the reason there if no role could send it.
 		text, _ := json.Marshal(map[string]string{"state": "failed", "reason": err.Error()})
-		err = errors.Join(err, os.WriteFile(rundir.OutcomeFile(u.runDir), text, 0o644)) // for trainers of other users
+		err = errors.Join(err, os.WriteFile(rundir.OutcomeFile(u.RunDir), text, 0o644)) // for trainers of other users
 	}
 	return exit.Failure(err)
 }
 
 // stay keeps the registration of this host until ctx ends. It ends the supervisor if this host may not go on, and if
 // the run has ended on the host that planned it: a process of the orchestrator sees to that itself.
-func (u *up) stay(ctx context.Context, end context.CancelCauseFunc) *sync.WaitGroup {
+func (u *Up) stay(ctx context.Context, end context.CancelCauseFunc) *sync.WaitGroup {
 	var registered sync.WaitGroup
 	if u.here == nil {
 		return &registered
@@ -84,7 +82,7 @@ func (u *up) stay(ctx context.Context, end context.CancelCauseFunc) *sync.WaitGr
 			end(&supervisor.Over{Err: err})
 		}
 	})
-	if !u.runs(orchestratorRole) {
+	if !u.runs(Orchestrator) {
 		registered.Go(func() {
 			if outcome, err := u.here.AwaitOutcome(ctx, u.here.Host().Incarnation); err == nil {
 				end(&supervisor.Over{Err: outcome.Err()})
@@ -95,22 +93,22 @@ func (u *up) stay(ctx context.Context, end context.CancelCauseFunc) *sync.WaitGr
 }
 
 // readyLine says what this command serves.
-func (u *up) readyLine() string {
-	sockets := filepath.Join(u.runDir, "rank-<r>.sock")
+func (u *Up) readyLine() string {
+	sockets := filepath.Join(u.RunDir, "rank-<r>.sock")
 	switch {
-	case !u.runs(sidecarRole):
-		return fmt.Sprintf("ready: %s takes part in the run %s", u.name, u.file.Name)
+	case !u.runs(Sidecar):
+		return fmt.Sprintf("ready: %s takes part in the run %s", u.Name, u.file.Name)
 	case u.isSpread():
-		return fmt.Sprintf("ready: %d ranks from rank %d on, of %d, on %s", u.ranks, u.first, u.world, sockets)
+		return fmt.Sprintf("ready: %d ranks from rank %d on, of %d, on %s", u.Ranks, u.First, u.World, sockets)
 	}
-	return fmt.Sprintf("ready: %d ranks on %s", u.ranks, sockets)
+	return fmt.Sprintf("ready: %d ranks on %s", u.Ranks, sockets)
 }
 
 // warnOfFiles prints a warning for each source with files that are not read, and for sources that read the same files.
-func warnOfFiles(ctx context.Context, c *cobra.Command, cfg *config.Config) {
+func (u *Up) warnOfFiles(ctx context.Context, cfg *config.Config) {
 	warn := func(warning string) {
 		if warning != "" && ctx.Err() == nil {
-			fmt.Fprintf(c.ErrOrStderr(), "warning: %s\n", warning)
+			fmt.Fprintf(u.Err, "warning: %s\n", warning)
 		}
 	}
 	var uses []setup.Use
@@ -128,7 +126,7 @@ func warnOfFiles(ctx context.Context, c *cobra.Command, cfg *config.Config) {
 // judge decides the reaction to the end of a child. The orchestrator's end is the run's end, unless it was asked to
 // leave, or waits for disk space or for the lease. Every other child is restarted.
 func judge(child supervisor.Child, ended supervisor.Exit) supervisor.Verdict {
-	planner := child.Role == orchestratorRole
+	planner := child.Role == Orchestrator
 	switch {
 	case ended.Signal != 0:
 		return supervisor.Restart
@@ -145,18 +143,18 @@ func judge(child supervisor.Child, ended supervisor.Exit) supervisor.Verdict {
 }
 
 // children returns the roles in the order of their start. They are stopped in the reverse order.
-func (u *up) children(cfg *config.Config) []supervisor.Child {
-	if u.role == roles.LoaderRole || u.role == roles.ShadowRole {
-		child := u.child(u.role, u.name)
+func (u *Up) children(cfg *config.Config) []supervisor.Child {
+	if u.Role == roles.LoaderRole || u.Role == roles.ShadowRole {
+		child := u.child(u.Role, u.Name)
 		child.HandsOver = true
 		return []supervisor.Child{child}
 	}
 	var out []supervisor.Child
-	if u.runs(orchestratorRole) {
+	if u.runs(Orchestrator) {
 		out = append(out, u.planner())
 	}
 	place := u.place()
-	if u.role == "" {
+	if u.Role == "" {
 		for _, name := range place.Loaders(cfg) {
 			out = append(out, u.child(roles.LoaderRole, name))
 		}
@@ -164,14 +162,14 @@ func (u *up) children(cfg *config.Config) []supervisor.Child {
 			out = append(out, u.child(roles.ShadowRole, name))
 		}
 	}
-	if u.runs(sidecarRole) {
-		out = append(out, u.child(sidecarRole, place.Sidecar(), u.args()...))
+	if u.runs(Sidecar) {
+		out = append(out, u.child(Sidecar, place.Sidecar(), u.Args()...))
 	}
 	return out
 }
 
 // planner returns the orchestrator.
-func (u *up) planner() supervisor.Child {
+func (u *Up) planner() supervisor.Child {
 	incarnation, lease := rand.Text(), ""
 	if u.file != nil {
 		lease = u.file.Path
@@ -179,21 +177,21 @@ func (u *up) planner() supervisor.Child {
 	if u.here != nil {
 		incarnation = u.here.Host().Incarnation
 	}
-	engine := u.placer
+	engine := u.Placer
 	if u.here == nil {
 		engine = roles.Supervisor
 	}
-	return u.child(orchestratorRole, orchestratorRole, "--metrics", u.metrics, "--cluster", lease, "--up", incarnation,
+	return u.child(Orchestrator, Orchestrator, "--metrics", u.Metrics, "--cluster", lease, "--up", incarnation,
 		"--placer", engine)
 }
 
 // child returns the process of a role.
-func (u *up) child(role, name string, more ...string) supervisor.Child {
-	args := append([]string{"role", role, "--run-dir", u.runDir, "--name", name, "--ranks", strconv.Itoa(u.ranks),
-		"--world-size", strconv.Itoa(u.world)}, more...)
+func (u *Up) child(role, name string, more ...string) supervisor.Child {
+	args := append([]string{"role", role, "--run-dir", u.RunDir, "--name", name, "--ranks", strconv.Itoa(u.Ranks),
+		"--world-size", strconv.Itoa(u.World)}, more...)
 	child := supervisor.Child{Role: role, Name: name, Args: args}
-	if u.events != "" {
-		dir, err := filepath.Abs(u.events)
+	if u.Events != "" {
+		dir, err := filepath.Abs(u.Events)
 		if err == nil {
 			child.Env = append(child.Env, roles.EnvEvents+"="+dir)
 		}
@@ -202,7 +200,7 @@ func (u *up) child(role, name string, more ...string) supervisor.Child {
 }
 
 // spawn returns a loader that the orchestrator may add while the run goes on.
-func (u *up) spawn(role string, i int) (supervisor.Child, bool) {
+func (u *Up) spawn(role string, i int) (supervisor.Child, bool) {
 	if role != roles.LoaderRole {
 		return supervisor.Child{}, false
 	}

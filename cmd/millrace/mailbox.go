@@ -1,0 +1,31 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"millrace/app/cluster"
+	"millrace/app/place/mailbox"
+	"millrace/orchestrator/lease"
+)
+
+// mailboxCommand is the side of an engine in the mailbox of a run. The keeper of millrace.ray starts it. It ends with
+// its input.
+func mailboxCommand() *cobra.Command {
+	c := &cobra.Command{Use: "mailbox --cluster FILE", Short: "Pass goals to an engine (started by millrace.ray)",
+		Hidden: true, Args: noArgs}
+	path := c.Flags().String("cluster", "", "file of the etcd cluster")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		f, err := cluster.Load(*path)
+		if err != nil {
+			return err
+		}
+		cfg := f.Etcd()
+		etcd, err := lease.Dial(c.Context(), cfg)
+		if err != nil {
+			return err
+		}
+		defer etcd.Close()
+		return mailbox.Keep(c.Context(), etcd, cfg, c.InOrStdin(), c.OutOrStdout())
+	}
+	return c
+}

@@ -13,6 +13,7 @@ import (
 	"millrace/app/config/tree"
 	"millrace/sources/find"
 	"millrace/sources/format/parts/fields"
+	"millrace/sources/format/registry"
 	"millrace/sources/read/filter"
 	"millrace/text/chat"
 )
@@ -59,32 +60,32 @@ func checkContent(v *validator, path string, s *Source) {
 				"leave it out, or "+cure)
 		}
 	}
-	if s.Format == Lengths {
+	if s.Format == registry.Lengths {
 		refuse("split", "directories of a data set", "name the file of the split")
 		refuse("config", "directories of a data set", "name the file of the configuration")
 	}
-	if !s.Format.isOfPlainIDs() {
-		if s.Format != MDS || s.Tokens == "" { // ids may lie in a column of bytes
+	if !s.Format.HoldsPlainIDs() {
+		if s.Format != registry.MDS || s.Tokens == "" { // ids may lie in a column of bytes
 			refuse("dtype", "files of plain ids", "write `format: tokens`, `olmo` or `datatrove`, or `format: mds` "+
 				"with `tokens:`")
 		}
 		refuse("eos", "files of plain ids", "write `format: tokens`, `olmo` or `datatrove`")
 	}
 	switch {
-	case s.Format == TFRecord && s.Record == "":
+	case s.Format == registry.TFRecord && s.Record == "":
 		s.Record = "example"
-	case s.Format == Records && s.Record == "":
+	case s.Format == registry.ArrayRecord && s.Record == "":
 		v.wrongKey(path, "source "+tree.Quote(s.Name)+" has records of unknown content",
 			"add `record: text`, or `record: example` if each is a tf.train.Example")
-	case s.Format == Text && (s.Record == "text" || s.Record == "example"):
+	case s.Format == registry.Text && (s.Record == "text" || s.Record == "example"):
 		refuse("record", "files of other records if it is `"+s.Record+"`", "write `file`, `line` or `paragraph`")
-	case s.Format == Text:
-	case s.Format != TFRecord && s.Format != Records:
+	case s.Format == registry.Text:
+	case s.Format != registry.TFRecord && s.Format != registry.ArrayRecord:
 		refuse("record", "records without fields", "write `format: arrayrecord`, `tfrecord` or `text`")
 	case s.Record != "text" && s.Record != "example":
 		refuse("record", "text files if it is `"+s.Record+"`", "write `text` or `example`")
 	}
-	if s.Format != WebDataset {
+	if s.Format != registry.WebDataset {
 		refuse("truncated", "tar archives", "write `format: webdataset`")
 	}
 }
@@ -356,5 +357,5 @@ func (v *validator) checkFormat(path string, s *Source) {
 		v.wrong(path+".path", "the format of source "+tree.Quote(s.Name)+" "+unclear.Why, unclear.Cure)
 		return
 	}
-	s.Format = Format(format)
+	s.Format = registry.Name(format)
 }

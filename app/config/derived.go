@@ -13,6 +13,7 @@ import (
 	"millrace/app/config/value"
 	"millrace/internal/bucket"
 	"millrace/sources/find"
+	"millrace/sources/format/registry"
 )
 
 // Abs returns a path of the file as an absolute one. URLs stay unchanged.
@@ -67,7 +68,7 @@ func (c *Config) Passes(s *Source) uint32 {
 func (c *Config) Payload() error {
 	for i := range c.Sources {
 		s := &c.Sources[i]
-		if s.Format == Lengths {
+		if s.Format == registry.Lengths {
 			return c.ErrorAt(
 				"sources."+s.Name+".format",
 				"source "+tree.Quote(

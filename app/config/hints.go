@@ -6,35 +6,8 @@ import (
 
 	"millrace/app/config/decode"
 	"millrace/app/config/tree"
+	"millrace/sources/format/registry"
 )
-
-// notYet are the formats that this version does not read.
-var notYet = map[string][]string{
-	"format": {
-		"wds",
-		"tar",
-		"csv",
-		"tsv",
-		"txt",
-		"text",
-		"json",
-		"arrow",
-		"feather",
-		"ipc",
-		"avro",
-		"orc",
-		"hf",
-		"huggingface",
-		"tfrecord",
-		"recordio",
-		"arrayrecord",
-		"lance",
-		"energon",
-		"npy",
-		"hdf5",
-		"nemo",
-	},
-}
 
 // examples of the keys' values, for the advice in errors.
 var examples = map[string]string{
@@ -97,10 +70,16 @@ const hubCure = "download the model's tokenizer.json or its rank file " +
 
 // hints are the advice of the decoder about the keys of a mixture file.
 func hints() decode.Hints {
-	return decode.Hints{Examples: examples, NotYet: notYet, Value: unknownValue, Home: home}
+	unread := map[string][]string{"format": registry.Unread()}
+	return decode.Hints{Examples: examples, NotYet: unread, Value: unknownValue, Home: home}
 }
 
 func unknownValue(path, given string) (problem, cure string) {
+	if decode.Leaf(path) == "format" {
+		if advice := registry.Advice(given); advice != "" {
+			return "cannot be " + tree.Quote(given) + ": it names no one format", advice
+		}
+	}
 	switch {
 	case path != "tokenizer.name":
 		return "", ""

@@ -12,8 +12,10 @@ import (
 	"pgregory.net/rapid"
 
 	"millrace"
+	"millrace/app/config/identity"
 	"millrace/app/config/tree"
 	"millrace/app/config/value"
+	"millrace/sources/format/registry"
 )
 
 func valid(t *testing.T) []string {
@@ -76,7 +78,7 @@ func TestValues(t *testing.T) {
 		Sources: Sources{
 			{
 				Name:    "b",
-				Format:  Parquet,
+				Format:  registry.Parquet,
 				Path:    Patterns{"b/"},
 				Text:    "text",
 				Missing: "quarantine",
@@ -85,7 +87,7 @@ func TestValues(t *testing.T) {
 			},
 			{
 				Name:   "v1.5",
-				Format: JSONL,
+				Format: registry.JSONL,
 				Path:   Patterns{"data/{train,extra}/*.ndjson.gz"},
 				Root:   "data",
 				Text:   "meta.body", Missing: "quarantine",
@@ -123,7 +125,7 @@ func TestDefaults(t *testing.T) {
 		Sources: Sources{
 			{
 				Name:    "only",
-				Format:  Megatron,
+				Format:  registry.Megatron,
 				Path:    Patterns{"tokens.bin"},
 				Text:    "text",
 				Missing: "quarantine",
@@ -277,6 +279,26 @@ func TestDetect(t *testing.T) {
 			t.Errorf("%v", err)
 		} else if web, _ := c.Source("web"); string(web.Format) != x.want {
 			t.Errorf("%s: %s, want %s", x.path, web.Format, x.want)
+		}
+	}
+}
+
+// TestFormatAliases: another word for a format gives the source of its name.
+func TestFormatAliases(t *testing.T) {
+	for alias, name := range registry.Name("").Aliases() {
+		keys := "}"
+		if name == registry.ArrayRecord {
+			keys = ", record: text}"
+		}
+		of := func(word string) *Config {
+			return parse(t, change("sources:\n  web: {path: x, format: "+word+keys+"\n  code: {path: b.parquet}\n"))
+		}
+		got, want := of(alias), of(name)
+		if !reflect.DeepEqual(got.Sources, want.Sources) || got.Sources[1].Format != registry.Name(name) {
+			t.Errorf("format %s: %+v, want %+v", alias, got.Sources, want.Sources)
+		}
+		if d := identity.Diff(got.Identity(), want.Identity()); d != nil {
+			t.Errorf("format %s: the identity has other %v", alias, d)
 		}
 	}
 }

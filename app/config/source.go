@@ -12,6 +12,7 @@ import (
 	"millrace/app/config/tree"
 	"millrace/app/config/value"
 	"millrace/sources/find"
+	"millrace/sources/format/registry"
 	"millrace/text/chat"
 )
 
@@ -121,7 +122,7 @@ type Source struct {
 	// Name of the source: its key in the file.
 	Name string `yaml:"-"`
 	// Format of the files, as docs/formats.md describes it. It may be left out if the files show it.
-	Format Format `yaml:"format"`
+	Format registry.Name `yaml:"format"`
 	// Path of the files: a glob, a brace list, a directory, a prefix (megatron), or a list of these; relative to this
 	// file. It may be a URL: s3://, gs://, az://, http://, https:// or hf://datasets/ORG/NAME@REVISION.
 	Path Patterns `yaml:"path" jsonschema:"required"`
@@ -249,54 +250,11 @@ type Storage struct {
 // IsRemote reports whether a path of the source is a URL.
 func (s *Source) IsRemote() bool { return slices.ContainsFunc(s.Path, find.IsURL) }
 
-// Format is a file format of a source.
-type Format string
-
-// The formats.
-const (
-	JSONL      Format = "jsonl"
-	JSON       Format = "json"
-	CSV        Format = "csv"
-	Parquet    Format = "parquet"
-	Arrow      Format = "arrow"
-	Megatron   Format = "megatron"
-	OLMo       Format = "olmo"
-	Datatrove  Format = "datatrove"
-	Tokens     Format = "tokens"
-	MDS        Format = "mds"
-	WebDataset Format = "webdataset"
-	LitData    Format = "litdata"
-	Records    Format = "arrayrecord"
-	TFRecord   Format = "tfrecord"
-	Text       Format = "text"
-	Lengths    Format = "lengths"
-)
-
-// ofText and ofTokens return the formats by the content of their records.
-func ofText() []Format {
-	return []Format{JSONL, JSON, CSV, Parquet, Arrow, WebDataset, MDS, LitData, Records, TFRecord, Text}
-}
-func ofTokens() []Format { return []Format{Megatron, OLMo, Datatrove, Tokens, Lengths} }
-
-// Words returns the formats, those of text first.
-func (Format) Words() (words []string) {
-	for _, f := range slices.Concat(ofText(), ofTokens()) {
-		words = append(words, string(f))
-	}
-	return words
-}
-
-// HoldsText reports whether the format's records are text, which needs a tokenizer.
-func (f Format) HoldsText() bool { return !slices.Contains(ofTokens(), f) }
-
 // HoldsText reports whether the source's documents are made of text, which needs a tokenizer.
 func (s *Source) HoldsText() bool { return s.Format.HoldsText() && s.Tokens == "" }
 
 // HasPairs reports whether the documents are preference pairs.
 func (s *Source) HasPairs() bool { return s.Chosen != "" }
-
-// isOfPlainIDs reports whether a file of the format may leave out the type of its ids and the ends of its documents.
-func (f Format) isOfPlainIDs() bool { return f == OLMo || f == Datatrove || f == Tokens }
 
 // Missing is the treatment of records without a field that their document needs.
 type Missing string

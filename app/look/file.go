@@ -14,6 +14,7 @@ import (
 	"millrace/app/setup"
 	"millrace/sources"
 	"millrace/sources/format/parts/fields"
+	"millrace/sources/format/registry"
 	"millrace/sources/values"
 )
 
@@ -92,7 +93,7 @@ func Describe(ctx context.Context, path string) (*File, error) {
 // describe describes the first file of the place.
 func (p *place) describe(ctx context.Context) (*File, error) {
 	path := p.found.Files[0].Path
-	opener, err := setup.Format(&config.Source{Format: config.Format(p.format)}, p.fs)
+	opener, err := setup.Format(&config.Source{Format: registry.Name(p.format)}, p.fs)
 	if err != nil {
 		return nil, fmt.Errorf("inspect %s: %w", path, err)
 	}

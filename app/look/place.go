@@ -8,6 +8,7 @@ import (
 	"millrace/app/setup"
 	"millrace/sources"
 	"millrace/sources/find"
+	"millrace/sources/format/registry"
 )
 
 // place is where the files of a path lie, and which of them a source reads.
@@ -39,7 +40,7 @@ func placeOf(path string) (*place, error) {
 		return nil, millrace.Errorf(millrace.ErrInvalid, "look at %s: its format %s; %s", path, unclear.Why,
 			unclear.Cure)
 	}
-	format, err := setup.Format(&config.Source{Format: config.Format(p.format)}, p.fs)
+	format, err := setup.Format(&config.Source{Format: registry.Name(p.format)}, p.fs)
 	if err != nil {
 		return nil, fmt.Errorf("look at %s: %w", path, err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"millrace/app/config"
 	"millrace/app/dryrun"
+	"millrace/sources/format/registry"
 )
 
 // provenBytes bounds the bytes of the first file that are read to prove a source.
@@ -52,11 +53,8 @@ func (s *source) prove(ctx context.Context, tokenizer string) string {
 
 // standsAlone reports whether one file of the format can be read without the others.
 func (s *source) standsAlone() bool {
-	switch s.place.format {
-	case "jsonl", "json", "csv", "parquet", "arrow", "webdataset", "text":
-		return true
-	}
-	return false
+	row := registry.Named(s.place.format)
+	return row != nil && row.IsAlone
 }
 
 // alone returns a mixture file with the source alone, over one path, with its index in a directory.

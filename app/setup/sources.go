@@ -11,21 +11,9 @@ import (
 	"millrace"
 	"millrace/app/config"
 	"millrace/sources"
-	"millrace/sources/format/arrayrecord"
-	"millrace/sources/format/arrow"
-	"millrace/sources/format/csv"
-	"millrace/sources/format/jsonl"
-	"millrace/sources/format/lengths"
-	"millrace/sources/format/litdata"
-	"millrace/sources/format/mds"
-	"millrace/sources/format/megatron"
-	"millrace/sources/format/parquet"
-	"millrace/sources/format/parts/example"
+	"millrace/sources/format/all"
 	"millrace/sources/format/parts/fields"
-	"millrace/sources/format/text"
-	"millrace/sources/format/tfrecord"
 	"millrace/sources/format/tokenfiles"
-	"millrace/sources/format/webdataset"
 	"millrace/sources/read/filter"
 	"millrace/text/chat"
 	"millrace/text/tokenize"
@@ -220,50 +208,15 @@ func filterTexts(c *config.Config, s *config.Source) string {
 func Format(s *config.Source, files sources.FS) (sources.Format, error) { return format(s, nil, files) }
 
 func format(s *config.Source, k *Kept, files sources.FS) (sources.Format, error) {
-	if k == nil {
-		k = &Kept{}
-	}
-	plain := tokenfiles.Options{DType: s.DType}
+	settings := all.Settings{Files: files, Record: s.Record, IDs: tokenfiles.Options{DType: s.DType},
+		Truncated: s.Truncated == "accept"}
 	if s.EOS != nil {
-		plain.EOS, plain.HasEOS = uint32(*s.EOS), true
+		settings.IDs.EOS, settings.IDs.HasEOS = uint32(*s.EOS), true
 	}
-	switch s.Format {
-	case config.JSONL:
-		return jsonl.Format{Windows: k.windows}, nil
-	case config.JSON:
-		return jsonl.Arrays{Windows: k.windows}, nil
-	case config.CSV:
-		return csv.Format{Windows: k.windows}, nil
-	case config.Parquet:
-		return parquet.Format{Kept: k.pages}, nil
-	case config.Arrow:
-		return arrow.Format{}, nil
-	case config.Megatron:
-		return megatron.New(files), nil
-	case config.MDS:
-		return mds.New(files), nil
-	case config.WebDataset:
-		f := webdataset.New(files)
-		f.Truncated = s.Truncated == "accept"
-		return f, nil
-	case config.LitData:
-		return litdata.New(files), nil
-	case config.Lengths:
-		return lengths.Format{}, nil
-	case config.Records:
-		return arrayrecord.Format{Content: example.Content(s.Record)}, nil
-	case config.TFRecord:
-		return tfrecord.Format{Content: example.Content(s.Record)}, nil
-	case config.Text:
-		return text.Format{Record: text.Record(s.Record), Windows: k.windows}, nil
-	case config.OLMo:
-		return tokenfiles.OLMo(files, plain), nil
-	case config.Datatrove:
-		return tokenfiles.Datatrove(files, plain), nil
-	case config.Tokens:
-		return tokenfiles.Tokens(files, plain), nil
+	if k != nil {
+		settings.Windows, settings.Pages = k.windows, k.pages
 	}
-	return nil, fmt.Errorf("format %q is not read yet", s.Format)
+	return all.New(s.Format, settings)
 }
 
 // Loaders returns the number of loader processes of an `up`. Auto is one for each source: a file that crashes a decoder

@@ -15,6 +15,7 @@ import (
 	"millrace/app/setup"
 	"millrace/sources"
 	"millrace/sources/find"
+	"millrace/sources/format/registry"
 )
 
 // options has the flags.
@@ -51,8 +52,8 @@ func open(ctx context.Context, o options, paths []string) (*shards, error) {
 	if err != nil {
 		return nil, err
 	}
-	settings := &config.Source{Format: config.Format(o.format), Record: "text"}
-	if settings.Format == config.TFRecord {
+	settings := &config.Source{Format: registry.Name(o.format), Record: "text"}
+	if settings.Format == registry.TFRecord {
 		settings.Record = "example"
 	}
 	format, err := setup.Format(settings, sources.OSFS())

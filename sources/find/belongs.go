@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"millrace"
+	"millrace/sources/format/registry"
 )
 
 // Skipped is a file that a directory or a wildcard leads to and that the source does not read.
@@ -56,22 +57,22 @@ func (f *sifter) passOver(file, name, why string) {
 
 // unpackCure returns the cure for data of a format in a packing that is not read. It names the packings that are read.
 func unpackCure(name string) string {
-	row := formatNamed(name)
-	if row == nil || len(row.packed) == 0 {
+	row := registry.Named(name)
+	if row == nil || len(row.Packed) == 0 {
 		return "unpack it"
 	}
-	last := len(row.packed) - 1
+	last := len(row.Packed) - 1
 	if last == 0 {
-		return "unpack it, or pack it with " + row.packed[0]
+		return "unpack it, or pack it with " + row.Packed[0]
 	}
-	return "unpack it, or pack it with " + strings.Join(row.packed[:last], ", ") + " or " + row.packed[last]
+	return "unpack it, or pack it with " + strings.Join(row.Packed[:last], ", ") + " or " + row.Packed[last]
 }
 
 // belongs reports whether a file of a directory belongs to the source, and lists it as skipped if it does not. Data of
 // the source's format in a packing that is not read is an error: leaving it out would lose data.
 func (f *sifter) belongs(file string, e fs.DirEntry) (bool, error) {
 	k := f.kindOf(file)
-	isData := k.format == f.format && !k.side || f.format == textFormat && !isBinary(file)
+	isData := k.format == f.format && !k.side || f.format == registry.Text && !isBinary(file)
 	if isData && !e.Type().IsRegular() || e.Type()&fs.ModeSymlink != 0 {
 		st, err := os.Stat(file)
 		switch {
@@ -98,7 +99,7 @@ func (f *sifter) belongsByName(file string) (bool, error) {
 	k := f.kindOf(file)
 	isData := k.format == f.format && !k.side
 	switch {
-	case f.format == textFormat:
+	case f.format == registry.Text:
 		return f.belongsToText(file), nil
 	case k.side || f.isOfOLMo(file):
 		f.skipSide(file)
@@ -108,11 +109,11 @@ func (f *sifter) belongsByName(file string) (bool, error) {
 		f.skipUnknown(file)
 	case isData && k.unread != "":
 		return false, unreadError(file, k)
-	case k.format == megatronFormat:
+	case k.format == registry.Megatron:
 		return f.belongsToDataset(file), nil
 	case !isData:
 		f.skip(file, "its name is that of a %s file, and the source reads %s", k.format, f.format)
-	case k.format == arrowFormat:
+	case k.format == registry.Arrow:
 		why, err := f.strayArrow(file)
 		if why != "" {
 			f.skip(file, "%s", why)
@@ -140,13 +141,13 @@ func (f *sifter) belongsToDataset(file string) bool {
 		other = bare + ".bin"
 	}
 	switch {
-	case !f.there(other) && f.format == tokensFormat && ext == ".bin":
+	case !f.there(other) && f.format == registry.Tokens && ext == ".bin":
 		return true
 	case !f.there(other):
 		f.skip(file, "%s is not beside it", filepath.Base(other))
-	case f.format == tokensFormat:
+	case f.format == registry.Tokens:
 		f.skip(file, "%s is beside it, so it belongs to a Megatron dataset", filepath.Base(other))
-	case f.format != megatronFormat:
+	case f.format != registry.Megatron:
 		f.skip(file, "it belongs to a Megatron dataset, and the source reads %s", f.format)
 	default:
 		return ext == ".bin" // the source lists the .bin for both
@@ -166,7 +167,7 @@ func (f *sifter) belongsToText(file string) bool {
 // isOfOLMo reports whether a file has the places of the documents of a .npy beside it.
 func (f *sifter) isOfOLMo(file string) bool {
 	bare, ok := strings.CutSuffix(file, ".csv.gz")
-	return ok && f.format == olmoFormat && f.there(bare+".npy")
+	return ok && f.format == registry.OLMo && f.there(bare+".npy")
 }
 
 // wants reports whether a file that a wildcard leads to belongs to the source. Side files, indexes of other programs
@@ -175,15 +176,15 @@ func (f *sifter) wants(file string) (bool, error) {
 	k := f.kindOf(file)
 	data := strings.TrimSuffix(file, filepath.Ext(file))
 	switch {
-	case f.format == textFormat:
+	case f.format == registry.Text:
 		return true, nil
-	case k.format == megatronFormat && formatOf(strings.ToLower(filepath.Ext(data))) != nil && f.there(data):
+	case k.format == registry.Megatron && registry.Ending(strings.ToLower(filepath.Ext(data))) != nil && f.there(data):
 		f.skip(data+".idx", "it is the index that another program keeps of %s", filepath.Base(data))
 	case k.side || f.isOfOLMo(file) || f.isIndex(file):
 		f.skipSide(file)
 	case k.format == f.format && k.unread != "":
 		return false, unreadError(file, k)
-	case f.format == megatronFormat && k.format != megatronFormat:
+	case f.format == registry.Megatron && k.format != registry.Megatron:
 		f.skip(file, "its name is not that of a Megatron dataset")
 	default:
 		return true, nil

@@ -4,6 +4,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"millrace/sources/format/registry"
 )
 
 // binaryEndings returns endings of files in trees of text, such as repositories, that hold no text.
@@ -26,7 +28,8 @@ func binaryEndings() []string {
 func isBinary(file string) bool {
 	name := strings.ToLower(filepath.Base(file))
 	bare, packings := unpacked(name)
-	if len(packings) == 1 && slices.Contains(formatNamed(textFormat).packed, packings[0]) && filepath.Ext(bare) != "" {
+	read := registry.Named(registry.Text).Packed
+	if len(packings) == 1 && slices.Contains(read, packings[0]) && filepath.Ext(bare) != "" {
 		name = bare
 	}
 	return slices.Contains(binaryEndings(), filepath.Ext(name))

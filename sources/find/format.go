@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/bmatcuk/doublestar/v4"
+
+	"millrace/sources/format/registry"
 )
 
 // Format returns the format of a source by its path patterns. The content of files decides it. Where files show none,
@@ -134,7 +136,7 @@ func look(base, pattern, byText string) (format string, why *Unclear) {
 	} else if err == nil {
 		return byContent(full), nil
 	} else if exists(full + ".idx") {
-		return megatronFormat, nil
+		return registry.Megatron, nil
 	} else if rest == "" {
 		return "", nil
 	}
@@ -197,8 +199,8 @@ func FormatIn(tree Tree, url string) (format string, why *Unclear, err error) {
 		if LeftOutName(name, "") != "" {
 			return nil
 		}
-		if path.Base(name) == indexName {
-			if text, err := tree.Read(file, mostState); err == nil && s.index(&content{path: name, head: text}) {
+		if path.Base(name) == registry.IndexName {
+			if text, err := tree.Read(file, mostState); err == nil && s.index(registry.Head{Path: name, Bytes: text}) {
 				return errDone
 			}
 		}
@@ -233,9 +235,9 @@ type seen struct {
 
 func (s *seen) file(dir, name string, named bool) error {
 	full := filepath.Join(dir, name)
-	if filepath.Base(name) == indexName {
-		if row := formatNamed(byContent(full)); row != nil && row.shards != nil {
-			s.dataset = row.name
+	if filepath.Base(name) == registry.IndexName {
+		if row := registry.Named(byContent(full)); row != nil && row.Shards != nil {
+			s.dataset = string(row.Name)
 			return errDone
 		}
 	}
@@ -246,14 +248,13 @@ func (s *seen) file(dir, name string, named bool) error {
 }
 
 // index reports whether a file is an index.json that lists shards, and notes the format.
-func (s *seen) index(c *content) bool {
-	for i := range formats {
-		if row := &formats[i]; row.shards != nil && row.holds(c) {
-			s.dataset = row.name
-			return true
-		}
+func (s *seen) index(h registry.Head) bool {
+	row := registry.Shown(h, "")
+	if row == nil || row.Shards == nil {
+		return false
 	}
-	return false
+	s.dataset = string(row.Name)
+	return true
 }
 
 // named notes a file by its name. With named, a name without a format does not count.

@@ -4,6 +4,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"millrace/sources/format/registry"
 )
 
 // unfinished returns the endings of files that their writer has not finished.
@@ -39,8 +41,8 @@ func partLeftOut(part string, last bool, format string) (why string) {
 	switch {
 	case len(part) > 1 && part[0] == '.' && part != "..":
 		return "its name begins with a dot"
-	case format == textFormat && slices.Contains(outputs(), lower),
-		format != textFormat && part[0:min(1, len(part))] == "_" && !strings.Contains(part, "="):
+	case format == registry.Text && slices.Contains(outputs(), lower),
+		format != registry.Text && part[0:min(1, len(part))] == "_" && !strings.Contains(part, "="):
 		return "its name begins with an underscore"
 	case last && slices.ContainsFunc(unfinished(), func(end string) bool { return strings.HasSuffix(lower, end) }):
 		return "its name is that of a file that is still written"

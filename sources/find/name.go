@@ -4,6 +4,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"millrace/sources/format/registry"
 )
 
 // detect returns the format by a file's name. It returns false for other names, side files and packings that are not
@@ -29,14 +31,14 @@ func kindOf(name string) kind {
 	name = withoutPart(strings.ToLower(path.Base(name)))
 	bare, packed := unpacked(name)
 	k := kind{side: isSideFile(bare)}
-	f := formatOf(path.Ext(bare))
-	if f == nil {
+	row := registry.Ending(path.Ext(bare))
+	if row == nil {
 		return k
 	}
-	k.format = f.name
-	k.weak = slices.ContainsFunc(f.weak, func(ending string) bool { return strings.HasSuffix(name, ending) })
+	k.format = string(row.Name)
+	k.weak = slices.ContainsFunc(row.Weak, func(ending string) bool { return strings.HasSuffix(name, ending) })
 	for _, p := range packed {
-		if len(packed) > 1 || !slices.Contains(f.packed, p) {
+		if len(packed) > 1 || !slices.Contains(row.Packed, p) {
 			k.unread = p
 			break
 		}
@@ -48,8 +50,8 @@ func kindOf(name string) kind {
 func (f *sifter) kindOf(file string) kind {
 	k := kindOf(file)
 	bare, _ := unpacked(strings.ToLower(path.Base(file)))
-	if f.format == jsonFormat && path.Ext(bare) == ".json" {
-		k.format, k.weak = jsonFormat, false
+	if f.format == registry.JSON && path.Ext(bare) == ".json" {
+		k.format, k.weak = registry.JSON, false
 	}
 	return k
 }
@@ -75,7 +77,7 @@ func cutLast(s, sep string) (before, after string, ok bool) {
 
 // unpacked returns a name without its packings, and the packings, outermost first.
 func unpacked(name string) (bare string, found []string) {
-	for formatOf(path.Ext(name)) == nil {
+	for registry.Ending(path.Ext(name)) == nil {
 		p, ending := packingOf(name)
 		if p == nil {
 			break
@@ -91,9 +93,10 @@ func isSideFile(bare string) bool {
 	if slices.Contains(sides, bare) {
 		return true
 	}
-	for i := range formats {
-		if slices.Contains(formats[i].sides, bare) ||
-			slices.ContainsFunc(formats[i].besides, func(end string) bool { return strings.HasSuffix(bare, end) }) {
+	rows := registry.Rows()
+	for i := range rows {
+		if slices.Contains(rows[i].Sides, bare) ||
+			slices.ContainsFunc(rows[i].Besides, func(end string) bool { return strings.HasSuffix(bare, end) }) {
 			return true
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"millrace"
 	"millrace/sources/find/layout"
+	"millrace/sources/format/registry"
 )
 
 // Parts returns the layouts of the directories that the patterns of a query lead to, without a choice. Directories
@@ -75,8 +76,8 @@ func (f *finder) layoutsOf(at folders, dir string, names, marked []string) (all 
 // of texts.
 func (f *finder) isNamed(at folders, dir string) bool {
 	names := at.names(dir)
-	return f.format != textFormat && f.format != lengthsFormat && !slices.Contains(names, savedSet) &&
-		!(slices.Contains(names, indexName) && f.isIndex(below(dir, indexName)))
+	return f.format != registry.Text && f.format != registry.Lengths && !slices.Contains(names, savedSet) &&
+		!(slices.Contains(names, registry.IndexName) && f.isIndex(below(dir, registry.IndexName)))
 }
 
 // readLayout returns the layout that a file of a directory names, nil if none does.

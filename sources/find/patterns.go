@@ -15,6 +15,7 @@ import (
 
 	"millrace"
 	"millrace/sources/find/layout"
+	"millrace/sources/format/registry"
 )
 
 const wildcards = "*?[{"
@@ -170,7 +171,7 @@ func (f *finder) literal(full, root string) ([]match, error) {
 	switch {
 	case err == nil && st.IsDir():
 		return f.below(full, cmp.Or(root, full))
-	case err == nil && filepath.Base(full) == indexName:
+	case err == nil && filepath.Base(full) == registry.IndexName:
 		dir := filepath.Dir(full)
 		if found, ok, err := f.dataset(dir, cmp.Or(root, dir)); ok || err != nil {
 			return found, err
@@ -181,7 +182,7 @@ func (f *finder) literal(full, root string) ([]match, error) {
 	case !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR):
 		return nil, fmt.Errorf("look at %s: %w", full, err)
 	}
-	if f.format == megatronFormat {
+	if f.format == registry.Megatron {
 		if exists(full+".bin") || exists(full+".idx") {
 			return []match{{path: full + ".bin", root: cmp.Or(root, filepath.Dir(full))}}, nil
 		}
@@ -191,7 +192,7 @@ func (f *finder) literal(full, root string) ([]match, error) {
 
 // shardFile returns the .bin for its .idx, so that both name the same shard.
 func (f *finder) shardFile(file string) string {
-	if f.format == megatronFormat && kindOf(file).format == megatronFormat {
+	if f.format == registry.Megatron && kindOf(file).format == registry.Megatron {
 		return strings.TrimSuffix(file, filepath.Ext(file)) + ".bin"
 	}
 	return file
@@ -252,7 +253,7 @@ func (w *walk) enter(p, name string) error {
 	if isMarked(local{}, p) {
 		w.marked = append(w.marked, p)
 	}
-	if w.format == arrowFormat {
+	if w.format == registry.Arrow {
 		return nil
 	}
 	set, err := w.energon(p)

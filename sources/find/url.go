@@ -10,6 +10,7 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 
 	"millrace"
+	"millrace/sources/format/registry"
 )
 
 // Tree lists the files of stores. Paths are URLs. Its errors name the URL.
@@ -134,7 +135,7 @@ func (f *finder) named(url, root string) ([]match, error) {
 	root = strings.TrimSuffix(root, "/")
 	if bare == url {
 		names := []string{url}
-		if f.format == megatronFormat {
+		if f.format == registry.Megatron {
 			names = append(names, url+".bin", url+".idx")
 		}
 		for _, name := range names {

@@ -22,6 +22,7 @@ var rooms = []room{
 	{"mixing", list("."), list("golang.org/x/crypto/blake2b")},
 	{"constructors", list(".", "internal/tokenid"), all},
 	{"checkpoint/...", list("internal/failpoint", "internal/limits"), all},
+	{"sources/format/registry", none, none},                                          // the names of formats: no reader
 	{"sources/read/loader", list(".", "mixing", "proto", "sources/...", shell), all}, // the shell of the loader role
 	{"sources/...", list(".", "mixing", "internal/tokenid", "internal/seam", "internal/failpoint",
 		"internal/activity", "internal/limits"), all},
@@ -110,7 +111,8 @@ var rooms = []room{
 	{"app/config/identity", list("."), list("golang.org/x/crypto/blake2b")},
 	// the check of a mixture file includes filters and formats
 	{"app/config/...", list(".", "internal/bucket", "text/chat", "sources/format/parts/fields", "sources/read/filter",
-		"sources/find", "sources/find/layout"), all},
+		"sources/find", "sources/find/layout",
+		"sources/format/registry"), all},
 
 	// for the command only
 	// mixture file → rooms
@@ -222,8 +224,9 @@ var tables = map[string][]string{
 		"textMethods"},
 	"orchestrator/planner/plannertest": {"PretrainShares", "LongContextShares", "lengthClasses"},
 	"sources/store/remote":             {"nextPage"},
-	"sources/find":                     {"formats", "sides", "packings"},
-	"app/config":                       {"notYet", "examples"},
+	"sources/find":                     {"sides", "packings"},
+	"sources/format/registry":          {"rows"},
+	"app/config":                       {"examples"},
 	"app/config/resume":                {"keyRules"},
 	"app/config/value":                 {"byteUnits"},
 	"app/config/tree":                  {"refused", "syntaxCures"},

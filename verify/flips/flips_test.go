@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"millrace"
+	"millrace/sources/format/registry"
 )
 
 // TestFlips plays a short campaign over every sample.
@@ -31,8 +32,13 @@ func TestFlips(t *testing.T) {
 	if totals.broken > 0 {
 		t.Error(out.String())
 	}
-	if len(totals.of) != 19 { // 16 formats, and tokenizers, templates and mixtures
-		t.Errorf("the samples are of %d kinds", len(totals.of))
+	for _, name := range registry.Name("").Words() {
+		if totals.of[name] == nil {
+			t.Errorf("format %s has no sample: add one to verify/flips/samples.go", name)
+		}
+	}
+	if others := len(totals.of) - len(registry.Rows()); others != 3 {
+		t.Errorf("beside formats, the samples are of %d kinds, want tokenizers, templates and mixtures", others)
 	}
 }
 

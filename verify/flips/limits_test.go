@@ -12,10 +12,10 @@ import (
 	"strings"
 	"testing"
 
-	"millrace/app/config"
 	"millrace/app/dryrun"
 	"millrace/sources/find"
 	"millrace/sources/format/parts/fields"
+	"millrace/sources/format/registry"
 	"millrace/sources/read/filter"
 	"millrace/text/chat"
 	"millrace/text/chat/jinja"
@@ -88,7 +88,7 @@ func TestLimits(t *testing.T) {
 		if c.format == "jsonl" {
 			s.others = []string{"n"}
 		}
-		s.source.Format, s.source.Record = config.Format(c.format), "text"
+		s.source.Format, s.source.Record = registry.Name(c.format), "text"
 		err := bounded(t, c.says, func() error { return s.readFirst(t) })
 		if err == nil || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), c.file) {
 			t.Errorf("%s: got %v, want %q", c.file, err, c.says)

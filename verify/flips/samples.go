@@ -12,7 +12,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 
-	"millrace/app/config"
+	"millrace/sources/format/registry"
 )
 
 // loader collects samples from the test files of the formats' packages, which the formats' own writers wrote.
@@ -66,7 +66,7 @@ func (l *loader) unpacked(name string) []byte {
 // add adds a sample of one file, whose text is in the field text.
 func (l *loader) add(name, file string, b []byte, g guards, others ...string) *sample {
 	s := &sample{name: name, files: map[string][]byte{file: b}, path: file, text: "text", others: others, guards: g}
-	s.source.Format = config.Format(strings.SplitN(name, "/", 2)[0])
+	s.source.Format = registry.Name(strings.SplitN(name, "/", 2)[0])
 	l.all = append(l.all, s)
 	return s
 }

@@ -24,6 +24,7 @@ type Rules struct {
 	required bool
 	initial  string // the default, as it would be written
 	enum     []string
+	aliases  map[string]string // words of enum by other words for them
 	min      uint64
 	Max      uint64 // 0: none
 	notYet   string // the purpose of a value above Max, which a later version may accept
@@ -34,10 +35,18 @@ type Enumerated interface {
 	Words() []string
 }
 
+// Aliased is an Enumerated type whose values have other words, too. The value is that of the word in Words.
+type Aliased interface {
+	Aliases() map[string]string
+}
+
 func rulesOf(f reflect.StructField) Rules {
 	r := Rules{notYet: f.Tag.Get("notyet")}
 	if e, ok := reflect.Zero(f.Type).Interface().(Enumerated); ok {
 		r.enum = e.Words()
+	}
+	if a, ok := reflect.Zero(f.Type).Interface().(Aliased); ok {
+		r.aliases = a.Aliases()
 	}
 	for part := range strings.SplitSeq(f.Tag.Get("jsonschema"), ",") {
 		name, value, _ := strings.Cut(part, "=")

@@ -13,6 +13,9 @@ import (
 
 func (d *Decoder) setString(v reflect.Value, given string, c tree.Class, r Rules, path string) (problem, cure string) {
 	if len(r.enum) > 0 {
+		if word, ok := r.aliases[given]; ok {
+			given = word
+		}
 		if !slices.Contains(r.enum, given) {
 			return d.unknownValue(path, given, r.enum)
 		}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -214,6 +215,11 @@ func complete(s *jsonschema.Schema, t reflect.Type) {
 		if e, ok := reflect.Zero(f.Type).Interface().(decode.Enumerated); ok {
 			for _, word := range e.Words() {
 				p.Enum = append(p.Enum, word)
+			}
+			if a, ok := e.(decode.Aliased); ok {
+				for _, word := range slices.Sorted(maps.Keys(a.Aliases())) {
+					p.Enum = append(p.Enum, word)
+				}
 			}
 		}
 		if _, rest, ok := strings.Cut(f.Tag.Get("jsonschema"), "default="); ok && p.Default == nil {

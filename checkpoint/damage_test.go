@@ -92,7 +92,7 @@ func TestFlippedBitInValue(t *testing.T) {
 	verified(t, s)
 }
 
-// TestWrongStructure breaks the invariants of docs/format.md with values whose checksums are right.
+// TestWrongStructure breaks the invariants of docs/bytes-on-disk.md with values whose checksums are right.
 func TestWrongStructure(t *testing.T) {
 	for name, c := range map[string]struct {
 		breakIt func(t *testing.T, s *Store)

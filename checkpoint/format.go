@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// formatVersion is the version of the layout in docs/format.md, and of the bodies that the orchestrator stores. It
-// rises with every change to that page.
+// formatVersion is the version of the layout in docs/bytes-on-disk.md, and of the bodies that the orchestrator stores.
+// It rises with every change to that page.
 const formatVersion = 2
 
 // NoStep is the Step of a record or snapshot that belongs to no step.
@@ -33,7 +33,7 @@ const (
 	tagEnd        byte = 7 // one past the last
 )
 
-// Bytes before the variable part of each value (docs/format.md).
+// Bytes before the variable part of each value (docs/bytes-on-disk.md).
 const (
 	crcSize      = 4
 	formatHead   = crcSize + 4

@@ -27,7 +27,7 @@ type bounds struct {
 	witnessed   uint64 // a record that was acknowledged, according to the file TAIL
 }
 
-// flaw describes which of the invariants 2 and 3 of docs/format.md is broken, "" if none is.
+// flaw describes which of the invariants 2 and 3 of docs/bytes-on-disk.md is broken, "" if none is.
 func (b bounds) flaw() string {
 	switch {
 	case b.witnessed > b.last:

@@ -354,8 +354,8 @@ func (s *Store) hasRoom() error {
 	return nil
 }
 
-// Verify reads every value and checks the invariants of docs/format.md. The report lists the problems. An error means
-// only that Verify could not run. No other call should run meanwhile: open the store with OpenReadOnly.
+// Verify reads every value and checks the invariants of docs/bytes-on-disk.md. The report lists the problems. An error
+// means only that Verify could not run. No other call should run meanwhile: open the store with OpenReadOnly.
 func (s *Store) Verify() (Report, error) {
 	leave, err := s.gate.enter()
 	if err != nil {

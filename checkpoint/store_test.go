@@ -16,7 +16,7 @@ import (
 	"millrace/checkpoint/disk/disktest"
 )
 
-// TestLayout pins the bytes of docs/format.md.
+// TestLayout pins the bytes of docs/bytes-on-disk.md.
 func TestLayout(t *testing.T) {
 	k := StepKey{"ev", 0x01020304, 0x05060708090a0b0c}
 	record, snapshot := indexKey(tagRecord, 258), indexKey(tagSnapshot, 2)

@@ -29,7 +29,7 @@ Slot = Tuple[int, int, int]  # step, rank, microbatch
 
 
 def content_digest(segments: Iterable[Segment]) -> str:
-    """The content digest of a step (docs/format.md), from segments in any order."""
+    """The content digest of a step (docs/bytes-on-disk.md), from segments in any order."""
     h = hashlib.blake2b(digest_size=16)
     for s in sorted(segments, key=lambda s: (s[SOURCE].encode(), s[ORDINAL], s[OFFSET])):
         h.update(s[SOURCE].encode() + b"\0" + struct.pack("<QQQ", s[ORDINAL], s[OFFSET], s[LENGTH]))

@@ -58,7 +58,10 @@ def encoding(name: str) -> Tuple[tiktoken.Encoding, int]:
 
 
 def documents(directory: Path, mixture: Mapping[str, Any]) -> Dict[str, Documents]:
-    """The documents of every source by their ids and tokens (docs/format.md). Paths are relative to the directory."""
+    """The documents of every source by their ids and tokens (docs/bytes-on-disk.md).
+
+    Paths are relative to the directory.
+    """
     return {name: dict(_source(Path(directory), mixture, source)) for name, source in mixture["sources"].items()}
 
 

@@ -151,8 +151,8 @@ func TestCitationsExist(t *testing.T) {
 func TestCitationsAreRead(t *testing.T) {
 	x := newTree(t)
 	for text, want := range map[string]string{
-		"as docs/format.md#values says":                 "",
-		"as format.md#nothing says":                     "format.md#nothing: the page has no such section",
+		"as docs/bytes-on-disk.md#values says":          "",
+		"as bytes-on-disk.md#nothing says":              "bytes-on-disk.md#nothing: the page has no such section",
 		"see nothing.md":                                "nothing.md: there is no such file",
 		"[bodies](#bodies-orchestrator), table_test.go": "",
 		"[bodies](#bodies)":                             "#bodies: the page has no such section",
@@ -161,7 +161,7 @@ func TestCitationsAreRead(t *testing.T) {
 	} {
 		got := ""
 		for _, c := range citations(text) {
-			if why := x.missing("docs/format.md", c); why != "" {
+			if why := x.missing("docs/bytes-on-disk.md", c); why != "" {
 				got = fmt.Sprintf("%s: %s", c, why)
 			}
 		}

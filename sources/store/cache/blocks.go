@@ -17,7 +17,7 @@ import (
 // BlockBytes is the size of a block of a remote file. The last block of a file is shorter.
 const BlockBytes = 256 << 10
 
-// A file of the cache has a head and the blocks of one part of a remote file. docs/format.md has the fields.
+// A file of the cache has a head and the blocks of one part of a remote file. docs/bytes-on-disk.md has the fields.
 const (
 	blocksMagic  = "MRBLOCK1"
 	partBlocks   = 256 // blocks of a file of the cache

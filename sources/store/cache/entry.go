@@ -13,7 +13,8 @@ import (
 	"millrace/sources"
 )
 
-// An entry is a head, groups of records, the list of the groups' tables, and a tail. docs/format.md has the fields.
+// An entry is a head, groups of records, the list of the groups' tables, and a tail. docs/bytes-on-disk.md has the
+// fields.
 const (
 	headMagic  = "MRTOKEN1"
 	tailMagic  = "MRTOKEND"

@@ -46,7 +46,7 @@ def test_mock_batches_are_the_first_step_again(stage: Any, caplog: pytest.LogCap
         seen = json.loads(preview.splitlines()[0])
         expected.append([m["digest"] for m in seen["microbatches"]])
     bench = subprocess.Popen(
-        [str(stage.binary), "bench", str(mixture), "--ranks", "2", "--mock", "--run-dir", str(directory), "--json"],
+        [str(stage.binary), "bench", str(mixture), str(directory), "--ranks", "2", "--mock", "--json"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert bench.stderr is not None and bench.stderr.readline().startswith("ready")
@@ -79,7 +79,7 @@ def test_a_run_is_not_overwritten(stage: Any) -> None:
     directory = stage.new_dir()
     (directory / "journal").mkdir(parents=True)
     refused = subprocess.run(
-        [str(stage.binary), "bench", str(stage.mixture(ENDLESS)), "--run-dir", str(directory)],
+        [str(stage.binary), "bench", str(stage.mixture(ENDLESS)), str(directory)],
         capture_output=True, text=True,
     )  # fmt: skip
     assert refused.returncode == 2 and "holds a run" in refused.stderr

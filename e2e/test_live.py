@@ -21,7 +21,7 @@ WEIGHTS = ("plain=0.1", "packed=0.1", "frames=0.1", "tables=0.1", "books=0.6")
 
 
 def mix(stage: Any, run: Run, *args: str) -> Dict[str, Any]:
-    return json.loads(command(stage.binary, "mix", str(run.directory), *args, "--json"))
+    return json.loads(command(stage.binary, "mix", args[0], str(run.directory), *args[1:], "--json"))
 
 
 def tokens(segments: List[Any], source: str) -> float:
@@ -78,7 +78,7 @@ def test_changes_hold_everywhere(stage: Any) -> None:
 
     stopped = json.loads(command(stage.binary, "status", str(directory), "--json"))
     assert [c["at_step"] for c in stopped["mixture"]["changes"]] == [20, 24, 30]
-    planned = json.loads(command(stage.binary, "plan", "--run-dir", str(directory), "--steps", "24..25", "--json"))
+    planned = json.loads(command(stage.binary, "plan", str(directory), "--steps", "24..25", "--json"))
     assert "passed over" in planned["changes"][0]["text"] and planned["content_digest"] == content[24]
     held = json.loads(command(stage.binary, "ledger", str(directory), "--step", "20", "--json"))
     assert "books 0.6" in held["changes"][0]["text"]
@@ -181,8 +181,9 @@ def test_loss_spike_cure(stage: Any) -> None:
 
 def command_fails(stage: Any, run: Run, *args: str) -> str:
     done = subprocess.run(
-        [str(stage.binary), "mix", str(run.directory), *args], capture_output=True, text=True, timeout=DEADLINE
-    )
+        [str(stage.binary), "mix", args[0], str(run.directory), *args[1:]],
+        capture_output=True, text=True, timeout=DEADLINE,
+    )  # fmt: skip
     assert done.returncode == 2, (done.returncode, done.stderr)
     return done.stderr
 
@@ -195,7 +196,7 @@ def test_killed_while_it_changes(stage: Any, point: str, held: int) -> None:
     with stage.up(LIVE, 1, directory, env={"MILLRACE_FAILPOINTS": f"orchestrator/mix/{point}=kill@1"}) as run:
         trainers = run.start(pause=2.0, hold=str(hold))
         done = subprocess.run(
-            [str(stage.binary), "mix", str(run.directory), "set", *WEIGHTS],
+            [str(stage.binary), "mix", "set", str(run.directory), *WEIGHTS],
             capture_output=True,
             text=True,
             timeout=DEADLINE,
@@ -235,7 +236,7 @@ def test_changes_that_cannot_be(stage: Any) -> None:
             assert want in command_fails(stage, run, *args), args
     assert (
         "no `millrace up` runs on"
-        in subprocess.run([str(stage.binary), "mix", str(run.directory), "show"], capture_output=True, text=True).stderr
+        in subprocess.run([str(stage.binary), "mix", "show", str(run.directory)], capture_output=True, text=True).stderr
     )
     assert not processes_of(run.directory)
 

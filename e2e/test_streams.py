@@ -100,7 +100,7 @@ def trained(told: List[Told]) -> List[Any]:
 def plans(stage: Any, directory: Path) -> List[Any]:
     """The digests of all steps in the ledger of a stopped run."""
     steps = json.loads(command(stage.binary, "status", str(directory), "--json"))["step"]
-    text = command(stage.binary, "plan", "--run-dir", str(directory), "--steps", f"0..{steps}", "--json")
+    text = command(stage.binary, "plan", str(directory), "--steps", f"0..{steps}", "--json")
     return [(p["step"], p["content_digest"], p["placement_digest"]) for p in map(json.loads, text.splitlines())]
 
 
@@ -278,11 +278,11 @@ def test_the_tools_know_streams(stage: Any) -> None:
         assert told("status", directory, "--stream", "eval")["running"]
         step = told("ledger", directory, "--step", "1", "--stream", "eval")
         assert step["content_digest"] == planned["content_digest"]
-        assert set(told("mix", directory, "show", "--stream", "eval")["weights"]) == {"books", "plain"}
+        assert set(told("mix", "show", directory, "--stream", "eval")["weights"]) == {"books", "plain"}
         command(stage.binary, "status", directory, "--stream", "evil", code=1)
         ranks.proceed()
         ranks.end()
-    stored = told("plan", "--run-dir", directory, "--steps", "1..2", "--stream", "eval")
+    stored = told("plan", directory, "--steps", "1..2", "--stream", "eval")
     assert stored["placement_digest"] == planned["placement_digest"]
 
 

@@ -77,7 +77,7 @@ def test_streams_deliver_the_batches_of_one_host(stage: Any, golden: Golden, tmp
             until("the last batches are acknowledged", lambda: status(stage, run)["step"] >= 2 * EVERY - 1, run)
             seen = status(stage, run)
             assert seen["step"] == 2 * EVERY - 1 and seen["streams"]["eval"]["attempt"] == 2, seen
-            shown = command(stage.binary, "mix", str(run.directory), "show", "--stream", "eval", "--json")
+            shown = command(stage.binary, "mix", "show", str(run.directory), "--stream", "eval", "--json")
             assert set(json.loads(shown)["weights"]) == {"books", "plain"}
             step = command(stage.binary, "ledger", str(run.directory), "--step", "1", "--stream", "eval", "--json")
             assert json.loads(step.splitlines()[0])["step"] == 1

@@ -39,11 +39,11 @@ func (b *Bench) Run(ctx context.Context, progress func(passed time.Duration)) (_
 	dir := b.RunDir
 	if dir == "" {
 		if dir, err = os.MkdirTemp("", "millrace-bench-"); err != nil {
-			return nil, exit.Failuref("make a directory for the run: %v: name one with --run-dir", err)
+			return nil, exit.Failuref("make a directory for the run: %v: name one behind the mixture file", err)
 		}
 		defer os.RemoveAll(dir)
 	} else if _, err := os.Stat(filepath.Join(dir, "journal")); err == nil {
-		return nil, exit.Usagef("millrace bench: --run-dir %s holds a run: name a new directory", dir)
+		return nil, exit.Usagef("millrace bench: %s holds a run: name a new directory", dir)
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -150,9 +150,9 @@ func lockForMock(dir string) (free func() error, err error) {
 	}
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		if errors.Is(err, unix.EWOULDBLOCK) {
-			err = fmt.Errorf("lock run directory %s: a run uses it: name another --run-dir", dir)
+			err = fmt.Errorf("lock run directory %s: a run uses it: name another directory", dir)
 		} else {
-			err = limits.Lock("run directory "+dir, err, "name a --run-dir on a local disk")
+			err = limits.Lock("run directory "+dir, err, "name a directory on a local disk")
 		}
 		return nil, errors.Join(err, f.Close())
 	}

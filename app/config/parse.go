@@ -136,7 +136,7 @@ func LoadMilestones(path string) ([]Milestone, error) {
 		if k := &file.Schedule[i]; v.Sound(path) && (k.Weights.Derived != nil || len(k.Weights.Given) == 0) {
 			v.wrong(
 				path+".weights", "a running run needs a weight for each source",
-				"write `weights: {` with a number for each source; `millrace mix DIR show` prints those in force",
+				"write `weights: {` with a number for each source; `millrace mix show DIR` prints those in force",
 			)
 		}
 	}

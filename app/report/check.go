@@ -67,23 +67,8 @@ func printLeftOut(w io.Writer, s *dryrun.SourceReport) {
 	}
 }
 
-func printStream(w io.Writer, r *dryrun.Report) error {
-	if err := printSources(w, r); err != nil {
-		return err
-	}
-	for _, s := range r.Sources {
-		printSkipped(w, &s)
-		if s.Why != "" {
-			fmt.Fprintf(w, "\n%s is shuffled in blocks: %s\n  With `seekable_copies: true` it is shuffled globally, "+
-				"and copies in index_dir take about the bytes of such files.\n", s.Name, s.Why)
-		}
-		printLeftOut(w, &s)
-		if s.FilesRead < s.Files {
-			fmt.Fprintf(
-				w, "\n%s: %d of %d files were read to their end; --deep reads all\n", s.Name, s.FilesRead, s.Files,
-			)
-		}
-	}
+// printEstimates prints the predictions of the report about the run and this host.
+func printEstimates(w io.Writer, r *dryrun.Report) error {
 	fmt.Fprintln(w)
 	printTokenizer(w, r.Tokenizer)
 	printRun(w, &r.Run)
@@ -119,6 +104,33 @@ func printStream(w io.Writer, r *dryrun.Report) error {
 	}
 	fmt.Fprintf(w, "sidecar memory: %s needed of %s; the tokens of a step take %s, and loaders hold %d steps in %s\n",
 		Size(m.SidecarNeeded), Size(m.SidecarLimit), Size(m.StepPayload), m.PayloadSteps, Size(m.LoaderLimit))
+	return nil
+}
+
+func printStream(w io.Writer, r *dryrun.Report) error {
+	if len(r.Sources) > 0 {
+		if err := printSources(w, r); err != nil {
+			return err
+		}
+	}
+	for _, s := range r.Sources {
+		printSkipped(w, &s)
+		if s.Why != "" {
+			fmt.Fprintf(w, "\n%s is shuffled in blocks: %s\n  With `seekable_copies: true` it is shuffled globally, "+
+				"and copies in index_dir take about the bytes of such files.\n", s.Name, s.Why)
+		}
+		printLeftOut(w, &s)
+		if s.FilesRead < s.Files {
+			fmt.Fprintf(
+				w, "\n%s: %d of %d files were read to their end; --deep reads all\n", s.Name, s.FilesRead, s.Files,
+			)
+		}
+	}
+	if r.OK || len(r.FirstSteps) > 0 { // the estimates of a run that cannot begin would hide the reason
+		if err := printEstimates(w, r); err != nil {
+			return err
+		}
+	}
 	if r.Quarantined.Count > 0 {
 		fmt.Fprintf(w, "\nrecords that cannot be decoded and would be quarantined: %d\n", r.Quarantined.Count)
 	}
@@ -139,7 +151,10 @@ func printStream(w io.Writer, r *dryrun.Report) error {
 		fmt.Fprintf(w, "\n%s is valid and can be run on %d ranks\n", r.Mixture, r.Ranks)
 		return nil
 	}
-	_, err := fmt.Fprintf(w, "\n%s cannot be run; problems, on stderr: %d\n", r.Mixture, len(r.Problems))
+	if len(r.Sources) > 0 {
+		fmt.Fprintln(w)
+	}
+	_, err := fmt.Fprintf(w, "%s cannot be run; problems, on stderr: %d\n", r.Mixture, len(r.Problems))
 	return err
 }
 

@@ -75,7 +75,7 @@ func (u *Up) validate() error {
 	}
 	switch {
 	case u.RunDir == "":
-		return usage("--run-dir is missing: write a directory for sockets and journal, such as --run-dir runs/a")
+		return usage("the run directory is missing: write one behind the mixture file, such as runs/a")
 	case u.Ranks < 1 && u.runs(Sidecar):
 		return usage("--ranks %d: want at least 1", u.Ranks)
 	case u.Role != "" && u.Cluster == "":

@@ -27,28 +27,38 @@ type benchmark struct {
 func benchCommand() *cobra.Command {
 	var b benchmark
 	c := &cobra.Command{
-		Use:   "bench MIXTURE",
+		Use:   "bench MIXTURE [DIR]",
 		Short: "Measure the batches that this host can deliver",
 		Long: `Run the mixture on this host with trainers that take batches and do nothing else. bench prints tokens and
 batches a second, the CPU of each role, the limit, and the step time from which on a trainer does not wait for data.
 
---mock serves the first step of the mixture again and again to your own trainer, on the sockets of --run-dir. It ends
+--mock serves the first step of the mixture again and again to your own trainer, on the sockets in DIR. It ends
 when your trainers have left, or after --seconds. The difference between your trainer's speed with --mock and with
 millrace up is the loader's.
 
 bench reads the real files. It fills the index directory and the token cache of the mixture file, if there are any.`,
 		Example: "  millrace bench mixture.yaml --ranks 8\n" +
-			"  millrace bench mixture.yaml --ranks 8 --mock --run-dir runs/mock",
-		Args: exactArgs(1, "one mixture file"),
+			"  millrace bench mixture.yaml runs/mock --ranks 8 --mock",
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) == 2 {
+				return nil
+			}
+			return exactArgs(1, "one mixture file, and a directory for the run if you want to name it")(c, args)
+		},
 		RunE: func(c *cobra.Command, args []string) error {
-			b.mixture = args[0]
+			if b.mixture = args[0]; b.runDir != "" {
+				oldForm(c, "bench MIXTURE --run-dir DIR", "bench MIXTURE DIR")
+			} else if len(args) == 2 {
+				b.runDir = args[1]
+			}
 			return b.run(c)
 		},
 	}
 	f := c.Flags()
 	f.IntVar(&b.ranks, "ranks", 1, "trainer ranks on this host")
 	f.Float64Var(&b.seconds, "seconds", 60, "how long to measure")
-	f.StringVar(&b.runDir, "run-dir", "", "directory of the run (default: a temporary one)")
+	f.StringVar(&b.runDir, "run-dir", "", "the old form of DIR")
+	_ = f.MarkHidden("run-dir") // it exists
 	f.BoolVar(&b.mock, "mock", false, "serve one step again and again to your own trainers")
 	f.BoolVar(&b.json, "json", false, "print one JSON object")
 	return c
@@ -61,7 +71,7 @@ func (b *benchmark) run(c *cobra.Command) error {
 	case !(b.seconds >= 1 && b.seconds <= 1e6):
 		return exit.Usagef("millrace bench: --seconds %v: want at least 1", b.seconds)
 	case b.mock && b.runDir == "":
-		return exit.Usagef("millrace bench: --mock needs --run-dir: your trainer connects to its sockets")
+		return exit.Usagef("millrace bench: --mock needs DIR, the run directory: your trainer connects to its sockets")
 	}
 	ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()

@@ -18,11 +18,25 @@ import (
 	"millrace"
 	"millrace/app/config"
 	"millrace/app/exit"
-	"millrace/app/roles"
-	"millrace/app/rundir"
+	"millrace/app/query"
 	"millrace/app/supervisor"
-	"millrace/checkpoint"
 )
+
+// The groups of commands in the help.
+const (
+	dataGroup    = "data"
+	runGroup     = "run"
+	inspectGroup = "inspect"
+	clusterGroup = "cluster"
+)
+
+// in puts commands into a group of the help.
+func in(group string, commands ...*cobra.Command) []*cobra.Command {
+	for _, c := range commands {
+		c.GroupID = group
+	}
+	return commands
+}
 
 // noArgs is cobra.NoArgs with the status of wrong usage. It suggests commands with a similar name.
 func noArgs(c *cobra.Command, args []string) error {
@@ -48,18 +62,24 @@ func exactArgs(n int, want string) cobra.PositionalArgs {
 	}
 }
 
+// leastArgs refuses fewer than n arguments, with the status of wrong usage. Want names the arguments.
+func leastArgs(n int, want string) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		if len(args) < n {
+			return exactArgs(n, want)(c, args)
+		}
+		return nil
+	}
+}
+
+// oldForm tells the user the new form of a command line. The old form works in this version.
+func oldForm(c *cobra.Command, old, now string) {
+	fmt.Fprintf(c.ErrOrStderr(),
+		"millrace: `millrace %s` is now `millrace %s`: the next version refuses the old form\n", old, now)
+}
+
 // toolMemory bounds the heap of commands that read data.
 const toolMemory = 1 << 30
-
-// openJournal opens the journal of a stopped run for reading.
-func openJournal(dir string) (*checkpoint.Store, error) {
-	store, _, err := rundir.OpenJournal(dir, journalConfig(), checkpoint.OpenReadOnly)
-	return store, err
-}
-
-func journalConfig() checkpoint.Config {
-	return checkpoint.Config{CreatedBy: programVersion(), Logger: roles.NewLogger("journal")}
-}
 
 // page passes standard output to write. A reader that closed its end is no error.
 func page(c *cobra.Command, write func(w *bufio.Writer) error) error {
@@ -141,7 +161,7 @@ func loadStream(mixture, stream string) (*config.Config, error) {
 // streamDir returns the directory of a stream of a run.
 func streamDir(runDir, stream string) (string, error) {
 	dir := supervisor.StreamDir(runDir, stream)
-	if st, err := os.Stat(dir); dir == runDir || err == nil && st.IsDir() {
+	if dir == runDir || isDir(dir) {
 		return dir, nil
 	}
 	names := []string{string(millrace.Train)}
@@ -150,4 +170,18 @@ func streamDir(runDir, stream string) (string, error) {
 		names = append(names, e.Name())
 	}
 	return "", exit.Failuref("%s has no stream %s: --stream can be %s", runDir, stream, strings.Join(names, ", "))
+}
+
+func isDir(path string) bool {
+	st, err := os.Stat(path)
+	return err == nil && st.IsDir()
+}
+
+// newRun returns the run of a directory.
+func newRun(dir string) query.Run { return query.Run{Dir: dir, Version: programVersion()} }
+
+// runAt returns a stream of the run of a directory.
+func runAt(dir, stream string) (query.Run, error) {
+	dir, err := streamDir(dir, stream)
+	return newRun(dir), err
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"millrace/app/exit"
 )
 
 // commands returns the commands of the program, without cobra's own and those that up starts.
@@ -39,9 +41,31 @@ func TestEveryCommandThatPrintsTakesJSON(t *testing.T) {
 	}
 }
 
+// TestSurplusArgumentsAreWrongUsage: every command refuses more arguments than it takes in our own words, with the
+// status of wrong usage.
+func TestSurplusArgumentsAreWrongUsage(t *testing.T) {
+	takesAny := []string{"init", "restart", "mix set", "help"}
+	var walk func(c *cobra.Command)
+	walk = func(c *cobra.Command) {
+		for _, inner := range c.Commands() {
+			walk(inner)
+		}
+		name := strings.TrimPrefix(c.CommandPath(), "millrace ")
+		if slices.Contains(takesAny, name) || name == "mix" || strings.HasPrefix(name, "__") {
+			return
+		}
+		err := c.ValidateArgs([]string{"a", "b", "c", "d"})
+		if exit.Status(err) != exit.Usage || strings.Contains(err.Error(), "arg(s)") {
+			t.Errorf("%s: %v", c.CommandPath(), err)
+		}
+	}
+	walk(rootCommand())
+}
+
 // TestHelpFitsATerminal: no line of a help text is longer than 120 columns.
 func TestHelpFitsATerminal(t *testing.T) {
-	for _, c := range append(commands(rootCommand()), rootCommand()) {
+	all := append(append(commands(rootCommand()), singleCommands()...), rootCommand())
+	for _, c := range all {
 		text := c.Long + "\n" + c.Example + "\n" + c.UsageString()
 		for line := range strings.SplitSeq(text, "\n") {
 			if n := len([]rune(line)); n > 120 {

@@ -54,7 +54,7 @@ up serves every trainer rank of this host on a Unix socket. The same mixture fil
 failures.
 
   millrace check mixture.yaml                             validate it, and predict the run
-  millrace up mixture.yaml --ranks 8 --run-dir runs/a     serve the batches
+  millrace up mixture.yaml runs/a --ranks 8               serve the batches
   millrace status runs/a                                  see the state of the run`,
 		SilenceUsage: true, SilenceErrors: true, Args: noArgs, SuggestionsMinimumDistance: 2,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() }, Version: programVersion(),
@@ -63,15 +63,40 @@ failures.
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return exit.Usagef("%s: %w: see `%s --help`", c.CommandPath(), err, c.CommandPath())
 	})
-	root.AddCommand(
-		initCommand(), importCommand(), inspectCommand(), upCommand(), checkCommand(), previewCommand(),
-		planCommand(),
-		indexCommand(), statusCommand(), topCommand(),
-		ledgerCommand(), benchCommand(), mixCommand(), restartCommand(), topologyCommand(),
-		checkpointCommand(), etcdCommand(), certs.Command(certs.Shell{NoArgs: noArgs, Page: page}),
-		versionCommand(), mailboxCommand(),
-	)
+	root.AddGroup(&cobra.Group{ID: dataGroup, Title: "Data:"}, &cobra.Group{ID: runGroup, Title: "Run:"},
+		&cobra.Group{ID: inspectGroup, Title: "Inspect:"}, &cobra.Group{ID: clusterGroup, Title: "Cluster:"})
+	root.AddCommand(in(dataGroup, initCommand(), importCommand(), inspectCommand(), checkCommand(), indexCommand(),
+		planCommand(), previewCommand())...)
+	root.AddCommand(in(runGroup, upCommand(), mixCommand(), restartCommand(), topologyCommand(), benchCommand())...)
+	root.AddCommand(in(inspectGroup, statusCommand(), topCommand(), ledgerCommand(), checkpointCommand())...)
+	root.AddCommand(in(clusterGroup, certs.Command(certs.Shell{NoArgs: noArgs, Page: page}), etcdCommand())...)
+	root.AddCommand(versionCommand(), roleCommand(), mailboxCommand())
 	root.AddCommand(singleCommands()...)
-	root.AddCommand(roleCommand())
+	takeHelp(root)
 	return root
+}
+
+// takeHelp gives the commands for help and completion, which are of the library, our usage errors.
+func takeHelp(root *cobra.Command) {
+	root.SetHelpCommand(&cobra.Command{
+		Use:   "help [COMMAND]",
+		Short: "Print the help of a command",
+		RunE: func(c *cobra.Command, args []string) error {
+			of, rest, err := root.Find(args)
+			if err != nil || len(rest) > 0 {
+				return noArgs(root, args)
+			}
+			return of.Help()
+		},
+	})
+	root.InitDefaultCompletionCmd()
+	completion, _, err := root.Find([]string{"completion"})
+	if err != nil {
+		return
+	}
+	completion.Short = "Print a script that completes commands in a shell"
+	completion.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
+	for _, c := range append(completion.Commands(), completion) {
+		c.Args = noArgs
+	}
 }

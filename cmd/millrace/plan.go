@@ -17,10 +17,6 @@ import (
 	"millrace/app/exit"
 	"millrace/app/report"
 	"millrace/app/roles"
-	"millrace/checkpoint"
-	"millrace/internal/wire"
-	"millrace/orchestrator/facts"
-	"millrace/orchestrator/ledger"
 )
 
 // plan is the flags of `millrace plan`.
@@ -36,12 +32,12 @@ type plan struct {
 func planCommand() *cobra.Command {
 	p := &plan{}
 	c := &cobra.Command{
-		Use:   "plan MIXTURE --steps A..B",
+		Use:   "plan MIXTURE|DIR --steps A..B",
 		Short: "Print the documents of steps and their places",
 		Long: `Print the plans of steps A to B, B excluded: the tokens of each step, and their rank, microbatch and row.
 
-plan computes the plans from the mixture file, as a run would. With --run-dir, it reads them from the ledger of a
-stopped run, and MIXTURE may be left out. If several attempts sealed a step, plan prints the newest.
+plan computes the plans from the mixture file, as a run would. Of DIR, a run directory, it reads them from the ledger of
+the stopped run. If several attempts sealed a step, plan prints the newest.
 
 With --json, one object a line: step, content_digest (equal for any number of ranks), placement_digest, segments.
 
@@ -49,14 +45,20 @@ With --explain, plan prints the cost of each step by the mixture file's model or
 a lower bound for these documents and the gap to it; fill and stranded places; the steps by which window and carry moved
 documents; each source against its target; and a picture of each rank's cost. --html writes a page with plots.`,
 		Example: "  millrace plan mixture.yaml --steps 0..100 --ranks 64 --explain --html steps.html\n" +
-			"  millrace plan mixture.yaml --steps 0..3 --ranks 8\n  millrace plan --run-dir runs/a --steps " +
-			"41200..41201 --json",
+			"  millrace plan mixture.yaml --steps 0..3 --ranks 8\n  millrace plan runs/a --steps 41200..41201 --json",
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) == 0 && p.runDir != "" {
+				return nil
+			}
+			return exactArgs(1, "one mixture file or one run directory")(c, args)
+		},
 		RunE: func(c *cobra.Command, args []string) error { return p.run(c, args) },
 	}
 	f := c.Flags()
 	f.StringVar(&p.steps, "steps", "", "steps A..B, B excluded (required)")
 	f.IntVar(&p.ranks, "ranks", 1, "trainer ranks")
-	f.StringVar(&p.runDir, "run-dir", "", "read the ledger of this run")
+	f.StringVar(&p.runDir, "run-dir", "", "the old form of DIR")
+	_ = f.MarkHidden("run-dir") // it exists
 	streamFlag(f, &p.stream)
 	f.BoolVar(&p.json, "json", false, "print one JSON object a step")
 	f.BoolVar(&p.explain, "explain", false, "print the cost of each step and its causes, in place of its segments")
@@ -65,6 +67,11 @@ documents; each source against its target; and a picture of each rank's cost. --
 }
 
 func (p *plan) run(c *cobra.Command, args []string) error {
+	if len(args) == 1 && isDir(args[0]) {
+		p.runDir = args[0]
+	} else if p.runDir != "" {
+		oldForm(c, "plan --run-dir DIR", "plan DIR")
+	}
 	var err error
 	if p.from, p.to, err = parseSteps(p.steps); err != nil {
 		return exit.Usagef("millrace plan: %w", err)
@@ -76,25 +83,15 @@ func (p *plan) run(c *cobra.Command, args []string) error {
 		return exit.Usagef("millrace plan: --html goes with --explain")
 	}
 	if p.runDir != "" && p.explain {
-		return exit.Usagef("millrace plan: --explain computes plans from the mixture file: leave --run-dir out")
+		return exit.Usagef("millrace plan: --explain computes plans from the mixture file: name it in place of %s",
+			p.runDir)
 	}
 	if p.runDir != "" {
-		if p.runDir, err = streamDir(p.runDir, p.stream); err != nil {
-			return err
-		}
-	}
-	if p.runDir != "" && len(args) == 0 {
-		return page(c, func(w *bufio.Writer) error { return p.fromLedger(w) })
-	}
-	if err := exactArgs(1, "one mixture file")(c, args); err != nil {
-		return err
+		return p.ofRun(c)
 	}
 	cfg, err := loadStream(args[0], p.stream)
 	if err != nil {
 		return err
-	}
-	if p.runDir != "" {
-		return page(c, func(w *bufio.Writer) error { return p.fromLedger(w) })
 	}
 	pages := &report.Plots{Mixture: args[0], Ranks: p.ranks}
 	err = page(c, func(w *bufio.Writer) error {
@@ -118,6 +115,17 @@ func (p *plan) run(c *cobra.Command, args []string) error {
 		return err
 	}
 	return exit.Failure(pages.Write(p.html))
+}
+
+// ofRun prints the plans that a stopped run sealed.
+func (p *plan) ofRun(c *cobra.Command) error {
+	run, err := runAt(p.runDir, p.stream)
+	if err != nil {
+		return err
+	}
+	return page(c, func(w *bufio.Writer) error {
+		return run.Plans(p.from, p.to, func(step *report.Step) error { return p.print(w, step) })
+	})
 }
 
 // planned is a range of steps that are planned and shown.
@@ -191,58 +199,6 @@ func parseSteps(text string) (from, to uint64, err error) {
 		)
 	}
 	return from, to, nil
-}
-
-// fromLedger prints the plans that a stopped run sealed.
-func (p *plan) fromLedger(w *bufio.Writer) error {
-	store, err := openJournal(p.runDir)
-	if err != nil {
-		return err
-	}
-	defer store.Close()
-	state, _, err := facts.ReadCounters(store, millrace.Train)
-	if err != nil {
-		return err
-	}
-	var ms []*millrace.Manifest
-	for _, name := range report.Names(state.Manifests) {
-		ms = append(ms, wire.ManifestFromProto(state.Manifests[name]))
-	}
-	for step := p.from; step < p.to; step++ {
-		found, err := newestPlan(store, uint32(state.Attempt.GetAttempt()), step)
-		if err != nil {
-			return exit.Failuref("run directory %s: %v", p.runDir, err)
-		}
-		changes, err := state.ChangesAt(report.Names(state.Manifests), uint32(found.Attempt), step)
-		if err != nil {
-			return exit.Failuref("run directory %s: %v", p.runDir, err)
-		}
-		if err := p.print(w, report.NewStep(found, ms, report.NewChanges(changes))); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// newestPlan finds the plan of a step in the newest attempt that sealed it.
-func newestPlan(store *checkpoint.Store, attempt uint32, step uint64) (*millrace.Plan, error) {
-	for ; attempt > 0; attempt-- {
-		key := checkpoint.StepKey{Stream: string(millrace.Train), Attempt: attempt, Step: step}
-		m, kept, err := ledger.ReadPlan(store, key)
-		if err != nil {
-			return nil, err
-		}
-		if kept {
-			return wire.PlanFromProto(m)
-		}
-		if _, sealed, err := store.Entry(key); err != nil {
-			return nil, err
-		} else if sealed {
-			return nil, fmt.Errorf("the plan of step %d was dropped: leave --run-dir out to compute it from the "+
-				"mixture file", step)
-		}
-	}
-	return nil, fmt.Errorf("no plan of step %d was sealed", step)
 }
 
 // print writes one step. It flushes, so that a reader that closed its end stops the command.

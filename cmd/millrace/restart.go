@@ -41,7 +41,7 @@ type restarted struct {
 func restartCommand() *cobra.Command {
 	r := &restart{}
 	c := &cobra.Command{
-		Use:   "restart DIR [NAME...]",
+		Use:   "restart DIR [NAME…]",
 		Short: "Replace the processes of a run one after the other, while it goes on",
 		Long: `Replace the processes of the run in DIR one after the other, while it goes on.
 
@@ -49,10 +49,8 @@ Each process is asked to leave and hands over its work. The next one is asked wh
 has a shadow again (if there are shadows). Without names, the order is shadows, loaders, sidecar, orchestrator.
 restart does not start a program that was replaced on disk: that needs a new up.`,
 		Example: "  millrace restart runs/a\n  millrace restart runs/a loader-1 orchestrator",
+		Args:    leastArgs(1, "one run directory, and names of roles"),
 		RunE: func(c *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return exactArgs(1, "one run directory and names of roles")(c, args)
-			}
 			r.dir, r.names = args[0], args[1:]
 			return r.run(c)
 		},

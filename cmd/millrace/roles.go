@@ -89,15 +89,15 @@ reason. If its process dies, it starts another.`),
 func single(role, use, short, long, example string) (*up.Up, *cobra.Command) {
 	u := &up.Up{Role: role, Version: programVersion()}
 	c := &cobra.Command{
-		Use:   role + " MIXTURE " + use + " --world-size N --cluster FILE --run-dir DIR",
+		Use:   role + " MIXTURE DIR " + use + " --world-size N --cluster FILE",
 		Short: short,
-		Long:  long + "\n\nDIR is local to this host. docs/cluster.md has the details.",
-		Example: "  millrace " + role + " mixture.yaml " + example +
-			"--world-size 64 --cluster cluster.yaml --run-dir runs/a",
-		Args: exactArgs(1, "one mixture file"),
-		RunE: func(c *cobra.Command, args []string) error {
-			return serve(c, u, args[0])
-		},
+		Long:  long + "\n\nDIR, or --run-dir DIR, is local to this host. docs/cluster.md has the details.",
+		Example: "  millrace " + role + " mixture.yaml runs/a " + example +
+			"--world-size 64 --cluster cluster.yaml",
+		Args:   serveArgs,
+		RunE:   func(c *cobra.Command, args []string) error { return serve(c, u, args) },
+		Hidden: true, // engines start it
+
 	}
 	c.Flags().IntVar(&u.World, "world-size", 0, "trainer ranks of all hosts (required)")
 	upFlags(c.Flags(), u)

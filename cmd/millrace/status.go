@@ -10,10 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"millrace/app/exit"
 	"millrace/app/report"
-	"millrace/app/rundir"
-	"millrace/app/supervisor"
 	"millrace/internal/seam"
 )
 
@@ -71,20 +68,9 @@ func watchStatus(c *cobra.Command, dir string, asJSON bool) error {
 
 // oneStatus prints the status once and reports whether the run goes on.
 func oneStatus(ctx context.Context, c *cobra.Command, dir string, asJSON bool) (running bool, err error) {
-	way := rundir.NewWay(dir)
-	defer way.Close()
-	view, running, err := readStatus(ctx, way, dir)
+	view, running, err := newRun(dir).StatusOfAll(ctx)
 	if err != nil {
 		return false, err
-	}
-	for _, name := range supervisor.Streams(dir) {
-		of := report.NewStatus(nil, running)
-		if reply, unanswered := way.AskStatus(ctx, supervisor.StreamDir(dir, name)); unanswered != nil {
-			of.Unanswered(unanswered)
-		} else {
-			of.Answer(reply)
-		}
-		view.AddStream(name, of)
 	}
 	err = page(c, func(w *bufio.Writer) error {
 		if asJSON {
@@ -96,70 +82,4 @@ func oneStatus(ctx context.Context, c *cobra.Command, dir string, asJSON bool) (
 		fmt.Fprintf(c.ErrOrStderr(), "no `millrace up` runs on %s\n", dir)
 	}
 	return running, err
-}
-
-// readStatus returns the status and whether the run goes on.
-func readStatus(ctx context.Context, way *rundir.Way, dir string) (view *report.Status, running bool, err error) {
-	roles, running, err := rundir.Roles(dir)
-	if err != nil {
-		return nil, false, exit.Failure(err)
-	}
-	view = report.NewStatus(roles, running)
-	if running {
-		addHosts(ctx, view, way)
-	}
-	if !running {
-		err = storedStatus(view, dir)
-	} else if reply, unanswered := way.AskStatus(ctx, dir); unanswered != nil {
-		view.Unanswered(unanswered)
-	} else {
-		view.Answer(reply)
-	}
-	return view, running, err
-}
-
-// addHosts adds the hosts of a run with several ones. If etcd does not answer, the status has an alert instead.
-func addHosts(ctx context.Context, view *report.Status, way *rundir.Way) {
-	site, err := way.Site()
-	if site == nil && err == nil {
-		return
-	}
-	var all []report.Host
-	if err == nil {
-		all, err = hostsOf(ctx, way, site.World)
-	}
-	if err != nil {
-		view.Alerts = append(view.Alerts, report.Alert{Kind: "etcd", Text: err.Error()})
-	}
-	if site != nil {
-		view.Spread(site.Name, all)
-	}
-}
-
-// hostsOf returns all hosts of a run, also the ranks that no host serves.
-func hostsOf(ctx context.Context, way *rundir.Way, world int) ([]report.Host, error) {
-	there, leader, err := way.Hosts(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var out []report.Host
-	shape := 0
-	for _, h := range there {
-		if h.Shape > shape {
-			shape, world = h.Shape, h.World
-		}
-		out = append(out, report.Host{Name: h.Name, State: "running", Process: h.Label, First: h.First, Ranks: h.Ranks,
-			Leads: h.Up == leader.Line})
-	}
-	return report.WithMissing(out, world), nil
-}
-
-// storedStatus adds the facts in the journal of a stopped run.
-func storedStatus(view *report.Status, dir string) error {
-	store, err := openJournal(dir)
-	if err != nil {
-		return err
-	}
-	defer store.Close()
-	return view.Stored(store)
 }

@@ -29,7 +29,7 @@ is no terminal, top prints a line each second. It ends with the run.`,
 			read := func(ctx context.Context) (*report.Status, bool, error) {
 				way := rundir.NewWay(args[0])
 				defer way.Close()
-				return readStatus(ctx, way, args[0])
+				return newRun(args[0]).Status(ctx, way)
 			}
 			err := top.Show(ctx, args[0], read, os.Stdin, os.Stdout)
 			if errors.Is(err, syscall.EPIPE) {

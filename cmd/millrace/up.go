@@ -4,13 +4,14 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"millrace/app/exit"
 	"millrace/app/up"
 )
 
 func upCommand() *cobra.Command {
 	u := &up.Up{Version: programVersion()}
 	c := &cobra.Command{
-		Use:   "up MIXTURE --ranks N --run-dir DIR",
+		Use:   "up MIXTURE DIR --ranks N",
 		Short: "Serve a mixture to the trainer ranks of this host",
 		Long: `Serve a mixture to the N trainer ranks of this host, on DIR/rank-0.sock … DIR/rank-<N-1>.sock.
 
@@ -19,8 +20,9 @@ every rank has taken all batches. Ctrl-C or SIGTERM stops cleanly, with status 0
 to all processes of a job, trainers get batches until they leave, for --grace at most, so that they can end their step
 and save it. Another signal stops at once.
 
-DIR keeps the run's journal. The next up on the same directory continues the run, also after a kill. In a directory with
-history, each trainer declares its start: a saved state, "latest" or "fresh".
+DIR keeps the run's journal; --run-dir DIR is another way to write it. The next up on the same directory continues the
+run, also after a kill. In a directory with history, each trainer declares its start: a saved state, "latest" or
+"fresh".
 
 If MIXTURE is -, up reads the mixture file from standard input. Its relative paths are relative to the working
 directory.
@@ -32,13 +34,10 @@ capability goes missing and "over: …" when it is back; millrace status lists t
 With --cluster, this up plans only while it has the run's lease in etcd. A run with ranks on several hosts needs an up
 on each, with the same mixture file and --world-size, and with its own --first-rank (docs/cluster.md). The commands
 orchestrator, loader, shadow and sidecar run one of the roles, for an engine that places them.`,
-		Example: "  millrace up mixture.yaml --ranks 8 --run-dir runs/a\n" +
-			"  millrace up mixture.yaml --ranks 8 --world-size 64 --first-rank 16 --cluster cluster.yaml " +
-			"--run-dir runs/a",
-		Args: exactArgs(1, "one mixture file"),
-		RunE: func(c *cobra.Command, args []string) error {
-			return serve(c, u, args[0])
-		},
+		Example: "  millrace up mixture.yaml runs/a --ranks 8\n" +
+			"  millrace up mixture.yaml runs/a --ranks 8 --world-size 64 --first-rank 16 --cluster cluster.yaml",
+		Args: serveArgs,
+		RunE: func(c *cobra.Command, args []string) error { return serve(c, u, args) },
 	}
 	f := c.Flags()
 	f.IntVar(&u.World, "world-size", 0, "trainer ranks of all hosts (default: --ranks)")
@@ -52,7 +51,7 @@ orchestrator, loader, shadow and sidecar run one of the roles, for an engine tha
 
 // upFlags adds the flags of all commands that run roles.
 func upFlags(f *pflag.FlagSet, u *up.Up) {
-	f.StringVar(&u.RunDir, "run-dir", "", "directory of this host for sockets and journal (required)")
+	f.StringVar(&u.RunDir, "run-dir", "", "another way to write DIR")
 	f.StringVar(&u.Cluster, "cluster", "", "YAML file of the etcd cluster that the hosts of this run share")
 	f.StringVar(&u.Listen, "listen", "",
 		"host:port as the other hosts reach this one (default: listen of the cluster file)")
@@ -69,8 +68,22 @@ func servingFlags(f *pflag.FlagSet, s *up.Serving) {
 	f.UintSliceVar(&s.Users, "allow-uids", nil, "user ids whose trainers may connect, beside this user's")
 }
 
+// serveArgs wants a mixture file. The run directory may come behind it, or as --run-dir.
+func serveArgs(c *cobra.Command, args []string) error {
+	if n := len(args); n != 1 && n != 2 {
+		return exactArgs(2, "one mixture file and one run directory")(c, args)
+	}
+	return nil
+}
+
 // serve runs an Up until it ends.
-func serve(c *cobra.Command, u *up.Up, mixture string) error {
-	u.Mixture, u.Out, u.Err = mixture, c.OutOrStdout(), c.ErrOrStderr()
+func serve(c *cobra.Command, u *up.Up, args []string) error {
+	if len(args) == 2 {
+		if u.RunDir != "" {
+			return exit.Usagef("%s: %s beside --run-dir %s: write one of them", c.CommandPath(), args[1], u.RunDir)
+		}
+		u.RunDir = args[1]
+	}
+	u.Mixture, u.Out, u.Err = args[0], c.OutOrStdout(), c.ErrOrStderr()
 	return u.Run(c.Context())
 }

@@ -139,6 +139,10 @@ var rooms = []room{
 	// wiring of the processes
 	{"app/roles", list(".", "mixing", "checkpoint", "proto", "sources/...", "text/...", "sidecar/...",
 		"orchestrator/...", "app/...", shell), all},
+	// questions to a run, living or stopped
+	{"app/query", list(".", "checkpoint", "proto", "internal/wire", "orchestrator", "orchestrator/facts",
+		"orchestrator/ledger", "app/exit", "app/report", "app/roles", "app/rundir", "app/supervisor"),
+		list("google.golang.org/protobuf")},
 	// the processes of one host, for `up` and the commands of its roles
 	{"app/up", list(".", "app/cluster", "app/config", "app/dryrun", "app/exit", "app/profile", "app/report",
 		"app/reshape", "app/roles", "app/rundir", "app/setup", "app/supervisor", "internal/event", "internal/seam",

@@ -35,6 +35,18 @@ type Term uint64
 // Attempt is the number of an attempt: a stretch of a run that began at one start. The first is 1; 0 means none yet.
 type Attempt uint32
 
+// StartKind is the kind of the start that a trainer declares. Its text is on the wire.
+type StartKind string
+
+// The kinds of start.
+const (
+	StartNone     StartKind = ""         // no declaration: fresh on a new run, an error on a run with history
+	StartFresh    StartKind = "fresh"    // from step 0
+	StartLatest   StartKind = "latest"   // from the first step that not all ranks have consumed
+	StartState    StartKind = "state"    // after the step of a saved state
+	StartContinue StartKind = "continue" // same attempt, own position: only the sidecar was lost
+)
+
 // Rank is a trainer rank, from 0. Plans and slots use data-parallel ranks. Sockets, joins and commits use ranks of the
 // world; Topology.Coordinates gives the data-parallel rank of a world rank.
 type Rank uint32

@@ -15,7 +15,6 @@ import (
 	"millrace/orchestrator/planner"
 	"millrace/orchestrator/planner/cost"
 	"millrace/orchestrator/scale"
-	"millrace/proto"
 )
 
 // Source describes a source before it is opened.
@@ -34,21 +33,18 @@ type Source struct {
 type Config struct {
 	Stream millrace.Stream
 	Spec   *planner.Spec
-	Place  func(*planner.Selection) (*millrace.Plan, error)
-	// Recost is Place with other coefficients of cost.
-	Recost  func(cost.Cost) func(*planner.Selection) (*millrace.Plan, error)
-	Cost    cost.Cost // of Place
-	Placing *proto.Placing
+	Cost   cost.Cost // of Topology.Place
+	// Topology is the one of the mixture file. A machine has a value of its own, which follows the ranks.
+	*attempts.Topology
 	// Adaptive makes weights of reported losses; nil: nothing does. Refit fits costs to reported times every so many
 	// steps; 0: only when a user asks for it.
 	Adaptive *feedback.Settings
 	Refit    uint64
-	Ranks    int // trainer ranks, along all axes
-	// Reshape returns the configuration of a run with another topology. Place, Recost, Placing and Ranks differ. nil:
-	// the topology is fixed. Otherwise it follows the ranks: when all have left, the first rank that joins from a host
-	// with another topology brings the next one. It becomes a fact of the journal with the attempt that these ranks
-	// open. Until then, no step is planned: a plan of the earlier attempt has the earlier placement, whoever makes it.
-	Reshape     func(millrace.Topology) (Config, error)
+	// Reshape returns another topology of the run. nil: the topology is fixed. Otherwise it follows the ranks: when all
+	// have left, the first rank that joins from a host with another topology brings the next one. It becomes a fact of
+	// the journal with the attempt that these ranks open. Until then, no step is planned: a plan of the earlier attempt
+	// has the earlier placement, whoever makes it.
+	Reshape     func(millrace.Topology) (*attempts.Topology, error)
 	Sources     []Source // sorted by name, as Spec.Sources
 	Identity    []byte   // canonical JSON
 	facts.Rules          // of migrating a saved state to this run
@@ -104,25 +100,24 @@ func sourceNamed(sources []Source, name string) int {
 // incarnation names the `up` of the run: on several hosts, all of them from the first start to the last end.
 func (c Config) incarnation() string { return cmp.Or(c.Incarnation, c.Up) }
 
-// asLeft returns the configuration of a run whose newest attempt has another topology than the configuration of this
-// program. The ranks of this `up`, or of this incarnation of a run, have opened it.
-func (c Config) asLeft(s *facts.State) (Config, error) {
+// asLeft returns the topology with which a machine begins: that of the newest attempt, if the ranks of this `up`, or of
+// this incarnation of a run, have opened it. Otherwise it is that of the configuration.
+func (c *Config) asLeft(s *facts.State) (attempts.Topology, error) {
 	placing := s.Attempt.GetPlacing()
 	if c.Reshape == nil || placing == nil || s.Attempt.Up != c.incarnation() {
-		return c, nil
+		return *c.Topology, nil
 	}
-	return c.with(attempts.Topology(placing))
+	return c.with(attempts.ShapeOf(placing))
 }
 
-// with returns the configuration with another topology.
-func (c Config) with(t millrace.Topology) (Config, error) {
-	if t == attempts.Topology(c.Placing) {
-		return c, nil
+// with returns the topology with another arrangement of the ranks.
+func (c *Config) with(t millrace.Topology) (attempts.Topology, error) {
+	if t == c.Shape() {
+		return *c.Topology, nil
 	}
 	other, err := c.Reshape(t)
 	if err != nil {
-		return c, fmt.Errorf("a run of %d ranks: %w", t.Ranks, err)
+		return attempts.Topology{}, fmt.Errorf("a run of %d ranks: %w", t.Ranks, err)
 	}
-	c.Place, c.Recost, c.Placing, c.Ranks = other.Place, other.Recost, other.Placing, other.Ranks
-	return c, nil
+	return *other, nil
 }

@@ -46,7 +46,7 @@ func (m *Machine) Decide() Decision {
 			return d
 		}
 	}
-	if attempts.IsTurn(m.ranks) {
+	if m.ranks.IsTurn() {
 		return perform(turned{})
 	}
 	if m.ranks.AreDone() && !m.cfg.Lasts {
@@ -235,7 +235,7 @@ func (directoryMoved) apply(m *Machine) {
 // every orchestrator learns it from the same ranks.
 type turned struct{}
 
-func (turned) apply(m *Machine) { attempts.Turn(m.ranks) }
+func (turned) apply(m *Machine) { m.ranks.Turn() }
 
 // isTurn reports whether the decision turns the run to another topology.
 func (d Decision) isTurn() bool { return slices.Contains(d.effects, effect(turned{})) }

@@ -41,10 +41,11 @@ type Machine struct {
 
 // NewMachine returns the machine of a restored state. Nothing happens before the first event.
 func NewMachine(cfg Config, s *facts.State) (*Machine, error) {
-	cfg, err := cfg.asLeft(s)
+	topology, err := cfg.asLeft(s)
 	if err != nil {
 		return nil, err
 	}
+	cfg.Topology = &topology // shared by all parts of the machine
 	m := &Machine{cfg: cfg, s: s, out: &roster.Actions{}, alerts: &alerts{}, saves: &saves{s: s},
 		figures: figures.New()}
 	loaders := roster.Config{Loaders: cfg.Loaders, Memory: cfg.Memory, Up: cfg.Up, Program: cfg.By,
@@ -65,8 +66,7 @@ func NewMachine(cfg Config, s *facts.State) (*Machine, error) {
 			q.Recall(func(o millrace.Ordinal) ([]millrace.Segment, error) { return cfg.sealed(i, o) })
 		}
 	}
-	ranks := attempts.Config{Ranks: cfg.Ranks, Up: cfg.incarnation(), Placing: cfg.Placing,
-		Rules: cfg.Rules, Reshape: func(t millrace.Topology) (int, *proto.Placing, error) { return reshape(m, t) },
+	ranks := attempts.Config{Topology: cfg.Topology, Up: cfg.incarnation(), Rules: cfg.Rules, Reshape: m.reshape,
 		Run: func() *facts.Run { return commonRun(&m.cfg, s) }}
 	if cfg.Reshape == nil {
 		ranks.Reshape = nil
@@ -129,15 +129,15 @@ func (m *Machine) Actions() []roster.Action {
 func (m *Machine) Done() bool { return m.failed == nil && m.ranks.AreDone() }
 
 // reshape makes the machine one of another topology. The caller replaces its ranks.
-func reshape(m *Machine, t millrace.Topology) (int, *proto.Placing, error) {
-	cfg, err := m.cfg.with(t)
+func (m *Machine) reshape(t millrace.Topology) error {
+	next, err := m.cfg.with(t)
 	if err != nil {
-		return 0, nil, err
+		return err
 	}
-	m.cfg, m.planning.cfg = cfg, cfg
+	*m.cfg.Topology = next
 	m.planning.reshaped = true
-	m.figures.Keep(uint32(cfg.Ranks))
-	return cfg.Ranks, cfg.Placing, nil
+	m.figures.Keep(uint32(next.Ranks))
+	return nil
 }
 
 // isIdle reports whether nothing is read for a further stream: no rank has asked for it in this life of the

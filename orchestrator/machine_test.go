@@ -13,6 +13,7 @@ import (
 	"millrace"
 	"millrace/internal/wire"
 	"millrace/mixing"
+	"millrace/orchestrator/attempts"
 	"millrace/orchestrator/facts"
 	"millrace/orchestrator/offers"
 	"millrace/orchestrator/planner"
@@ -147,9 +148,7 @@ func newConfig(t *testing.T, ranks int) Config {
 		Up:       "first",
 		Stream:   millrace.Train,
 		Spec:     spec,
-		Place:    place,
-		Placing:  &proto.Placing{Ranks: uint32(ranks)},
-		Ranks:    ranks,
+		Topology: &attempts.Topology{Ranks: ranks, Placing: &proto.Placing{Ranks: uint32(ranks)}, Place: place},
 		Identity: []byte(`{"seed":"1"}`),
 		Runway:   3,
 		By:       "test",

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"millrace"
+	"millrace/orchestrator/attempts"
 	"millrace/proto"
 )
 
@@ -20,11 +21,11 @@ func shapes(t *testing.T) *world {
 func shaped(t *testing.T, ranks int) Config {
 	cfg := newConfig(t, ranks)
 	cfg.Placing.Tp, cfg.Placing.Cp, cfg.Placing.Pp = 1, 1, 1
-	cfg.Reshape = func(to millrace.Topology) (Config, error) {
+	cfg.Reshape = func(to millrace.Topology) (*attempts.Topology, error) {
 		if to.Ranks > 8 {
-			return Config{}, errors.New("the batch does not divide")
+			return nil, errors.New("the batch does not divide")
 		}
-		return shaped(t, to.Ranks), nil
+		return shaped(t, to.Ranks).Topology, nil
 	}
 	return cfg
 }

@@ -15,6 +15,7 @@ import (
 	"millrace/checkpoint/disk/disktest"
 	"millrace/internal/wire"
 	"millrace/mixing"
+	"millrace/orchestrator/attempts"
 	"millrace/orchestrator/facts"
 	"millrace/orchestrator/ledger"
 	"millrace/orchestrator/planner"
@@ -58,8 +59,7 @@ func plannedConfig(t testing.TB, sources int) Config {
 	cfg := Config{
 		Loaders:  1,
 		Stream:   millrace.Train,
-		Placing:  &proto.Placing{Ranks: 1},
-		Ranks:    1,
+		Topology: &attempts.Topology{Ranks: 1, Placing: &proto.Placing{Ranks: 1}},
 		Identity: []byte(`{"seed":"1"}`),
 		Runway:   plannedRunway,
 		Log:      slog.New(slog.DiscardHandler),

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"millrace/internal/activity"
-	"millrace/orchestrator/attempts"
 	"millrace/orchestrator/roster"
 	"millrace/proto"
 )
@@ -76,7 +75,7 @@ func (m *Machine) Status() *proto.StatusReply {
 		&proto.RoleStatus{Role: "orchestrator", Name: "orchestrator", Host: m.cfg.Host, Pid: r.Pid, State: "running",
 			Term: m.s.Term})
 	r.Roles = append(append(r.Roles, m.roster.Roles()...), m.sidecars.Roles(m.s.Term)...)
-	r.World, r.Here = uint32(m.cfg.Ranks), attempts.Here(m.ranks)
+	r.World, r.Here = uint32(m.cfg.Ranks), m.ranks.Here()
 	r.Scaling = scalingOf(m)
 	return r
 }

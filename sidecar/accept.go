@@ -69,7 +69,7 @@ func (d *door) serve(ctx context.Context, at *claim, c *net.UnixConn) {
 		d.refuse(at, p.pid, c, kindOf(err), err)
 		return
 	}
-	if start.Kind != StartContinue {
+	if start.Kind != millrace.StartContinue {
 		for _, other := range d.claims {
 			if other != at {
 				other.settle(ctx)
@@ -77,7 +77,7 @@ func (d *door) serve(ctx context.Context, at *claim, c *net.UnixConn) {
 		}
 	}
 	session := newSession(d.config, d.attempts, d.giveUp, at.rank, c, p)
-	if err := at.take(ctx, session, start.Kind == StartContinue); err != nil {
+	if err := at.take(ctx, session, start.Kind == millrace.StartContinue); err != nil {
 		d.turnAway(ctx, at, p, c, err)
 		return
 	}

@@ -13,7 +13,7 @@ import (
 type delivery struct {
 	rank  millrace.Rank
 	phase phase
-	start StartKind
+	start millrace.StartKind
 	begin Begin
 	// The client can map memory that it can only read.
 	readOnly bool
@@ -105,7 +105,7 @@ func (d *delivery) on(e event) []action {
 	case alerted:
 		return d.alerted(e.alerts)
 	case outranked:
-		if d.phase == joining && d.start != StartContinue {
+		if d.phase == joining && d.start != millrace.StartContinue {
 			return d.fail(errBusy, e.err)
 		}
 	case malformed:
@@ -123,7 +123,7 @@ func (d *delivery) begun(b Begin) []action {
 		return d.fail(errRun, err)
 	}
 	actions := []action{send{m}, feed{b}}
-	if d.start == StartContinue && b.Step > 0 {
+	if d.start == millrace.StartContinue && b.Step > 0 {
 		// A client that continues at a step has consumed all earlier steps. The lost sidecar may not have reported
 		// this.
 		d.sent--

@@ -72,7 +72,7 @@ func TestDelivery(t *testing.T) {
 	}
 	for name, script := range map[string][]line{
 		"a whole run": {
-			{helloed{Start{Kind: StartFresh}}, "join fresh"},
+			{helloed{Start{Kind: millrace.StartFresh}}, "join fresh"},
 			{beginAt(0), "BEGIN, feed"},
 			{batchOf(0, 0), "push 0/0"}, {batchOf(0, 1), "push 0/1"}, {noMore{1}, ""},
 			{from(msgRelease, 0), "release"},
@@ -82,10 +82,10 @@ func TestDelivery(t *testing.T) {
 			{from(msgWait, 0), "END"}, {from(msgCommit, 0), ""},
 		},
 		"nothing left to deliver": {
-			{helloed{Start{Kind: StartState}}, "join state"}, {beginAt(7), "BEGIN, feed"}, {noMore{7}, "END"},
+			{helloed{Start{Kind: millrace.StartState}}, "join state"}, {beginAt(7), "BEGIN, feed"}, {noMore{7}, "END"},
 		},
 		"going on commits what came before": {
-			{helloed{Start{Kind: StartContinue}}, "join continue"}, {beginAt(7), "BEGIN, feed, commit 6"},
+			{helloed{Start{Kind: millrace.StartContinue}}, "join continue"}, {beginAt(7), "BEGIN, feed, commit 6"},
 			{noMore{7}, ""}, {forwarded{7}, "END"},
 		},
 		"a commit may skip steps": {

@@ -133,12 +133,12 @@ type message struct {
 
 // helloBody is HELLO's JSON.
 type helloBody struct {
-	Start    StartKind       `json:"start"`
-	State    json.RawMessage `json:"state,omitempty"`
-	Override []string        `json:"override,omitempty"`
-	GPU      Seat            `json:"gpu,omitzero"`
-	ReadOnly bool            `json:"read_only,omitempty"`
-	Client   string          `json:"client,omitempty"` // its version
+	Start    millrace.StartKind `json:"start"`
+	State    json.RawMessage    `json:"state,omitempty"`
+	Override []string           `json:"override,omitempty"`
+	GPU      Seat               `json:"gpu,omitzero"`
+	ReadOnly bool               `json:"read_only,omitempty"`
+	Client   string             `json:"client,omitempty"` // its version
 }
 
 // beginBody is BEGIN's JSON.
@@ -238,12 +238,12 @@ func parseHello(h header, body []byte) (Start, error) {
 	}
 	s := Start{Kind: b.Start, State: b.State, Override: b.Override, Seat: b.GPU, ReadOnly: b.ReadOnly}
 	switch s.Kind {
-	case StartNone, StartFresh, StartLatest:
-	case StartState:
+	case millrace.StartNone, millrace.StartFresh, millrace.StartLatest:
+	case millrace.StartState:
 		if len(s.State) == 0 {
 			return Start{}, errors.New("read HELLO: start \"state\" came without a state: send the state too")
 		}
-	case StartContinue:
+	case millrace.StartContinue:
 		s.Attempt, s.Step, s.Microbatch = h.attempt, h.step, h.microbatch
 	default:
 		return Start{}, fmt.Errorf("read HELLO: unknown start %q", s.Kind)

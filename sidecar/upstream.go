@@ -11,26 +11,14 @@ import (
 	"millrace/proto"
 )
 
-// StartKind is the kind of a trainer's start.
-type StartKind string
-
-// The kinds of start.
-const (
-	StartNone     StartKind = ""         // no declaration: fresh on a new run, an error on a run with history
-	StartFresh    StartKind = "fresh"    // from step 0
-	StartLatest   StartKind = "latest"   // from the first step that not all ranks have consumed
-	StartState    StartKind = "state"    // after the step of State
-	StartContinue StartKind = "continue" // same attempt, own position: only the sidecar was lost
-)
-
 // Start is the start that a trainer declares.
 type Start struct {
-	Kind     StartKind
-	State    []byte   // JSON, of any rank; for StartState
+	Kind     millrace.StartKind
+	State    []byte   // JSON, of any rank; for millrace.StartState
 	Override []string // identity names that may differ from the state's
 	Seat     Seat     // of the trainer's GPU; no batch depends on it
 	ReadOnly bool     // the client can map memory that it can only read
-	// For StartContinue: the next batch of the trainer.
+	// For millrace.StartContinue: the next batch of the trainer.
 	Attempt    millrace.Attempt
 	Step       millrace.Step
 	Microbatch uint32

@@ -146,7 +146,7 @@ func (m *Mock) Consumed() millrace.Step {
 // Join implements sidecar.Upstream. A state's step number is the start; without a state it is step 0.
 func (m *Mock) Join(ctx context.Context, rank millrace.Rank, start sidecar.Start) (sidecar.Begin, error) {
 	at := start.Step
-	if start.Kind == sidecar.StartState {
+	if start.Kind == millrace.StartState {
 		var state struct {
 			Step millrace.Step `json:"step"`
 		}
@@ -157,7 +157,7 @@ func (m *Mock) Join(ctx context.Context, rank millrace.Rank, start sidecar.Start
 	}
 	m.mu.Lock()
 	m.here++
-	if start.Kind == sidecar.StartContinue {
+	if start.Kind == millrace.StartContinue {
 		defer m.mu.Unlock()
 		return m.beginAt(at, start.Microbatch, start.Attempt), nil
 	}

@@ -15,6 +15,7 @@ import (
 	"millrace/app/setup"
 	"millrace/internal/wire"
 	"millrace/orchestrator"
+	"millrace/orchestrator/attempts"
 	"millrace/orchestrator/facts"
 	"millrace/orchestrator/planner"
 	"millrace/orchestrator/planner/cost"
@@ -65,13 +66,9 @@ func OrchestratorConfig(c *config.Config, world int, version string) (orchestrat
 	}
 	options := strategy.Options()
 	out = orchestrator.Config{
-		Stream: millrace.Train, Spec: &strategy.Mix, Placing: setup.Placing(c, topology), Ranks: topology.Ranks,
-		Identity: identity, Compare: sources.Compare, Inverse: Inverse, By: version,
-		Place: func(sel *planner.Selection) (*millrace.Plan, error) { return place.Plan(sel, topology, options) },
-		Cost:  options.Cost, Adaptive: setup.Adaptive(c), Refit: setup.Refit(c),
-		Recost: func(cost cost.Cost) func(*planner.Selection) (*millrace.Plan, error) {
-			return recosted(topology, options, cost)
-		},
+		Stream: millrace.Train, Spec: &strategy.Mix, Identity: identity, Compare: sources.Compare, Inverse: Inverse,
+		By: version, Cost: options.Cost, Adaptive: setup.Adaptive(c), Refit: setup.Refit(c),
+		Topology: topologyOf(c, topology, options),
 		Rules: facts.Rules{
 			Changed:  func(stored []byte) ([]string, error) { return changed(stored, c) },
 			Classify: resume.Classify,
@@ -86,12 +83,13 @@ func OrchestratorConfig(c *config.Config, world int, version string) (orchestrat
 	if out.Rules.Earlier.Identity, err = json.Marshal(earlier.Identity()); err != nil {
 		return out, fmt.Errorf("encode identity: %w", err)
 	}
-	out.Reshape = func(t millrace.Topology) (orchestrator.Config, error) {
+	out.Reshape = func(t millrace.Topology) (*attempts.Topology, error) {
 		other, err := c.Reshaped(t)
 		if err != nil {
-			return out, err
+			return nil, err
 		}
-		return OrchestratorConfig(other, t.Ranks, version)
+		reshaped, err := OrchestratorConfig(other, t.Ranks, version)
+		return reshaped.Topology, err
 	}
 	out.Runway, out.Ahead = runway(c)
 	out.Loaders, out.MostLoaders = setup.Readers(c), setup.Readers(c)
@@ -120,6 +118,17 @@ func Reshaped(c *config.Config, world, tp, cp, pp int) millrace.Topology {
 	p := c.Parallelism
 	return millrace.Topology{Ranks: c.Served(world), TP: cmp.Or(tp, int(p.TP)), CP: cmp.Or(cp, int(p.CP)),
 		PP: cmp.Or(pp, int(p.PP))}
+}
+
+// topologyOf returns the distribution of a run's steps under a topology.
+func topologyOf(c *config.Config, t millrace.Topology, options place.Options) *attempts.Topology {
+	return &attempts.Topology{
+		Ranks: t.Ranks, Placing: setup.Placing(c, t),
+		Place: func(sel *planner.Selection) (*millrace.Plan, error) { return place.Plan(sel, t, options) },
+		Recost: func(cost cost.Cost) func(*planner.Selection) (*millrace.Plan, error) {
+			return recosted(t, options, cost)
+		},
+	}
 }
 
 // recosted returns a function that places selections with calibrated cost coefficients.

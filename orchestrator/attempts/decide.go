@@ -5,6 +5,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"millrace"
 	"millrace/orchestrator/facts"
 	pb "millrace/proto"
 )
@@ -29,7 +30,7 @@ func (r *Ranks) Decide(inForce facts.Overrides) (d Decision) {
 		if at := &r.ranks[i].join.start; at.step != first.step || at.microbatch != first.microbatch ||
 			at.forgets != first.forgets {
 			var waits bool
-			if waits, d.call = lacksWord(r); waits {
+			if waits, d.call = r.lacksWord(); waits {
 				return d
 			}
 			d.starts = r.refusals(fmt.Errorf("ranks start at different places: rank 0 at step %d, microbatch %d, "+
@@ -64,7 +65,7 @@ func (r *Ranks) resolutions() (out []resolution) {
 // are on several hosts, and one has said nothing since the newest join. That may be the host of this join, which was on
 // the way when the host was lost. Then the hosts are asked: call is the number of the join, as in rejoining. A host
 // answers after everything that it had to say before.
-func lacksWord(r *Ranks) (lacks bool, call uint64) {
+func (r *Ranks) lacksWord() (lacks bool, call uint64) {
 	newest, areTogether := uint64(0), true
 	for i := range r.ranks {
 		newest = max(newest, r.ranks[i].join.number)
@@ -86,7 +87,7 @@ func lacksWord(r *Ranks) (lacks bool, call uint64) {
 // back, so the hosts are asked: call is then the number of the join that they are asked about. A rank that its host
 // does not know any more, because its sidecar died, counts as there after a while.
 func (r *Ranks) rejoining() (begin []int, call uint64) {
-	if isPlacedAnew(r) || len(r.joined()) == len(r.ranks) {
+	if r.isPlacedAnew() || len(r.joined()) == len(r.ranks) {
 		return nil, 0
 	}
 	newest := uint64(0)
@@ -114,20 +115,20 @@ func (r *Ranks) rejoining() (begin []int, call uint64) {
 func (r *Ranks) othersArePresent(number uint64) bool {
 	for i := range r.ranks {
 		k := &r.ranks[i]
-		if !r.isAtItsPlace(k) && !r.isThrough(k) && !wasThrough(r, i) && k.present < number {
+		if !r.isAtItsPlace(k) && !r.isThrough(k) && !r.wasThrough(i) && k.present < number {
 			return false
 		}
 	}
 	return true
 }
 
-func isPlacedAnew(r *Ranks) bool { return !proto.Equal(r.s.Attempt.GetPlacing(), r.cfg.Placing) }
+func (r *Ranks) isPlacedAnew() bool { return !proto.Equal(r.s.Attempt.GetPlacing(), r.cfg.Placing) }
 
 // isSameAttempt reports whether all ranks can go on in the open attempt: they start at the watermark, nothing is
 // consumed twice, and nothing is placed otherwise.
 func (r *Ranks) isSameAttempt(at *start, inForce facts.Overrides) bool {
-	if r.s.Attempt == nil || isPlacedAnew(r) || at.step != r.s.Watermark || at.microbatch != 0 || at.kind == "fresh" ||
-		at.forgets {
+	if r.s.Attempt == nil || r.isPlacedAnew() || at.step != r.s.Watermark || at.microbatch != 0 ||
+		at.kind == millrace.StartFresh || at.forgets {
 		return false
 	}
 	// With all changes of the mixture that are known by now in this attempt.

@@ -14,13 +14,12 @@ import (
 
 // Config describes the ranks of a run and the rules for their starts.
 type Config struct {
-	Ranks   int         // trainer ranks, along all axes
-	Up      string      // names this `up`; all orchestrators that it starts have the same
-	Placing *pb.Placing // a change of it needs a new attempt
-	Rules   facts.Rules // of migrating a saved state to this run
-	// Reshape makes the run one of another topology. It returns the number of ranks and the placing; an error says why
-	// the run cannot have this topology. nil: the topology is fixed.
-	Reshape func(millrace.Topology) (ranks int, placing *pb.Placing, err error)
+	*Topology             // of the run, now; shared with the parts of the orchestrator that place steps
+	Up        string      // names this `up`; all orchestrators that it starts have the same
+	Rules     facts.Rules // of migrating a saved state to this run
+	// Reshape replaces the value of Topology by that of another arrangement of ranks; an error says why the run cannot
+	// have it. nil: the topology is fixed.
+	Reshape func(millrace.Topology) error
 	// Run returns the common part of all states of this run. It is called when the files of every source are known.
 	Run func() *facts.Run
 }
@@ -30,14 +29,19 @@ type Ranks struct {
 	cfg    Config
 	s      *facts.State // read only
 	out    *roster.Sidecars
-	ranks  []rank
 	asked  bool   // a rank has been here
 	joins  uint64 // counted
 	call   rollCall
+	served served // by the hosts that are connected
+	lineup
+}
+
+// lineup is what ends with the topology. All else of Ranks outlives a change of it.
+type lineup struct {
+	ranks  []rank
 	said   []string   // the lines about starts that people know
 	midway *join      // the attempt starts inside a step: ranks begin when its placement was compared
 	others []stranger // ranks of another topology, in the order of their joins
-	served served     // by the hosts that are connected
 }
 
 // rank is a trainer rank as this life of the orchestrator knows it.
@@ -62,14 +66,20 @@ type join struct {
 
 // New returns the ranks of a restored state, none of them connected. Their answers go to out.
 func New(cfg Config, s *facts.State, out *roster.Sidecars) *Ranks {
-	r := &Ranks{cfg: cfg, s: s, out: out, ranks: make([]rank, cfg.Ranks), call: newRollCall(), served: served{}}
+	r := &Ranks{cfg: cfg, s: s, out: out, call: newRollCall(), served: served{}}
+	r.lineUp()
+	return r
+}
+
+// lineUp begins with the ranks of the topology, none of them connected.
+func (r *Ranks) lineUp() {
+	r.lineup = lineup{ranks: make([]rank, r.cfg.Ranks)}
 	for i := range r.ranks {
-		r.ranks[i].below = s.Watermark
-		if wasThrough(r, i) && s.Ended != nil {
-			r.ranks[i].below = s.Ended.Steps
+		r.ranks[i].below = r.s.Watermark
+		if r.wasThrough(i) && r.s.Ended != nil {
+			r.ranks[i].below = r.s.Ended.Steps
 		}
 	}
-	return r
 }
 
 // Join observes a rank's declared start. It is answered when all ranks have joined. A rank that only lost its sidecar
@@ -78,8 +88,8 @@ func New(cfg Config, s *facts.State, out *roster.Sidecars) *Ranks {
 // A host may serve another topology than the run has. Its ranks wait until all ranks of the run have left. Then the run
 // takes that topology.
 func (r *Ranks) Join(from roster.Session, msg *pb.Join) (began bool) {
-	if isOfAnother(r, msg) {
-		meet(r, from, msg)
+	if r.isOfAnother(msg) {
+		r.meet(from, msg)
 		return false
 	}
 	if int(msg.Rank) >= len(r.ranks) {
@@ -87,7 +97,7 @@ func (r *Ranks) Join(from roster.Session, msg *pb.Join) (began bool) {
 		return false
 	}
 	k := &r.ranks[msg.Rank]
-	if msg.Start == "continue" {
+	if millrace.StartKind(msg.Start) == millrace.StartContinue {
 		return r.goOn(k, from, msg)
 	}
 	r.joins++
@@ -119,7 +129,7 @@ func (k *rank) serve(from roster.Session, below uint64) {
 
 // Leave observes that a rank's trainer is gone. A start that it declared is forgotten.
 func (r *Ranks) Leave(from roster.Session, rank uint32) {
-	if forget(r, from, rank) {
+	if r.forget(from, rank) {
 		return
 	}
 	if int(rank) < len(r.ranks) {
@@ -134,7 +144,7 @@ func (r *Ranks) Connect(session roster.Session, hello *pb.SidecarHello) {
 		r.Disconnect(was.session) // the end of its stream is noticed later, or was missed
 	}
 	r.served[hello.Name] = service{session, topologyOf(hello)}
-	if isOfAnother(r, hello) {
+	if r.isOfAnother(hello) {
 		return
 	}
 	for _, p := range hello.Ranks {

@@ -30,9 +30,9 @@ func newWorld(t *testing.T) *world {
 	spec := &planner.Spec{Sources: []planner.SourceSpec{{Name: "web"}}}
 	fence := func() *pb.Fence { return &pb.Fence{} }
 	cfg := Config{
-		Ranks: 2,
-		Up:    "1",
-		Run:   func() *facts.Run { return facts.NewRun(spec, []byte("{}"), []facts.SourceFiles{{Name: "web"}}) },
+		Topology: &Topology{Ranks: 2},
+		Up:       "1",
+		Run:      func() *facts.Run { return facts.NewRun(spec, []byte("{}"), []facts.SourceFiles{{Name: "web"}}) },
 	}
 	w.ranks = New(cfg, w.s, roster.NewSidecars(w.out, fence))
 	return w

@@ -50,30 +50,25 @@ func (s served) next(now millrace.Topology) (next millrace.Topology, is bool) {
 	return next, is
 }
 
-// Topology returns the topology of a placing.
-func Topology(p *pb.Placing) millrace.Topology {
-	return millrace.Topology{Ranks: int(p.GetRanks()), TP: int(p.GetTp()), CP: int(p.GetCp()), PP: int(p.GetPp())}
-}
-
 // isOfAnother reports whether a message names another topology than the run has.
-func isOfAnother(r *Ranks, msg named) bool {
-	return r.cfg.Reshape != nil && msg.GetWorld() > 0 && topologyOf(msg) != Topology(r.cfg.Placing)
+func (r *Ranks) isOfAnother(msg named) bool {
+	return r.cfg.Reshape != nil && msg.GetWorld() > 0 && topologyOf(msg) != r.cfg.Shape()
 }
 
 // meet observes the start of a rank of another topology.
-func meet(r *Ranks, from roster.Session, msg *pb.Join) {
-	if msg.Start == "continue" {
+func (r *Ranks) meet(from roster.Session, msg *pb.Join) {
+	if millrace.StartKind(msg.Start) == millrace.StartContinue {
 		refuse(r.out, from, msg, millrace.Errorf(millrace.ErrFenced, "rank %d stands in a run of %s, and its host "+
 			"serves %s now: start the ranks again from a state or `latest`",
-			msg.Rank, describe(Topology(r.cfg.Placing)), describe(topologyOf(msg))))
+			msg.Rank, describe(r.cfg.Shape()), describe(topologyOf(msg))))
 		return
 	}
-	forget(r, from, msg.Rank)
+	r.forget(from, msg.Rank)
 	r.others = append(r.others, stranger{from, msg})
 }
 
 // forget drops the wait of a rank of another topology. It reports whether the rank waited.
-func forget(r *Ranks, from roster.Session, rank uint32) bool {
+func (r *Ranks) forget(from roster.Session, rank uint32) bool {
 	n := len(r.others)
 	r.others = slices.DeleteFunc(r.others, func(o stranger) bool { return o.session == from && o.msg.Rank == rank })
 	return len(r.others) < n
@@ -81,15 +76,15 @@ func forget(r *Ranks, from roster.Session, rank uint32) bool {
 
 // IsTurn reports whether the run is to take another topology: a rank waits for that, and no rank of the run is there.
 // The record of what the ranks have consumed comes first.
-func IsTurn(r *Ranks) bool {
+func (r *Ranks) IsTurn() bool {
 	now, _ := r.AreHere()
 	return len(r.others) > 0 && !now && r.Acknowledged() == nil
 }
 
 // Turn makes the run one of the topology for which the first rank waits.
-func Turn(r *Ranks) {
+func (r *Ranks) Turn() {
 	waiting := r.others
-	if err := reshape(r, topologyOf(waiting[0].msg)); err != nil {
+	if err := r.reshape(topologyOf(waiting[0].msg)); err != nil {
 		refuse(r.out, waiting[0].session, waiting[0].msg, err)
 		r.others = waiting[1:]
 		return
@@ -100,16 +95,11 @@ func Turn(r *Ranks) {
 }
 
 // reshape makes the run one of another topology. No rank has a place in it yet.
-func reshape(r *Ranks, t millrace.Topology) error {
-	ranks, placing, err := r.cfg.Reshape(t)
-	if err != nil {
+func (r *Ranks) reshape(t millrace.Topology) error {
+	if err := r.cfg.Reshape(t); err != nil {
 		return err
 	}
-	cfg := r.cfg
-	cfg.Ranks, cfg.Placing = ranks, placing
-	next := New(cfg, r.s, r.out)
-	next.asked, next.joins, next.call, next.served = r.asked, r.joins, r.call, r.served
-	*r = *next
+	r.lineUp()
 	r.out.Say("the run has %s now", describe(t))
 	return nil
 }
@@ -124,7 +114,7 @@ func describe(t millrace.Topology) string {
 }
 
 // Here lists the ranks whose trainer is connected.
-func Here(r *Ranks) (out []uint32) {
+func (r *Ranks) Here() (out []uint32) {
 	for i := range r.ranks {
 		if r.ranks[i].here {
 			out = append(out, uint32(i))

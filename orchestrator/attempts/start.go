@@ -11,7 +11,7 @@ import (
 
 // start is a declared start in terms of this run.
 type start struct {
-	kind       string // fresh, latest or state; empty before the join is resolved
+	kind       millrace.StartKind // StartNone before the join is resolved
 	step       uint64
 	microbatch uint32
 	state      *facts.RunState // to start from
@@ -30,30 +30,31 @@ const overrideChanges = "mixture.changes"
 // isStale reports whether a join has no start yet, or `latest` has moved since. While a rank that came back waits,
 // others may still move the place at which the run goes on.
 func (at *start) isStale(s *facts.State) bool {
-	return at.kind == "" || at.kind == "latest" && (at.base != s.Base || at.changes != s.Changes)
+	return at.kind == millrace.StartNone ||
+		at.kind == millrace.StartLatest && (at.base != s.Base || at.changes != s.Changes)
 }
 
 // resolve returns the start that a join declares, or why it is refused.
 func (r *Ranks) resolve(k *rank, msg *pb.Join) (start, error) {
-	at := start{kind: msg.Start, base: r.s.Base, changes: r.s.Changes}
-	if at.kind == "" {
+	at := start{kind: millrace.StartKind(msg.Start), base: r.s.Base, changes: r.s.Changes}
+	if at.kind == millrace.StartNone {
 		if r.hasHistory() && !r.isUnheard(k) {
 			return at, millrace.Errorf(millrace.ErrInvalid,
 				"this run has history (attempt %d, step %d): say where to start: "+
 					"load_state_dict(state), or connect(start=\"latest\") or connect(start=\"fresh\")",
 				r.s.CurrentAttempt(), r.s.Watermark)
 		}
-		at.kind = "fresh"
+		at.kind = millrace.StartFresh
 	}
-	if at.kind == "latest" && r.s.Attempt == nil {
-		at.kind = "fresh"
+	if at.kind == millrace.StartLatest && r.s.Attempt == nil {
+		at.kind = millrace.StartFresh
 	}
 	switch at.kind {
-	case "fresh":
+	case millrace.StartFresh:
 		return at.from(r.s, r.Fresh())
-	case "latest":
+	case millrace.StartLatest:
 		return at.from(r.s, r.s.Base)
-	case "state":
+	case millrace.StartState:
 		return r.resolveState(at, msg)
 	default:
 		return at, millrace.Errorf(millrace.ErrInvalid, "start %q: want fresh or latest", at.kind)
@@ -103,16 +104,16 @@ func (r *Ranks) hasHistory() bool {
 			return true
 		}
 	}
-	return !isOwn(r) || r.s.Watermark > 0
+	return !r.isOwn() || r.s.Watermark > 0
 }
 
 // isOwn reports whether no other `up` than this one has sealed a step of the run.
-func isOwn(r *Ranks) bool { return r.s.FirstUp == "" || r.s.FirstUp == r.cfg.Up }
+func (r *Ranks) isOwn() bool { return r.s.FirstUp == "" || r.s.FirstUp == r.cfg.Up }
 
 // isUnheard reports whether a rank that declares no start has yet to begin the attempt that was opened from nothing.
 // All steps were sealed under this `up`. Other ranks have gone ahead; the steps that they consumed are no history to
 // this rank.
-func (r *Ranks) isUnheard(k *rank) bool { return isOwn(r) && r.hasMissed(k, &start{state: r.Fresh()}) }
+func (r *Ranks) isUnheard(k *rank) bool { return r.isOwn() && r.hasMissed(k, &start{state: r.Fresh()}) }
 
 // isAtItsPlace reports whether a rank declares the place at which it stands in the open attempt.
 func (r *Ranks) isAtItsPlace(k *rank) bool {
@@ -126,7 +127,8 @@ func (r *Ranks) isAtItsPlace(k *rank) bool {
 	if at.microbatch > 0 {
 		return r.hasMissed(k, at)
 	}
-	return k.serving && at.kind != "fresh" && at.step == k.below || r.isAhead(k, at) || r.hasMissed(k, at)
+	return k.serving && at.kind != millrace.StartFresh && at.step == k.below || r.isAhead(k, at) ||
+		r.hasMissed(k, at)
 }
 
 // isAligned reports whether a rank that begins alone takes the same microbatches of its first step as the other ranks.
@@ -151,7 +153,7 @@ func (r *Ranks) isAligned(at *start) bool {
 // isAhead reports whether a rank goes on from a state of the open attempt that shows more consumed steps than the rank
 // has committed: it died between the two.
 func (r *Ranks) isAhead(k *rank, at *start) bool {
-	return k.serving && at.kind == "state" && at.step > k.below && at.step <= r.s.Next &&
+	return k.serving && at.kind == millrace.StartState && at.step > k.below && at.step <= r.s.Next &&
 		at.state.IsAlike(r.s.At(at.step))
 }
 

@@ -3,6 +3,8 @@ package attempts
 import (
 	"fmt"
 	"strings"
+
+	"millrace"
 )
 
 // Waiting says which ranks an attempt waits for, empty for none: those that have not connected and, once a rank starts
@@ -10,13 +12,13 @@ import (
 func (r *Ranks) Waiting() string {
 	if len(r.others) > 0 {
 		var here []string
-		for _, i := range Here(r) {
+		for _, i := range r.Here() {
 			here = append(here, fmt.Sprint(i))
 		}
 		return fmt.Sprintf("rank %d of %s waits until %s of %s left", r.others[0].msg.Rank,
-			describe(topologyOf(r.others[0].msg)), listed(here, "", ""), describe(Topology(r.cfg.Placing)))
+			describe(topologyOf(r.others[0].msg)), listed(here, "", ""), describe(r.cfg.Shape()))
 	}
-	if next, is := r.served.next(Topology(r.cfg.Placing)); is && r.cfg.Reshape != nil {
+	if next, is := r.served.next(r.cfg.Shape()); is && r.cfg.Reshape != nil {
 		return fmt.Sprintf("waiting for the ranks of another topology, %s, to connect and say where they start",
 			describe(next))
 	}
@@ -33,7 +35,7 @@ func (r *Ranks) Waiting() string {
 		case k.join != nil:
 		case again >= 0 && k.serving && !k.away:
 			going = append(going, fmt.Sprint(i))
-		case again >= 0 || !k.serving && !wasThrough(r, i):
+		case again >= 0 || !k.serving && !r.wasThrough(i):
 			absent = append(absent, fmt.Sprint(i))
 		}
 	}
@@ -46,7 +48,7 @@ func (r *Ranks) Waiting() string {
 	}
 	k := &r.ranks[again]
 	at := &k.join.start
-	if k.serving && at.kind == "latest" && k.below > at.step {
+	if k.serving && at.kind == millrace.StartLatest && k.below > at.step {
 		return fmt.Sprintf("rank %d goes on at step %d when %s consumed the steps before it", again, k.below,
 			listed(going, " has", " have"))
 	}

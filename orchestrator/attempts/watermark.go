@@ -17,7 +17,7 @@ func (r *Ranks) Commit(from roster.Session, c *pb.Commit) {
 	k := &r.ranks[c.Rank]
 	if r.s.Attempt != nil && c.Attempt == r.s.Attempt.Attempt {
 		k.below = max(k.below, c.Step+1)
-		if k.serving && r.isThrough(k) && !wasThrough(r, int(c.Rank)) {
+		if k.serving && r.isThrough(k) && !r.wasThrough(int(c.Rank)) {
 			k.last, k.from = c, from
 			return
 		}
@@ -30,7 +30,7 @@ func (r *Ranks) isThrough(k *rank) bool { return r.s.Ended != nil && k.below >= 
 
 // wasThrough reports whether the journal says that a rank has consumed the whole stream. The journal counts ranks of
 // the newest attempt: under another topology, nothing is known of a rank with the same number.
-func wasThrough(r *Ranks, rank int) bool { return r.s.Through[uint32(rank)] && !isPlacedAnew(r) }
+func (r *Ranks) wasThrough(rank int) bool { return r.s.Through[uint32(rank)] && !r.isPlacedAnew() }
 
 // Acknowledged returns the record that moves the watermark to the slowest rank, nil if nothing moves.
 func (r *Ranks) Acknowledged() *pb.Acknowledged {
@@ -39,7 +39,7 @@ func (r *Ranks) Acknowledged() *pb.Acknowledged {
 	}
 	below, all := ^uint64(0), true
 	for i := range r.ranks {
-		below, all = min(below, r.ranks[i].below), all && (r.ranks[i].serving || wasThrough(r, i))
+		below, all = min(below, r.ranks[i].below), all && (r.ranks[i].serving || r.wasThrough(i))
 	}
 	if !all || below > r.s.Next {
 		below = r.s.Watermark
@@ -64,7 +64,7 @@ func (r *Ranks) AtEnd(end *pb.Ended) *pb.Acknowledged {
 // newlyThrough lists the ranks that have consumed a stream that ends so and for which no record says so yet.
 func (r *Ranks) newlyThrough(end *pb.Ended) (out []uint32) {
 	for i := range r.ranks {
-		if end != nil && r.ranks[i].serving && r.ranks[i].below >= end.Steps && !wasThrough(r, i) {
+		if end != nil && r.ranks[i].serving && r.ranks[i].below >= end.Steps && !r.wasThrough(i) {
 			out = append(out, uint32(i))
 		}
 	}

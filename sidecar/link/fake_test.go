@@ -224,7 +224,7 @@ func (x *session) committed(rank, attempt uint32, below uint64) {
 // begin joins a rank and answers it.
 func (w *world) begin(x *session, rank, attempt uint32, step uint64) {
 	w.t.Helper()
-	answer := w.join(rank, sidecar.Start{Kind: sidecar.StartFresh})
+	answer := w.join(rank, sidecar.Start{Kind: millrace.StartFresh})
 	j := x.event().GetJoin()
 	if j.GetRank() != rank {
 		w.t.Fatalf("rank %d joined as %v", rank, j)

@@ -19,7 +19,7 @@ func TestARankJoinsAndBegins(t *testing.T) {
 		t.Errorf("a new link says where ranks stand: %v", x.hello.Ranks)
 	}
 	answer := w.join(1,
-		sidecar.Start{Kind: sidecar.StartState, State: []byte("{}"), Override: []string{"seed"}, Step: 3})
+		sidecar.Start{Kind: millrace.StartState, State: []byte("{}"), Override: []string{"seed"}, Step: 3})
 	j := x.event().GetJoin()
 	if j.Rank != 1 || j.Start != "state" || string(j.State) != "{}" || j.Override[0] != "seed" || j.Step != 3 {
 		t.Fatalf("join %v", j)
@@ -155,7 +155,7 @@ func TestCommitsSurviveTheOrchestrator(t *testing.T) {
 	}
 	go func() { done <- w.link.Commit(w.ctx(), 0, 3, 7) }() // read below
 	x.event()
-	pending := w.join(1, sidecar.Start{Kind: sidecar.StartLatest})
+	pending := w.join(1, sidecar.Start{Kind: millrace.StartLatest})
 	call := x.event().GetJoin().Call
 	w.orchestrate()
 	x = w.orch.next(t)

@@ -135,7 +135,7 @@ func (r *Run) topology() millrace.Topology {
 // Join blocks until all ranks have declared the same start. A rank that continues does not wait.
 func (r *Run) Join(ctx context.Context, rank millrace.Rank, start sidecar.Start) (sidecar.Begin, error) {
 	r.mu.Lock()
-	if start.Kind == sidecar.StartContinue {
+	if start.Kind == millrace.StartContinue {
 		defer r.mu.Unlock()
 		r.attempt = max(r.attempt, start.Attempt)
 		r.committed[rank] = max(r.committed[rank], start.Step)
@@ -171,16 +171,16 @@ func (r *Run) resolve(start sidecar.Start) {
 	}
 	at, notice := savedState{}, ""
 	switch start.Kind {
-	case sidecar.StartNone:
+	case millrace.StartNone:
 		if r.config.History {
 			r.refusal = &sidecar.StartError{
 				Reason: `this run has history: load a state, or say start="latest" or start="fresh"`,
 			}
 			return
 		}
-	case sidecar.StartLatest:
+	case millrace.StartLatest:
 		at.Step = r.watermark()
-	case sidecar.StartState:
+	case millrace.StartState:
 		if err := json.Unmarshal(start.State, &at); err != nil {
 			r.refusal = &sidecar.StartError{Reason: "the state is damaged: " + err.Error()}
 			return
@@ -198,7 +198,7 @@ func (r *Run) resolve(start sidecar.Start) {
 	r.attempt++
 	r.config.History = true
 	state := start.State
-	if start.Kind != sidecar.StartState || notice != "" {
+	if start.Kind != millrace.StartState || notice != "" {
 		state = r.state(at.Step)
 	}
 	r.begin = r.at(at.Step, at.Microbatch, state)

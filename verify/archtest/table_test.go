@@ -76,8 +76,9 @@ var rooms = []room{
 	{"orchestrator/figures", list(".", "proto", "internal/activity", "internal/wire"),
 		list("github.com/prometheus/client_golang", "google.golang.org/protobuf")},
 	// when ranks begin: no store, no clock
-	{"orchestrator/attempts", list(".", "proto", "orchestrator/facts", "orchestrator/planner/progress",
-		"orchestrator/roster"), list("google.golang.org/protobuf")},
+	{"orchestrator/attempts", list(".", "proto", "orchestrator/facts", "orchestrator/planner",
+		"orchestrator/planner/cost", "orchestrator/planner/progress", "orchestrator/roster"),
+		list("google.golang.org/protobuf")},
 	// requests → records: no store, no clock
 	{"orchestrator/mix", list(".", "mixing", "proto", "orchestrator/facts", "orchestrator/planner/...",
 		"orchestrator/roster"), none},

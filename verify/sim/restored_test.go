@@ -15,6 +15,7 @@ import (
 	"millrace/internal/bucket"
 	"millrace/internal/wire"
 	"millrace/orchestrator"
+	"millrace/orchestrator/attempts"
 	"millrace/orchestrator/facts"
 	"millrace/orchestrator/planner"
 	"millrace/orchestrator/planner/place"
@@ -101,11 +102,14 @@ func (x *setting) resume(t *testing.T, p placing, state []byte, steps int) *hist
 	options.MicroBatch = uint32(p.micro)
 	topology := x.topology(p.ranks)
 	cfg := orchestrator.Config{
-		Loaders:  p.loaders,
-		Stream:   millrace.Train,
-		Spec:     x.spec,
-		Placing:  &proto.Placing{Ranks: uint32(topology.Ranks), MicroBatch: uint32(p.micro)},
-		Ranks:    topology.Ranks,
+		Loaders: p.loaders,
+		Stream:  millrace.Train,
+		Spec:    x.spec,
+		Topology: &attempts.Topology{
+			Ranks:   topology.Ranks,
+			Placing: &proto.Placing{Ranks: uint32(topology.Ranks), MicroBatch: uint32(p.micro)},
+			Place:   func(sel *planner.Selection) (*millrace.Plan, error) { return place.Plan(sel, topology, options) },
+		},
 		Identity: []byte(`{}`),
 		Runway:   p.runway,
 		By:       "sim",
@@ -113,7 +117,6 @@ func (x *setting) resume(t *testing.T, p placing, state []byte, steps int) *hist
 		Log:      slog.New(slog.DiscardHandler),
 		Compare:  sources.Compare,
 		Rules:    facts.Rules{Changed: func([]byte) ([]string, error) { return nil, nil }},
-		Place:    func(sel *planner.Selection) (*millrace.Plan, error) { return place.Plan(sel, topology, options) },
 	}
 	shapes := shapesOf(x.spec, options)
 	for i := range shapes {

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"millrace"
-	"millrace/orchestrator"
+	"millrace/orchestrator/attempts"
 	"millrace/orchestrator/planner"
 	"millrace/orchestrator/planner/place"
 	"millrace/proto"
@@ -32,21 +32,23 @@ func (w *workload) reshape() {
 	w.other, other.other = &other, w
 	both := []*workload{w, &other}
 	for _, l := range both {
-		l.config.Place, l.config.Ranks, l.config.Placing = l.place(), l.ranks, l.placing()
-		l.config.Reshape = func(t millrace.Topology) (orchestrator.Config, error) {
+		l.config.Topology = l.topology()
+		l.config.Reshape = func(t millrace.Topology) (*attempts.Topology, error) {
 			for _, to := range both {
 				if to.axes == t {
-					return to.config, nil
+					return to.config.Topology, nil
 				}
 			}
-			return orchestrator.Config{}, millrace.Errorf(millrace.ErrInvalid, "the topology %+v", t)
+			return nil, millrace.Errorf(millrace.ErrInvalid, "the topology %+v", t)
 		}
 	}
 }
 
-func (w *workload) placing() *proto.Placing {
+// topology returns the topology of the workload.
+func (w *workload) topology() *attempts.Topology {
 	t := w.axes
-	return &proto.Placing{Ranks: uint32(t.Ranks), Tp: uint32(t.TP), Cp: uint32(t.CP), Pp: uint32(t.PP)}
+	placing := &proto.Placing{Ranks: uint32(t.Ranks), Tp: uint32(t.TP), Cp: uint32(t.CP), Pp: uint32(t.PP)}
+	return &attempts.Topology{Ranks: w.ranks, Placing: placing, Place: w.place()}
 }
 
 // place returns the placement under the topology of the workload.

@@ -55,7 +55,7 @@ func (x *trainer) run(ctx context.Context, ph phase, start sidecar.Start) error 
 			return err
 		}
 		if x.attempt != 0 {
-			start = sidecar.Start{Kind: sidecar.StartContinue, Attempt: x.attempt, Step: x.step}
+			start = sidecar.Start{Kind: millrace.StartContinue, Attempt: x.attempt, Step: x.step}
 		}
 	}
 }
@@ -105,20 +105,20 @@ func (x *trainer) steps(ctx context.Context, l *link.Link, ph phase, start sidec
 // begun checks the start that the run assigns to the rank.
 func (x *trainer) begun(start sidecar.Start, b sidecar.Begin) error {
 	switch start.Kind {
-	case sidecar.StartContinue:
+	case millrace.StartContinue:
 		if b.Attempt != x.attempt || b.Step != x.step {
 			return fmt.Errorf("it stood at step %d of attempt %d and goes on at %d of %d", x.step, x.attempt, b.Step,
 				b.Attempt)
 		}
-	case sidecar.StartFresh:
+	case millrace.StartFresh:
 		if b.Step != 0 {
 			return fmt.Errorf("a fresh start is at step %d", b.Step)
 		}
-	case sidecar.StartState:
+	case millrace.StartState:
 		if b.Step != start.Step {
 			return fmt.Errorf("the state of step %d starts at step %d", start.Step, b.Step)
 		}
-	case sidecar.StartLatest:
+	case millrace.StartLatest:
 		if b.Step > x.step {
 			return fmt.Errorf("it has not seen step %d and latest is %d", x.step, b.Step)
 		}
@@ -215,9 +215,9 @@ func (w *world) start(ph phase) sidecar.Start {
 	least -= min(least, millrace.Step(ph.Back))
 	switch {
 	case ph.Start == "latest":
-		return sidecar.Start{Kind: sidecar.StartLatest}
+		return sidecar.Start{Kind: millrace.StartLatest}
 	case ph.Start == "state" && least > 0:
-		return sidecar.Start{Kind: sidecar.StartState, State: w.trainers[0].states[least], Step: least}
+		return sidecar.Start{Kind: millrace.StartState, State: w.trainers[0].states[least], Step: least}
 	}
-	return sidecar.Start{Kind: sidecar.StartFresh}
+	return sidecar.Start{Kind: millrace.StartFresh}
 }

@@ -145,7 +145,7 @@ def weighed(stage: Any, large: Path, mixture: Dict[str, Any], ranks: int, limit:
 @pytest.mark.parametrize(
     "names, shuffle",
     [
-        (("plain",), "global"),
+        pytest.param(("plain",), "global", marks=pytest.mark.long),
         pytest.param(("frame",), "global", marks=pytest.mark.long),
         (("table",), "global"),
         (("plain",), "blocks"),
@@ -319,13 +319,13 @@ def worst(size: int) -> str:
     return "".join(chr(0xA000 + rng.randrange(1000)) for _ in range(100_000)) * (size // 300_000)
 
 
-# The limit of ordinary text is the tight one, so it holds for each format. The long variants repeat the worst text.
+# The limit of ordinary text is the tight one, and packed lines need the most. The long variants have the other files.
 @pytest.mark.parametrize(
     "make, tokens, name",
     [
-        (ordinary, 2, "a.jsonl"),
+        pytest.param(ordinary, 2, "a.jsonl", marks=pytest.mark.long),
         (ordinary, 2, "b.jsonl.zst"),
-        (ordinary, 2, "c.parquet"),
+        pytest.param(ordinary, 2, "c.parquet", marks=pytest.mark.long),
         (worst, 10, "a.jsonl"),
         pytest.param(worst, 10, "b.jsonl.zst", marks=pytest.mark.long),
         pytest.param(worst, 10, "c.parquet", marks=pytest.mark.long),

@@ -113,14 +113,15 @@ BUCKETED: Dict[str, Any] = {"packing": "bucketed"}
 CONSTANT: Dict[str, Any] = {"packing": "bucketed", "bucket_rows": "constant", "window": 3, "carry": 16}
 
 
-# Constant rows have buckets, windows and carry together. The long variants have them one by one, and none of them.
+# Constant rows have buckets, windows and carry together. The long variants have them one by one, none of them, and
+# documents that follow each other.
 @pytest.mark.parametrize(
     "setting",
     [
         pytest.param({}, id="plain", marks=pytest.mark.long),
         pytest.param(STAGES, id="stages"),
         pytest.param(WINDOWS, id="windows", marks=pytest.mark.long),
-        pytest.param(CONCAT, id="concat"),
+        pytest.param(CONCAT, id="concat", marks=pytest.mark.long),
         pytest.param(BUCKETED, id="bucketed", marks=pytest.mark.long),
         pytest.param(CONSTANT, id="constant rows"),
     ],

@@ -7,7 +7,7 @@ import (
 )
 
 // loaderSession is the session of a loader to which nobody sends.
-type loaderSession struct{ int }
+type loaderSession byte
 
 func (*loaderSession) Send(any) {}
 
@@ -15,7 +15,7 @@ func (*loaderSession) Send(any) {}
 // last one.
 func TestStarvation(t *testing.T) {
 	var s Starvation
-	now, l := time.Unix(1000, 0), &loaderSession{}
+	now, l := time.Unix(1000, 0), new(loaderSession)
 	wrong := func(after time.Duration) func() bool {
 		return func() bool {
 			s.Accuse(now, l)

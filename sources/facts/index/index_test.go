@@ -421,7 +421,7 @@ func (f fixedFS) Open(path string, make bool) (index.File, error) {
 	if make {
 		return nil, syscall.EROFS
 	}
-	file, err := readFS{f.FS}.Open(path, false)
+	file, err := readFS(f).Open(path, false)
 	if err != nil {
 		return nil, err
 	}

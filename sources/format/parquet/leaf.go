@@ -372,7 +372,7 @@ func (p *pageValues) begin(r *reader, s sections, count func(sections) (int, err
 	switch s.enc {
 	case format.Plain:
 		return nil
-	case format.PlainDictionary, format.RLEDictionary:
+	case plainDictionary, format.RLEDictionary:
 		if len(s.values) > 0 {
 			if s.values[0] > 32 {
 				return errValues
@@ -401,7 +401,7 @@ func (p *pageValues) take(n int) ([][]byte, error) {
 	col := p.reader.data.col
 	p.out = p.out[:0]
 	switch {
-	case p.enc == format.PlainDictionary || p.enc == format.RLEDictionary:
+	case isCoded(p.enc):
 		dec := &p.reader.dec
 		dec.indices = resize(dec.indices, n)
 		if len(p.b) == 0 {

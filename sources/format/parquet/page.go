@@ -307,7 +307,7 @@ func (r *reader) read(p *rawPage, ref *pageRef) error {
 // decodeDictionary decodes a page as the dictionary of the row group's further pages.
 func (r *reader) decodeDictionary(p *rawPage) error {
 	h := p.header
-	if e := h.DictionaryPageHeader.V.Encoding; e != format.Plain && e != format.PlainDictionary {
+	if e := h.DictionaryPageHeader.V.Encoding; e != format.Plain && e != plainDictionary {
 		return fmt.Errorf("a dictionary in encoding %v", e)
 	}
 	var err error

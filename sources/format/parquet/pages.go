@@ -240,7 +240,12 @@ func encodingOf(h *format.PageHeader) format.Encoding {
 	return h.DataPageHeader.V.Encoding
 }
 
+// plainDictionary is the encoding of a dictionary and of its places in files of version 1 of the format.
+//
+//lint:ignore SA1019 writers may not use it any more, and readers must know it
+const plainDictionary = format.PlainDictionary
+
 // isCoded reports whether values of an encoding are places in a dictionary.
 func isCoded(enc format.Encoding) bool {
-	return enc == format.PlainDictionary || enc == format.RLEDictionary
+	return enc == plainDictionary || enc == format.RLEDictionary
 }

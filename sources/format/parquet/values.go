@@ -28,7 +28,7 @@ func (d *decoder) decodeValues(out [][]byte, enc format.Encoding, b []byte, n in
 	switch enc {
 	case format.Plain:
 		return d.decodePlain(out, b, n)
-	case format.PlainDictionary, format.RLEDictionary:
+	case plainDictionary, format.RLEDictionary:
 		return d.dictionaryValues(out, b, n)
 	}
 	isFixed := d.column.kind != format.ByteArray

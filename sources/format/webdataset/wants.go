@@ -24,7 +24,6 @@ type wants struct {
 	hasText bool
 	text    want
 	others  []want
-	ways    int // of all values
 }
 
 func newWants(field sources.Field) (*wants, error) {

@@ -2,6 +2,7 @@ package inplace
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -59,7 +60,7 @@ func TestAChangedFileIsNotRead(t *testing.T) {
 			f, err := os.OpenFile(path, os.O_WRONLY, 0)
 			if err == nil {
 				_, err = f.WriteAt([]byte("xx"), 2)
-				err = f.Close()
+				err = errors.Join(err, f.Close())
 			}
 			return err
 		}},

@@ -47,7 +47,6 @@ type loop struct {
 	items   []any
 	at      int
 	changed *list // the last arguments of loop.changed
-	up      any   // the loop around it
 }
 
 func (l *loop) attribute(name string) (any, bool) {

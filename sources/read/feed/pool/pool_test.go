@@ -168,8 +168,10 @@ func TestHurry(t *testing.T) {
 // another one ends, or when none has ended within the grace. Returned decoders are reused.
 func TestReadsAreBounded(t *testing.T) {
 	p := newPool(2)
-	if !p.TryRead() || !p.TryRead() || p.TryRead() {
-		t.Error("want two reads and no third")
+	for i, want := range []bool{true, true, false} {
+		if p.TryRead() != want {
+			t.Errorf("read %d began: %v, want %v", i, !want, want)
+		}
 	}
 	begun := make(chan error)
 	go func() { begun <- p.BeginRead(t.Context()) }()

@@ -115,7 +115,8 @@ def _varlen(batch: Taken, documents: Mapping[str, Documents], mixture: Mapping[s
 def _width(s: Segment, parts: int, multiple: int) -> int:
     """The columns of a segment or slice. A slice is two of 2 * parts chunks, each rounded up."""
     chunks = max(2 * parts, 1)
-    return -(-(-(-s[LENGTH] // chunks)) // multiple) * multiple * min(chunks, 2)
+    length = -(-s[LENGTH] // chunks)
+    return -(-length // multiple) * multiple * min(chunks, 2)
 
 
 def _slice(whole: Dict[str, Any], batch: Taken, cp: int, rank: int, mixture: Mapping[str, Any]) -> Dict[str, Any]:

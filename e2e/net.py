@@ -141,7 +141,7 @@ class Net:
     def close(self) -> None:
         if self.trainers is not None:
             self.trainers.end()
-        for name, run in self.runs.items():
+        for run in self.runs.values():
             if getattr(run, "process", None) is not None and run.process.poll() is None:
                 run.kill()
         self.etcd.close()

@@ -9,7 +9,7 @@ import pytest
 import contract
 import corpus
 import oracle
-from conftest import VARIANTS, variant
+from conftest import variant
 from harness import tokens_by_source
 
 

@@ -17,7 +17,7 @@ from test_growth import (
 assert scene  # a fixture
 
 FIRST = (1, 3, 5, 7)
-# The property tests of sources/facts/growth go over all orders. A run shows one of them; the long variants show the rest.
+# Property tests of sources/facts/growth go over all orders. A run shows one of them; the long variants show the rest.
 FEW = [pytest.param(*p.values, id=p.id, marks=() if p.id == "global" else pytest.mark.long) for p in SETTINGS]
 HARDEST = [pytest.param(*p.values, id=p.id, marks=() if p.id == "pieces" else pytest.mark.long) for p in SETTINGS]
 

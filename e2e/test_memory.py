@@ -19,7 +19,7 @@ import zstandard
 
 import corpus
 from conftest import variant
-from harness import DEADLINE, Delivered, Run, write_mixture
+from harness import DEADLINE, Run, write_mixture
 from weigh import Scale
 
 MIB = 1 << 20

@@ -9,10 +9,8 @@ from typing import Any, Dict, List, Tuple
 
 import pytest
 
-import contract
 import corpus
 from conftest import variant
-from harness import Run
 from test_cluster import status
 from test_cluster import until as wait_until
 from trainer import Orders

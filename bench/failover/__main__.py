@@ -25,7 +25,7 @@ import cost  # noqa: E402
 import restart  # noqa: E402
 import stall  # noqa: E402
 import takeover  # noqa: E402
-from rig import ROOT, table  # noqa: E402
+from rig import ROOT  # noqa: E402
 
 
 def planner(a: argparse.Namespace, work: Path) -> None:

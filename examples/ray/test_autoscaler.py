@@ -7,7 +7,7 @@ import os
 import subprocess
 import time
 from pathlib import Path
-from typing import Any, Callable, Iterator, List, Set, Tuple
+from typing import Callable, Iterator, List, Set, Tuple
 
 import pytest
 import ray

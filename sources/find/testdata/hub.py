@@ -1,6 +1,6 @@
 """Writes hub.json: directories of data sets, and the files of each configuration and split that Hugging Face
 `datasets` reads of them. Run it with datasets 5.2.0: python hub.py > hub.json"""
-import json, os, random, sys, tempfile
+import json, os, random, tempfile
 
 from datasets import load_dataset_builder
 

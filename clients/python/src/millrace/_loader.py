@@ -149,7 +149,8 @@ class DataLoader:
             if before is not None:
                 stream.place = before
             if isinstance(e, RunError):
-                raise e.with_traceback(None)  # the frames of the client say nothing to the author of a trainer
+                # The frames of the client say nothing to the author of a trainer.
+                raise e.with_traceback(None)  # noqa: B904
             raise
 
     def __len__(self) -> int:

@@ -1,7 +1,6 @@
 """Writes the files of this directory with litdata 0.2.76, torch 2.15.0, numpy 2.4.6, pyarrow 26.0.1 and zstd 1.5.7.2.
 Run it in this directory."""
 
-import os
 import shutil
 
 import numpy as np

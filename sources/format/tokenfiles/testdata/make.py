@@ -6,7 +6,6 @@ header is written as llm.c's data scripts do.
 
 import json
 import os
-import struct
 import sys
 import types
 

@@ -1,7 +1,7 @@
 # `make` prints the targets. A target reports each tool that it needs and cannot find.
 
 .DEFAULT_GOAL := help
-.PHONY: help build wheel image test test-race test-adapters test-pythons test-ray test-k8s test-slurm sim lint gauges generate demo clean
+.PHONY: help build wheel image quick test test-race test-adapters test-pythons test-ray test-k8s test-slurm sim lint gauges generate demo clean
 .PHONY: chaos chaos-net outage endurance observe mutants fuzz flips
 .PHONY: bench bench-tokenizer bench-stream bench-plan bench-failover bench-delivery bench-scale bench-peers \
 	bench-read bench-storage bench-cluster
@@ -68,10 +68,13 @@ sim: ## play SEEDS (10000) seeds of the simulation, from FROM (500) on; TOTALS=f
 		-seeds $(or $(SEEDS),10000) -from $(or $(FROM),500) $(if $(TOTALS),-totals $(abspath $(TOTALS))) \
 		$(if $(HOSTS),-hosts)
 
-lint: ## vet, gofmt and the architecture test
-	go vet ./...
-	@out=$$(gofmt -l .); [ -z "$$out" ] || { echo "gofmt would change:"; echo "$$out"; exit 1; }
-	go test -count=1 -v -run 'Test' ./verify/archtest
+# BASE=main compares with another commit.
+quick: ## build, lint, and test what your change touches: under a minute once it has run
+	@tools/quick.sh
+
+lint: ## gofmt, vet, staticcheck, ruff and the architecture test
+	@tools/lint.sh
+	go test -count=1 ./verify/archtest
 
 gauges: ## print the largest packages and types: files, methods, exported names
 	@go test -count=1 -v -run '^TestGauges$$' ./verify/archtest | grep -v '^[=-]'

@@ -10,10 +10,10 @@ go_test="go test -json -vet=off -timeout 10m"
 short=-short only="not long"
 [[ -z ${LONG:-} ]] || short="" only=""
 
-gofmt_clean='out=$(gofmt -l .); echo "$out"; [[ -z $out ]]'
 steps=(
-	"check:gofmt=$gofmt_clean"
-	"check:vet=go vet ./..."
+	"check:gofmt=tools/lint.sh gofmt"
+	"check:vet=tools/lint.sh vet"
+	"check&:staticcheck=tools/lint.sh staticcheck"
 	"go:go=$go_test -p $packages_at_once ./..."
 )
 
@@ -26,11 +26,12 @@ fi
 # The tests of the client and of the demo wait for most of their time, so they run beside the golden tests of arm64.
 steps+=(
 	"check:python-environment=tools/venv.sh .venv tools/requirements-test.txt"
-	"check:types-environment=tools/venv.sh .venv-types tools/requirements-types.txt"
+	"check:lint-environment=tools/venv.sh .venv-lint tools/requirements-lint.txt"
 	"check:build=go build -o build/millrace ./cmd/millrace"
 	'pytest&:python=.venv/bin/python -m pytest -q -p no:cacheprovider --junitxml="$JUNIT" clients/python'
 	'pytest&:demo=.venv/bin/python -m pytest -q -p no:cacheprovider --junitxml="$JUNIT" examples/demo'
-	"check&:types=cd clients/python && ../../.venv-types/bin/python -m mypy"
+	"check&:types=cd clients/python && ../../.venv-lint/bin/python -m mypy"
+	"check:ruff=tools/lint.sh ruff"
 )
 
 # Plans, digests and tokens must be equal on every machine. Golden tests also run on arm64, for which the compiler fuses

@@ -46,7 +46,7 @@ type dumpLine struct {
 }
 
 // dump prints everything in a database. It returns ErrCorrupt at the end if a value is damaged.
-func dump(db *database, w io.Writer, o DumpOptions) error {
+func (db *database) dump(w io.Writer, o DumpOptions) error {
 	d := &dumper{w: w, o: o}
 	sections := []struct {
 		tag  byte

@@ -49,8 +49,8 @@ type journal struct {
 
 // openJournal reads the ends of a journal and opens its witness. A flaw of the journal is no error: the caller asks
 // bounds.flaw.
-func openJournal(db *database, d *disk.Disk, readOnly bool, logger *slog.Logger) (*journal, error) {
-	b, err := readBounds(db)
+func (db *database) openJournal(d *disk.Disk, readOnly bool, logger *slog.Logger) (*journal, error) {
+	b, err := db.readBounds()
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +64,7 @@ func openJournal(db *database, d *disk.Disk, readOnly bool, logger *slog.Logger)
 }
 
 // readBounds reads the ends of the journal from the keys alone.
-func readBounds(db *database) (b bounds, err error) {
+func (db *database) readBounds() (b bounds, err error) {
 	if b.snapshot, b.hasSnapshot, err = db.edge(tagSnapshot, (*cursor).last); err != nil {
 		return b, err
 	}
@@ -116,7 +116,7 @@ func recordEnd(last uint64) []byte {
 }
 
 // replay reads the records next to last from a cursor, calls f with each, and closes the cursor.
-func replay(c *cursor, next, last uint64, f func(Record) error) error {
+func (c *cursor) replay(next, last uint64, f func(Record) error) error {
 	damaged := func(what string) error { return corrupt(c.db.dir, fmt.Sprintf("journal record %d", next), what) }
 	for c.next() {
 		r, err := decodeRecord(c.key(), c.value())

@@ -119,7 +119,7 @@ func open(cfg Config, act string, readOnly bool) (s *Store, err error) {
 		return s, err
 	}
 	s.fail.Hit("checkpoint/open/after")
-	if err := checkFormat(s.db, cfg.CreatedBy, readOnly); err != nil {
+	if err := s.db.checkFormat(cfg.CreatedBy, readOnly); err != nil {
 		return s, err
 	}
 	if s.id, err = identity(cfg, readOnly); err != nil {
@@ -134,7 +134,7 @@ func open(cfg Config, act string, readOnly bool) (s *Store, err error) {
 		}
 	}
 	err = catch(act, cfg.Dir, func() (err error) {
-		s.journal, err = openJournal(s.db, cfg.Disk, readOnly, cfg.Logger)
+		s.journal, err = s.db.openJournal(cfg.Disk, readOnly, cfg.Logger)
 		return err
 	})
 	return s, err
@@ -211,14 +211,14 @@ func options(fs vfs.FS, sink *sink) *pebble.Options {
 }
 
 // checkFormat reads the format page. It writes the page if the store is new.
-func checkFormat(db *database, createdBy string, readOnly bool) error {
+func (db *database) checkFormat(createdBy string, readOnly bool) error {
 	key := []byte{tagFormat}
 	value, err := db.get(key)
 	if err != nil {
 		return err
 	}
 	if value == nil {
-		return writeFormat(db, key, createdBy, readOnly)
+		return db.writeFormat(key, createdBy, readOnly)
 	}
 	version, by, err := decodeFormat(key, value)
 	if err != nil {
@@ -239,7 +239,7 @@ func checkFormat(db *database, createdBy string, readOnly bool) error {
 	return nil
 }
 
-func writeFormat(db *database, key []byte, createdBy string, readOnly bool) error {
+func (db *database) writeFormat(key []byte, createdBy string, readOnly bool) error {
 	c := db.scan(nil, nil)
 	empty := !c.next()
 	if err := c.close(); err != nil {

@@ -145,7 +145,7 @@ func (s *Store) Replay(from uint64, f func(Record) error) error {
 	if err != nil {
 		return err
 	}
-	return replay(c, from, last, f)
+	return c.replay(from, last, f)
 }
 
 // Truncate drops all records below index before. The error is ErrNotCovered if the newest snapshot does not cover them.
@@ -362,7 +362,7 @@ func (s *Store) Verify() (Report, error) {
 		return Report{}, err
 	}
 	defer leave()
-	return verify(s.db, s.currentBounds()), nil
+	return s.db.verify(s.currentBounds()), nil
 }
 
 // Dump prints every value in the store, one line each: the format page, snapshots, journal, ledger entries, plans and
@@ -373,5 +373,5 @@ func (s *Store) Dump(w io.Writer, o DumpOptions) error {
 		return err
 	}
 	defer leave()
-	return dump(s.db, w, o)
+	return s.db.dump(w, o)
 }

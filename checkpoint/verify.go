@@ -49,7 +49,7 @@ type verifier struct {
 }
 
 // verify reads every value in a database. b is the bounds of its journal.
-func verify(db *database, b bounds) Report {
+func (db *database) verify(b bounds) Report {
 	v := &verifier{db: db, bounds: b, Report: Report{Dir: db.dir}}
 	v.format()
 	v.snapshots()

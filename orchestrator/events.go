@@ -33,7 +33,7 @@ func tellStarvation(m *Machine, changed bool) {
 
 // starves observes how late the timers of a loader are.
 func starves(m *Machine, from roster.Session, name string, delay time.Duration) {
-	if up := roster.UpOf(m.roster, from, name); up != "" {
+	if up := m.roster.UpOf(from, name); up != "" {
 		tellStarvation(m, m.starvation.Observe(m.alerts.clock, up, delay))
 	}
 }

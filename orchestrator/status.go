@@ -128,7 +128,7 @@ func (m *Machine) lacking() []condition {
 // absent returns the conditions that loaders are waited for.
 func absent(m *Machine) (out []condition) {
 	awaited := 0
-	for _, l := range roster.Absent(m.roster) {
+	for _, l := range m.roster.Absent() {
 		if l.Name == "" {
 			awaited++
 			continue
@@ -208,7 +208,7 @@ func missingOffer(m *Machine, cause activity.Cause) activity.Cause {
 		return cause
 	}
 	source := m.cfg.Sources[on.source]
-	name := roster.Reader(m.roster, on.source, on.ordinal)
+	name := m.roster.Reader(on.source, on.ordinal)
 	now, ok := m.figures.Current(name, source.Name)
 	if !ok {
 		now = activity.Cause{Kind: activity.Fetch, Source: source.Name, Role: name}

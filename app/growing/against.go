@@ -47,7 +47,7 @@ func Compare(c *config.Config, text []byte, run *facts.Run, rules facts.Rules, o
 	for _, at := range saved.OtherFiles(run) {
 		out.Sources = append(out.Sources, compareSource(c, at, log))
 	}
-	state, err := facts.Migrate(saved, run, rules, override)
+	state, err := saved.Migrate(run, rules, override)
 	if err != nil {
 		out.Refused = err.Error()
 	} else {

@@ -30,10 +30,10 @@ func readAxolotl(m *mixture, top value) error {
 	if top.take("train_on_inputs").text() == "true" {
 		trainOn = "all"
 	}
-	template := axolotlTemplate(m, top)
+	template := m.axolotlTemplate(top)
 	for _, x := range top.take("datasets").list() {
 		s := m.axolotlSource(x)
-		axolotlKeys(m, s, x, template, trainOn)
+		m.axolotlKeys(s, x, template, trainOn)
 		s.notes = append(s.notes, x.left("")...)
 	}
 	for _, x := range top.take("pretraining_dataset").list() {
@@ -98,7 +98,7 @@ func (m *mixture) isThere(p string) bool {
 }
 
 // axolotlTemplate returns the chat template of a data set or of the whole file; empty if it names none.
-func axolotlTemplate(m *mixture, x value) string {
+func (m *mixture) axolotlTemplate(x value) string {
 	name, jinja := x.take("chat_template").text(), x.take("chat_template_jinja").text()
 	switch {
 	case strings.HasSuffix(jinja, ".jinja"):
@@ -124,22 +124,22 @@ const alpacaPrompt = `"Below is an instruction that describes a task, paired wit
 	`### Input:\n{input}\n\n### Response:\n"`
 
 // axolotlKeys sets the fields of axolotl's types of prompts, with its defaults.
-func axolotlKeys(m *mixture, s *source, x value, template, trainOn string) {
+func (m *mixture) axolotlKeys(s *source, x value, template, trainOn string) {
 	kind := x.take("type")
 	name, _, _ := strings.Cut(kind.text(), ".")
-	if own := axolotlTemplate(m, x); own != "" {
+	if own := m.axolotlTemplate(x); own != "" {
 		template = own
 	}
 	switch {
 	case kind.isMap():
-		axolotlPrompt(s, kind)
+		s.axolotlPrompt(kind)
 	case name == "completion":
 		s.set("text", quote(orDefault(x.take("field").text(), "text")))
 	case name == "chat_template":
-		axolotlChat(s, x, orDefault(template, "tokenizer"), "messages", "role", "content")
+		s.axolotlChat(x, orDefault(template, "tokenizer"), "messages", "role", "content")
 		s.set("train_on", trainOn)
 	case strings.HasPrefix(name, "sharegpt"):
-		axolotlChat(s, x, orDefault(template, "chatml"), "conversations", "from", "value")
+		s.axolotlChat(x, orDefault(template, "chatml"), "conversations", "from", "value")
 		s.set("train_on", trainOn)
 	case name == "alpaca":
 		s.set("prompt", alpacaPrompt)
@@ -157,7 +157,7 @@ func axolotlKeys(m *mixture, s *source, x value, template, trainOn string) {
 }
 
 // axolotlPrompt sets a pair whose prompt the file describes.
-func axolotlPrompt(s *source, kind value) {
+func (s *source) axolotlPrompt(kind value) {
 	field := func(key, other string) string { return orDefault(kind.take(key).text(), other) }
 	instruction, input := field("field_instruction", "instruction"), field("field_input", "input")
 	format := field("format", "{instruction} {input} ")
@@ -174,7 +174,7 @@ func axolotlPrompt(s *source, kind value) {
 }
 
 // axolotlChat sets a conversation. Its names of fields and roles are axolotl's, if the data set gives no others.
-func axolotlChat(s *source, x value, template, messages, role, content string) {
+func (s *source) axolotlChat(x value, template, messages, role, content string) {
 	s.set("messages", quote(orDefault(x.take("field_messages").text(), messages)))
 	s.set("template", template)
 	names := x.take("message_property_mappings")

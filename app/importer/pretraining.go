@@ -205,11 +205,11 @@ func readLevanter(m *mixture, top value) error {
 		s.weight = weights.take(p.key).text()
 	}
 	m.rest("train_weights.", weights)
-	return levanterStages(m, weights)
+	return m.levanterStages(weights)
 }
 
 // levanterStages reads weights that change: a list of pairs of a start and weights.
-func levanterStages(m *mixture, weights value) error {
+func (m *mixture) levanterStages(weights value) error {
 	for i, stage := range weights.list() {
 		items := stage.list()
 		if len(items) != 2 || !items[1].isMap() {

@@ -179,7 +179,7 @@ func (s *source) lineOf(path string) string {
 func quotePath(path string) string { return fmt.Sprintf("%q", filepath.ToSlash(path)) }
 
 // share returns a weight from the size of a source: at least one hundredth.
-func share(s *source, total int64) string {
+func (s *source) share(total int64) string {
 	return fmt.Sprintf("%.2f", max(float64(s.bytes)/float64(max(total, 1)), 0.01))
 }
 
@@ -196,7 +196,7 @@ func write(w io.Writer, all []*source, tokenizer string) error {
 		"stop: {epochs: 1}           # every document once; without it the run is endless\n\n" +
 		"mixture:\n  weights:                  # by the sizes of the files; change them to your mixture\n")
 	for _, s := range all {
-		fmt.Fprintf(&b, "    %s%s: %s\n", s.hidden(), s.name, share(s, total))
+		fmt.Fprintf(&b, "    %s%s: %s\n", s.hidden(), s.name, s.share(total))
 	}
 	b.WriteString("\nsources:\n")
 	for _, s := range all {

@@ -142,7 +142,7 @@ func (s *shape) choice(d *File) (c choice, ok bool) {
 	if s.chat {
 		c.keys = append(c.keys, tokenizersTemplate)
 	}
-	fillGaps(d, &c)
+	d.fillGaps(&c)
 	return c, true
 }
 
@@ -234,7 +234,7 @@ func checkIDs(d *File, c *choice) {
 }
 
 // fillGaps leaves records out that lack a field of their document, if there are some.
-func fillGaps(d *File, c *choice) {
+func (d *File) fillGaps(c *choice) {
 	for _, name := range c.used {
 		x := d.field(name)
 		gaps := d.Looked - len(d.Bad) - x.Present

@@ -77,13 +77,13 @@ func (o *options) run(out io.Writer) error {
 		return err
 	}
 	b.plans = max(o.plans, 1)
-	if err := writeGoals(b, out, o.goals); err != nil || o.goals != "" {
+	if err := b.writeGoals(out, o.goals); err != nil || o.goals != "" {
 		return err
 	}
-	if err := shapes(b, out); err != nil {
+	if err := b.shapes(out); err != nil {
 		return err
 	}
-	return scale(b, out)
+	return b.scale(out)
 }
 
 // compareLengths compares balancers on the lengths of -lengths.
@@ -119,7 +119,7 @@ func goals() []goal {
 }
 
 // writeGoals measures the named goals, or all if names is empty, and writes their rows.
-func writeGoals(b *bench, out io.Writer, names string) error {
+func (b *bench) writeGoals(out io.Writer, names string) error {
 	fmt.Fprintf(out, "%s, %s %s/%s, lengths from bench/plan/workload/testdata, seed %d\n",
 		time.Now().UTC().Format(time.DateOnly), runtime.Version(), runtime.GOOS, runtime.GOARCH, workload.Seed)
 	heading(out, "goal", "asked", "measured", "", "beside it, same run")

@@ -13,7 +13,7 @@ import (
 )
 
 // scale measures the time of plans of every size, and the planner's memory.
-func scale(b *bench, out io.Writer) error {
+func (b *bench) scale(out io.Writer) error {
 	before := runtime.GOMAXPROCS(1)
 	defer runtime.GOMAXPROCS(before)
 	heading(
@@ -34,11 +34,11 @@ func scale(b *bench, out io.Writer) error {
 			fmt.Sprintf("%.1f", whole-place), fmt.Sprintf("%.1f", place),
 			fmt.Sprintf("%.1f MB", float64(t.bytes)/1e6), fmt.Sprintf("%.1f MB", float64(t.live)/1e6))
 	}
-	return memory(b, out)
+	return b.memory(out)
 }
 
 // memory measures the planner's memory beside the offers: it grows with the step and the runway, not with the data.
-func memory(b *bench, out io.Writer) error {
+func (b *bench) memory(out io.Writer) error {
 	heading(out, "memory: bins of 8K, best-fit, plans kept", "samples in all", "sources", "live heap", "state")
 	lengths := b.lengths["pretrain"].Segments(8192, 1<<16)
 	for _, g := range []struct {

@@ -42,7 +42,7 @@ func (c *comparison) write(out io.Writer) {
 }
 
 // shapes compares balancers on nine shapes, from 128 microbatches a step to 8,192, each under both models.
-func shapes(b *bench, out io.Writer) error {
+func (b *bench) shapes(out io.Writer) error {
 	shapesHeading(out)
 	for _, m := range []overhead.Model{overhead.Dense8B(), overhead.MoEA3B()} {
 		for _, s := range []shape{

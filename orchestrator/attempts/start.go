@@ -67,7 +67,7 @@ func (r *Ranks) resolveState(at start, msg *pb.Join) (start, error) {
 	if err != nil {
 		return at, err
 	}
-	state, err := facts.Migrate(saved, r.cfg.Run(), r.cfg.Rules, msg.Override)
+	state, err := saved.Migrate(r.cfg.Run(), r.cfg.Rules, msg.Override)
 	if err != nil {
 		return at, err
 	}

@@ -58,7 +58,7 @@ func TestOverridesOfFiles(t *testing.T) {
 				return change, nil
 			}}
 		to := runOf("b/other", "d", "g")
-		out, err := Migrate(state, to, rules, strings.Fields(c.override))
+		out, err := state.Migrate(to, rules, strings.Fields(c.override))
 		if c.want != "" {
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%q: %v, want %q", c.override, err, c.want)
@@ -93,7 +93,7 @@ func checkErasStay(t *testing.T, out *RunState, to *Run) {
 			t.Fatal(err)
 		}
 		rules := Rules{Classify: classify, Changed: func([]byte) ([]string, error) { return c.lines, nil }}
-		again, err := Migrate(saved, to, rules, c.override)
+		again, err := saved.Migrate(to, rules, c.override)
 		if err != nil || again.HasEras() != c.stay || c.stay && string(again.Encode()) != string(text) {
 			t.Errorf("%v: %v, eras %v", c.lines, err, again)
 		}

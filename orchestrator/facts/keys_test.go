@@ -63,9 +63,7 @@ func TestAnotherMixtureDropsOverrides(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		out, err := Migrate(
-			saved,
-			run,
+		out, err := saved.Migrate(run,
 			Rules{
 				Changed:  func([]byte) ([]string, error) { return []string{key + ": 1 -> 2"}, nil },
 				Classify: classify,

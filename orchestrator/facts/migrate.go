@@ -37,7 +37,7 @@ func (r *Rules) Of(st *progress.State, now []byte) (identity []byte, changed fun
 
 // Migrate turns a saved state into a state of this run. It refuses differences that no override names, and differences
 // with which the state cannot go on. docs/resume.md says how each difference changes the planner's state.
-func Migrate(saved *SavedState, to *Run, rules Rules, override []string) (*RunState, error) {
+func (saved *SavedState) Migrate(to *Run, rules Rules, override []string) (*RunState, error) {
 	identity, changed := rules.Of(&saved.Planner, to.Identity)
 	lines, err := changed(saved.Identity)
 	if err != nil {

@@ -37,7 +37,7 @@ func migrate(text []byte, to *Run, changed func([]byte) ([]string, error), overr
 	if err != nil {
 		return progress.State{}, err
 	}
-	out, err := Migrate(saved, to, Rules{Changed: changed, Classify: classify}, override)
+	out, err := saved.Migrate(to, Rules{Changed: changed, Classify: classify}, override)
 	if err != nil {
 		return progress.State{}, err
 	}

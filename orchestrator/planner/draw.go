@@ -140,11 +140,11 @@ func (d *draft) handleEnded(ended []int) error {
 		return nil
 	}
 	if i := first(millrace.Repeat); i >= 0 {
-		return emptySource(d.replay, ended[i])
+		return d.replay.emptySource(ended[i])
 	}
 	for _, i := range ended {
 		if at := &d.replay.state.Sources[i]; sources[i].Filters != "" && at.Ordinal > 0 && at.Samples == 0 {
-			return emptySource(d.replay, i)
+			return d.replay.emptySource(i)
 		}
 	}
 	for _, i := range ended {

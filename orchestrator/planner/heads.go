@@ -104,7 +104,7 @@ func (h *heads) resolve(r *replay, o Offers, source int) (Availability, error) {
 		if !h.idling[source] {
 			h.idling[source], h.idle[source] = true, meta.Epoch
 		} else if meta.Epoch > h.idle[source]+1 {
-			return a, emptySource(r, source)
+			return a, r.emptySource(source)
 		}
 		r.passOver(source, meta)
 		h.onPass(source, *meta)
@@ -113,7 +113,7 @@ func (h *heads) resolve(r *replay, o Offers, source int) (Availability, error) {
 }
 
 // emptySource is the error for a source without a token in a whole epoch.
-func emptySource(r *replay, source int) error {
+func (r *replay) emptySource(source int) error {
 	src := &r.spec.Sources[source]
 	return &ExhaustedError{Source: src.Name, Step: r.state.Step, Empty: true, Filters: src.Filters}
 }

@@ -68,7 +68,7 @@ func (r *Roster) Decide(j Journal) Decision {
 	if out := c.primaries(); len(out) > 0 {
 		return Decision{Assigned: out}
 	}
-	busy := j.IsAwaited && r.stripes.unread == 0 && !isAnyHandingOver(r)
+	busy := j.IsAwaited && r.stripes.unread == 0 && !r.isAnyHandingOver()
 	if busy && !c.isAnyIdle() {
 		return Decision{settled: true, deferred: true}
 	}
@@ -102,7 +102,7 @@ func (r *Roster) Settle(d Decision) {
 	}
 	if d.settled {
 		r.unsettled, r.newcomers, r.deferred = false, false, d.deferred
-		dropLeftovers(r)
+		r.dropLeftovers()
 		r.dismiss()
 	}
 }
@@ -184,7 +184,7 @@ func (c *chooser) primaries() (out []*pb.Assigned) {
 	term := c.journal.Term
 	for _, st := range c.stripes.all {
 		from := st.primary.member
-		if from != nil && (!from.leaving || handsOver(c.Roster, from) && !st.standby.ready) {
+		if from != nil && (!from.leaving || c.Roster.handsOver(from) && !st.standby.ready) {
 			continue
 		}
 		next := st.standby

@@ -45,7 +45,7 @@ type Missing struct {
 
 // Absent lists the loaders that are waited for: those that may come back, and those that are expected. A loader that
 // left for good is neither.
-func Absent(r *Roster) (out []Missing) {
+func (r *Roster) Absent() (out []Missing) {
 	there := len(r.left)
 	for _, l := range r.members {
 		if !l.hello.Standby {
@@ -57,7 +57,7 @@ func Absent(r *Roster) (out []Missing) {
 			continue
 		}
 		if there < r.cfg.Loaders || r.stripes.isOwner(name) {
-			out = append(out, missing(r, name))
+			out = append(out, r.missing(name))
 			there++
 		}
 	}
@@ -68,13 +68,13 @@ func Absent(r *Roster) (out []Missing) {
 }
 
 // missing describes a loader that is not there.
-func missing(r *Roster, name string) Missing {
+func (r *Roster) missing(name string) Missing {
 	was, ok := r.lost[name]
-	return Missing{Name: name, Host: was.host, IsRestarted: ok && isOwn(r, was.up)}
+	return Missing{Name: name, Host: was.host, IsRestarted: ok && r.isOwn(was.up)}
 }
 
 // isOwn reports whether an `up` is the orchestrator's.
-func isOwn(r *Roster, up string) bool { return up == "" || up == r.cfg.Up }
+func (r *Roster) isOwn(up string) bool { return up == "" || up == r.cfg.Up }
 
 // Unread returns a source that waits for the owner of one of its stripes, which is not connected, and whether there is
 // one. An owner without a name is not chosen yet.
@@ -84,7 +84,7 @@ func (r *Roster) Unread() (source string, owner Missing, ok bool) {
 	}
 	for _, st := range r.stripes.all {
 		if st.primary.member == nil && r.members[st.owner] == nil {
-			return st.name, missing(r, st.owner), true
+			return st.name, r.missing(st.owner), true
 		}
 	}
 	return "", Missing{}, false
@@ -125,7 +125,7 @@ func (r *Roster) Roles() (out []*pb.RoleStatus) {
 }
 
 // Reader returns the name of the member that reads an ordinal of a source, "" if none does.
-func Reader(r *Roster, source int, n millrace.Ordinal) string {
+func (r *Roster) Reader(source int, n millrace.Ordinal) string {
 	all := r.stripes.bySource[source]
 	if m := all[n.Stripe(uint64(len(all)))].primary.member; m != nil {
 		return m.name

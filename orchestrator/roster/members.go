@@ -151,7 +151,7 @@ func (r *Roster) current(session Session, name string) *member {
 
 // UpOf returns the `up` of the loader that a session belongs to. It is empty for a session that was replaced, and for a
 // run on one host.
-func UpOf(r *Roster, session Session, name string) string {
+func (r *Roster) UpOf(session Session, name string) string {
 	if l := r.current(session, name); l != nil {
 		return l.hello.Up
 	}
@@ -185,7 +185,7 @@ func (r *Roster) lose(l *member, reason string) {
 	if followed {
 		r.succession.replace(l.name, l.hello.Identity)
 		r.bye(l, "its stripes were given to others: "+reason)
-		if isOwn(r, l.hello.Up) {
+		if r.isOwn(l.hello.Up) {
 			r.out.Fence(Process{Name: l.name, Identity: l.hello.Identity, Pid: l.hello.Pid})
 		}
 	}
@@ -211,9 +211,9 @@ func isAnyLeaving(members map[string]*member) bool {
 }
 
 // isAnyHandingOver reports whether a member leaves for good and has not handed over everything.
-func isAnyHandingOver(r *Roster) bool {
+func (r *Roster) isAnyHandingOver() bool {
 	for _, l := range r.members {
-		if handsOver(r, l) {
+		if r.handsOver(l) {
 			return true
 		}
 	}
@@ -221,7 +221,7 @@ func isAnyHandingOver(r *Roster) bool {
 }
 
 // handsOver reports whether a member leaves for good and another one can still take over a stripe from it.
-func handsOver(r *Roster, l *member) bool {
+func (r *Roster) handsOver(l *member) bool {
 	if !l.forGood || r.stripes.held(l) == 0 {
 		return false
 	}
@@ -236,7 +236,7 @@ func handsOver(r *Roster, l *member) bool {
 // dismiss lets members leave that were asked to. Others hold their stripes, or no member can take them.
 func (r *Roster) dismiss() {
 	for _, l := range r.sortedMembers() {
-		if l.leaving && !handsOver(r, l) {
+		if l.leaving && !r.handsOver(l) {
 			r.bye(l, "it was asked to leave, and its stripes are in other hands")
 			r.lose(l, "it was asked to leave")
 		}

@@ -43,7 +43,7 @@ type Loader struct {
 }
 
 // Loaders lists the connected loaders in the order in which they get stripes. Shadows are not among them.
-func Loaders(r *Roster) (out []Loader) {
+func (r *Roster) Loaders() (out []Loader) {
 	for _, l := range r.members {
 		if !l.hello.Standby {
 			out = append(out, Loader{l.name, l.hello.Host, r.stripes.held(l), l.spare})
@@ -208,7 +208,7 @@ type former struct {
 }
 
 // dropFormers lets former readers drop the stripes that they have kept for long enough.
-func dropFormers(r *Roster) {
+func (r *Roster) dropFormers() {
 	r.formers = slices.DeleteFunc(r.formers, func(f former) bool {
 		if r.members[f.grant.member.name] != f.grant.member {
 			return true // its process or its connection is another one
@@ -222,7 +222,7 @@ func dropFormers(r *Roster) {
 }
 
 // dropLeftovers lets members drop the stripes that they held before their stream began, and that others hold now.
-func dropLeftovers(r *Roster) {
+func (r *Roster) dropLeftovers() {
 	if r.stripes.unread > 0 {
 		return
 	}

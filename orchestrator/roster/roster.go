@@ -90,7 +90,7 @@ func (r *Roster) Tick(now time.Time) {
 	if r.stripes.unread > 0 { // a member that was waited for may have been away for too long
 		r.unsettled = true
 	}
-	dropFormers(r)
+	r.dropFormers()
 }
 
 // Unpinned returns the manifests to journal, in the order in which they were seen first.

@@ -103,7 +103,7 @@ func (s *Spec) openHF(t *hf.Tokenizer) (*Encoding, error) {
 		return nil, err
 	}
 	if t.Pipeline != nil {
-		return openPipeline(&d, t)
+		return d.openPipeline(t)
 	}
 	e, err := newEncoding(&d, t.Vocabulary)
 	if err != nil {
@@ -206,7 +206,7 @@ func (enc *Encoder) appendNormal(dst []uint32, text []byte, first bool) []uint32
 }
 
 // openPipeline returns the encoding of a tokenizer.json whose model is not byte-level.
-func openPipeline(d *definition, t *hf.Tokenizer) (*Encoding, error) {
+func (d *definition) openPipeline(t *hf.Tokenizer) (*Encoding, error) {
 	h, err := newDigest()
 	if err != nil {
 		return nil, err

@@ -48,16 +48,16 @@ func appendSegment(b []byte, c, before Carried, sources []Source, first bool) []
 }
 
 // readCarried reads the form that appendCarried writes.
-func readCarried(r *numbers, sources []Source) (list []Carried) {
+func (r *numbers) readCarried(sources []Source) (list []Carried) {
 	before := Carried{}
 	for n := r.unsigned(mostCarried); n > 0 && !r.failed; n-- {
-		before = readSegment(r, before, sources, list == nil)
+		before = r.readSegment(before, sources, list == nil)
 		list = append(list, before)
 	}
 	return list
 }
 
-func readSegment(r *numbers, before Carried, sources []Source, first bool) Carried {
+func (r *numbers) readSegment(before Carried, sources []Source, first bool) Carried {
 	flags := r.flags()
 	c := Carried{Source: before.Source, Age: uint32(flags & maxAge)}
 	if flags&carriedNext != 0 {

@@ -124,7 +124,7 @@ func appendChange(out []byte, c *change, form byte) []byte {
 }
 
 // readChange reads the form that appendChange writes.
-func readChange(r *numbers, source int, form byte) change {
+func (r *numbers) readChange(source int, form byte) change {
 	c := change{source: source}
 	present := r.flags()
 	for _, f := range c.fields() {

@@ -118,11 +118,11 @@ func Parse(text string) (State, error) {
 	}
 	s.Sources = make([]Source, n)
 	for i := range s.Sources {
-		readSource(&r, &s.Sources[i])
+		r.readSource(&s.Sources[i])
 	}
 	if len(r.rest) > 0 && s.Version > 1 {
 		s.Done = Done{Steps: uint32(r.unsigned(max32)), Tokens: r.unsigned(max64)}
-		s.Carried = readCarried(&r, s.Sources)
+		s.Carried = r.readCarried(s.Sources)
 		if s.isPlain() {
 			r.fail()
 		}
@@ -134,7 +134,7 @@ func Parse(text string) (State, error) {
 	return s, s.Validate(len(s.Sources))
 }
 
-func readSource(r *numbers, s *Source) {
+func (r *numbers) readSource(s *Source) {
 	flags := r.unsigned(finishedFlag | seekPointFlag | countsFlag | trainedFlag)
 	s.Finished = flags&finishedFlag != 0
 	s.Ordinal = millrace.Ordinal(r.unsigned(max64))
@@ -144,7 +144,7 @@ func readSource(r *numbers, s *Source) {
 	s.Samples = uint64(s.Ordinal) - uint64(r.signed())
 	s.Deficit = r.signed()
 	if flags&seekPointFlag != 0 {
-		readSeekPoint(r, s)
+		r.readSeekPoint(s)
 	}
 	if flags&countsFlag != 0 {
 		s.Counts = Counts{Missing: r.unsigned(max64), TooLong: r.unsigned(max64)}
@@ -159,7 +159,7 @@ func readSource(r *numbers, s *Source) {
 	}
 }
 
-func readSeekPoint(r *numbers, s *Source) {
+func (r *numbers) readSeekPoint(s *Source) {
 	a := &s.SeekPoint
 	a.Ordinal = s.Ordinal - millrace.Ordinal(r.unsigned(uint64(s.Ordinal)))
 	epoch := int64(s.Epoch) - r.signed()

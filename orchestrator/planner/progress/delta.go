@@ -101,7 +101,7 @@ func (d *Differ) Apply(st *State, delta Delta) error {
 	}
 	var window *windowChange
 	if delta.hasWindow() {
-		window = readWindowChange(r)
+		window = r.readWindowChange()
 	}
 	if d.shares != nil {
 		d.moveDeficits(st, window)
@@ -203,7 +203,7 @@ func (d *Differ) readChanges(delta Delta, sources int) (*numbers, error) {
 		if gap >= uint64(sources)-next {
 			return nil, fmt.Errorf("it lists a source beyond the %d of the state", sources)
 		}
-		d.changes = append(d.changes, readChange(r, int(next+gap), delta[0]))
+		d.changes = append(d.changes, r.readChange(int(next+gap), delta[0]))
 		next += gap + 1
 	}
 	if r.failed || len(r.rest) > 0 != delta.hasWindow() {

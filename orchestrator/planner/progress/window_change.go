@@ -76,7 +76,7 @@ func appendWindowChange(out []byte, w *windowChange, sources []Source) []byte {
 }
 
 // readWindowChange reads everything but waits, which needs the sources after the step: see readWaits.
-func readWindowChange(r *numbers) *windowChange {
+func (r *numbers) readWindowChange() *windowChange {
 	switch r.flags() {
 	case 0:
 	case 1:
@@ -100,7 +100,7 @@ func readWindowChange(r *numbers) *windowChange {
 // readWaits reads the newly carried segments. sources are those after the step.
 func (w *windowChange) readWaits(r *numbers, sources []Source) {
 	if !w.inside && !r.failed {
-		w.waits = readCarried(r, sources)
+		w.waits = r.readCarried(sources)
 	}
 }
 

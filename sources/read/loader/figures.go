@@ -64,7 +64,7 @@ func (l *Loader) reportFigures(ctx context.Context) error {
 			reached, told = out, map[string]activity.Total{}
 		}
 		figures := wire.FiguresToProto(l.cfg.Meter, l.cfg.Name, l.cfg.Pid, told)
-		figures.Lanes = lanes(l)
+		figures.Lanes = l.lanes()
 		figures.StarvedMs = uint32(l.cfg.Beat.Starved(l.cfg.Clock.Now()).Milliseconds())
 		// A lost stream is no fault: the next session gets the figures again.
 		out.send(0, &proto.LoaderEvent{Event: &proto.LoaderEvent_Figures{Figures: figures}})
@@ -73,7 +73,7 @@ func (l *Loader) reportFigures(ctx context.Context) error {
 
 // lanes returns the documents that a loader makes at once, 0 while it reads no stripe: a shadow's work is no measure
 // for the number of loaders.
-func lanes(l *Loader) uint32 {
+func (l *Loader) lanes() uint32 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.isPrimary() {

@@ -151,7 +151,7 @@ func (l *Loader) newest() *reporter {
 }
 
 // held lists the stripes that the process reads or follows.
-func held(l *Loader) (out []*proto.Drop) {
+func (l *Loader) held() (out []*proto.Drop) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, source := range slices.Sorted(maps.Keys(l.reads)) {

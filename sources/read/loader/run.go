@@ -135,7 +135,7 @@ func (l *Loader) session(ctx context.Context, client proto.OrchestratorClient, g
 		Host:     l.cfg.Host,
 		Up:       l.cfg.Up,
 		Remote:   l.remote,
-		Held:     held(l),
+		Held:     l.held(),
 	}
 	l.cfg.Fail.Hit("loader/hello/before")
 	out.send(0, &proto.LoaderEvent{Event: &proto.LoaderEvent_Hello{Hello: hello}})

@@ -17,9 +17,9 @@ func filterOf(name string) filterFunc {
 	case "join":
 		return joined
 	case "select", "reject":
-		return func(x *rendering, v any, a args) any { return chosen(x, v, a, name == "select", false) }
+		return func(x *rendering, v any, a args) any { return x.chosen(v, a, name == "select", false) }
 	case "selectattr", "rejectattr":
-		return func(x *rendering, v any, a args) any { return chosen(x, v, a, name == "selectattr", true) }
+		return func(x *rendering, v any, a args) any { return x.chosen(v, a, name == "selectattr", true) }
 	case "trim":
 		return func(x *rendering, v any, a args) any { return str(v).trimmed(a.text(x, 0, "chars"), true, true) }
 	case "upper", "lower", "title", "capitalize":
@@ -85,7 +85,7 @@ func joined(x *rendering, v any, a args) any {
 	if name := a.text(x, 1, "attribute"); name != nil {
 		v = mapped(x, v, args{named: map[string]any{"attribute": name}})
 	}
-	return join(x, v, a.text(x, 0, "d"))
+	return x.join(v, a.text(x, 0, "d"))
 }
 
 // must returns the items of a value that has to have some.
@@ -316,7 +316,7 @@ func mapped(x *rendering, v any, a args) any {
 }
 
 // chosen are the filters select, reject, selectattr and rejectattr.
-func chosen(x *rendering, v any, a args, keep, byAttribute bool) any {
+func (x *rendering) chosen(v any, a args, keep, byAttribute bool) any {
 	name := ""
 	if byAttribute {
 		if len(a.list) == 0 {

@@ -169,7 +169,7 @@ var textMethods = map[string]textFunc{
 		return &list{items: []any{t[:i], t[i : i+len(sep)], t[i+len(sep):]}, tuple: true}
 	},
 	"replace": func(x *rendering, t Text, a args) any {
-		return replace(x, t, a.text(x, 0, "old"), a.text(x, 1, "new"), a.int(x, 2, "count", -1))
+		return x.replace(t, a.text(x, 0, "old"), a.text(x, 1, "new"), a.int(x, 2, "count", -1))
 	},
 	"startswith": func(x *rendering, t Text, a args) any {
 		return x.anyEnd(a, func(e Text) bool { return t.hasAt(e, 0) })
@@ -198,7 +198,7 @@ var textMethods = map[string]textFunc{
 		}
 		return len(t.split(sep, -1)) - 1
 	},
-	"join": func(x *rendering, t Text, a args) any { return join(x, a.get(0, "iterable", nil), t) },
+	"join": func(x *rendering, t Text, a args) any { return x.join(a.get(0, "iterable", nil), t) },
 	"isdigit": func(_ *rendering, t Text, _ args) any {
 		return len(t) > 0 && len(t.trimmed(own("0123456789"), true, false)) == 0
 	},
@@ -214,16 +214,16 @@ func (x *rendering) anyEnd(a args, check func(Text) bool) any {
 	return check(a.text(x, 0, "text"))
 }
 
-func replace(x *rendering, t, old, by Text, n int) any {
+func (x *rendering) replace(t, old, by Text, n int) any {
 	if len(old) == 0 {
 		return x.fail("replace has nothing to replace")
 	}
 	x.spend(len(t))
-	return join(x, texts(t.split(old, n)), by)
+	return x.join(texts(t.split(old, n)), by)
 }
 
 // join joins the items of a value.
-func join(x *rendering, v any, sep Text) any {
+func (x *rendering) join(v any, sep Text) any {
 	items, ok := x.items(v)
 	if !ok {
 		return x.fail("join takes %s", kind(v))

@@ -19,7 +19,7 @@ func is[T any](_ *rendering, v any, _ args) bool {
 	return ok
 }
 
-func remainder(x *rendering, v, by any) any {
+func (x *rendering) remainder(v, by any) any {
 	r := x.calculate("%", v, by)
 	if x.err != nil {
 		return nil
@@ -55,10 +55,10 @@ var tests = map[string]testFunc{
 	"gt": compares(">"), "greaterthan": compares(">"), ">": compares(">"),
 	"ge": compares(">="), ">=": compares(">="),
 	"in":   compares("in"),
-	"odd":  func(x *rendering, v any, _ args) bool { return equal(remainder(x, v, 2), 1) },
-	"even": func(x *rendering, v any, _ args) bool { return equal(remainder(x, v, 2), 0) },
+	"odd":  func(x *rendering, v any, _ args) bool { return equal(x.remainder(v, 2), 1) },
+	"even": func(x *rendering, v any, _ args) bool { return equal(x.remainder(v, 2), 0) },
 	"divisibleby": func(x *rendering, v any, a args) bool {
-		return equal(remainder(x, v, a.get(0, "num", nil)), 0)
+		return equal(x.remainder(v, a.get(0, "num", nil)), 0)
 	},
 	"lower": func(_ *rendering, v any, _ args) bool { return cased(v, unicode.IsUpper) },
 	"upper": func(_ *rendering, v any, _ args) bool { return cased(v, unicode.IsLower) },

@@ -23,11 +23,11 @@ func parse(content []byte, c *config) (*Tokenizer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return build(&f, m, &Tokenizer{Added: f.Added}, c)
+	return f.build(m, &Tokenizer{Added: f.Added}, c)
 }
 
 // build completes a tokenizer, which may name bos and eos, by its parts.
-func build(f *file, m anyModel, t *Tokenizer, c *config) (*Tokenizer, error) {
+func (f *file) build(m anyModel, t *Tokenizer, c *config) (*Tokenizer, error) {
 	if err := t.postProcessor("post_processor", f.PostProcessor); err != nil {
 		return nil, err
 	}

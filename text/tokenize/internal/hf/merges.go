@@ -44,7 +44,7 @@ func readMerges(dir string, c *config) (*Tokenizer, error) {
 	if err != nil {
 		return nil, err
 	}
-	t, err = build(f, m, t, c)
+	t, err = f.build(m, t, c)
 	return t, inFile("vocab.json with "+mergesText, err)
 }
 

@@ -33,7 +33,7 @@ type compiler struct {
 	full bool
 }
 
-func compile(t *tree) (*Expression, error) {
+func (t *tree) compile() (*Expression, error) {
 	c := &compiler{}
 	e := &Expression{start: c.step(t, nil)}
 	e.first = c.class(e.start.first)
@@ -79,9 +79,9 @@ func (c *compiler) step(t *tree, next *step) *step {
 		return c.repeat(t, next)
 	case atomic:
 		s := &step{kind: atomic, body: c.step(t.parts[0], nil), next: next}
-		s.first, s.empty = beginning(s.body)
+		s.first, s.empty = s.body.beginning()
 		if s.empty {
-			rest, empty := beginning(next)
+			rest, empty := next.beginning()
 			s.first, s.empty = s.first.union(rest), empty
 		}
 		return s
@@ -90,13 +90,13 @@ func (c *compiler) step(t *tree, next *step) *step {
 		if t.kind == ahead {
 			s.body = c.step(t.parts[0], nil)
 		}
-		s.first, s.empty = beginning(next)
+		s.first, s.empty = next.beginning()
 		return s
 	}
 }
 
 // beginning returns the characters with which a match from a step on begins, and whether it may be empty.
-func beginning(s *step) (set, bool) {
+func (s *step) beginning() (set, bool) {
 	if s == nil {
 		return nil, true
 	}
@@ -105,7 +105,7 @@ func beginning(s *step) (set, bool) {
 
 // branch adds an alternative.
 func (s *step) branch(c *compiler, start *step) {
-	first, empty := beginning(start)
+	first, empty := start.beginning()
 	b := branch{start: start, always: empty}
 	if !empty {
 		b.class = c.class(first)
@@ -149,7 +149,7 @@ func (c *compiler) optional(taken, skipped *step, isLazy bool) *step {
 // character.
 func (c *compiler) run(item *tree, least, most int, m mode, next *step) *step {
 	s := &step{kind: repeat, class: c.class(item.chars), min: least, max: most, mode: m, next: next}
-	first, empty := beginning(next)
+	first, empty := next.beginning()
 	if m == greedy && (next == nil || !empty && len(first.intersection(item.chars)) == 0) {
 		s.mode = possessive
 	}

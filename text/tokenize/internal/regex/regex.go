@@ -46,7 +46,7 @@ func Parse(text string, syntax Syntax) (*Expression, error) {
 	if t.skippable() {
 		return nil, fmt.Errorf("parse the expression %q: it can match the empty text", text)
 	}
-	e, err := compile(t)
+	e, err := t.compile()
 	if err != nil {
 		return nil, fmt.Errorf("parse the expression %q: %w", text, err)
 	}

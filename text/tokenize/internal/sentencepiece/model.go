@@ -35,10 +35,10 @@ func Parse(file []byte) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	return build(p)
+	return p.build()
 }
 
-func build(p *proto) (m *Model, err error) {
+func (p *proto) build() (m *Model, err error) {
 	m = &Model{proto: p}
 	if err := m.index(); err != nil {
 		return nil, err
@@ -180,7 +180,7 @@ func (m *Model) WithSpecials(names map[uint32]string) (*Model, error) {
 			piece.kind = control
 		}
 	}
-	return build(&p)
+	return p.build()
 }
 
 // CanBeSpecial reports whether a piece may become a control piece without a change to texts that do not have its text.

@@ -41,9 +41,20 @@ func (f Field) equals(g Field) bool {
 		slices.Equal(f.MayLack, g.MayLack)
 }
 
-// Limits decide about content. They belong to the run's identity, not to a host.
+// Limits decide about content. They belong to the run's identity, not to a host. Formats take them as they are.
 type Limits struct {
 	SampleBytes int64 // a longer raw record is quarantined
+}
+
+// UsualSampleBytes is the limit of a record if nobody gave one: that of a mixture file without `sample_bytes`.
+const UsualSampleBytes = 64 << 20
+
+// Resolved returns the limits with the usual ones in place of those that were not given.
+func (l Limits) Resolved() Limits {
+	if l.SampleBytes <= 0 {
+		l.SampleBytes = UsualSampleBytes
+	}
+	return l
 }
 
 // Format opens shards of one file format. Implementations are stateless and safe for concurrent use.

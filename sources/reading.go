@@ -72,16 +72,8 @@ func (s *Source) RecordBytes() int64 {
 	return max(2*size/int64(records), 16)
 }
 
-// usualSampleBytes is the limit of a record if none is given, as in the formats.
-const usualSampleBytes = 64 << 20
-
-// SampleBytes returns the most bytes of a record of a source.
-func SampleBytes(s *Source) int64 {
-	if s.spec.Limits.SampleBytes > 0 {
-		return s.spec.Limits.SampleBytes
-	}
-	return usualSampleBytes
-}
+// SampleBytes returns the most bytes of a record of the source.
+func (s *Source) SampleBytes() int64 { return s.spec.Limits.SampleBytes }
 
 // HoldsTokens reports whether the format's records are documents of tokens: nothing makes them.
 func (s *Source) HoldsTokens() bool { return s.maker == nil }

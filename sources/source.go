@@ -81,6 +81,7 @@ func newSource(spec Spec, opts OpenOptions) (*Source, error) {
 	if spec.Verify == "" {
 		spec.Verify = VerifyTokens
 	}
+	spec.Limits = spec.Limits.Resolved()
 	spec = spec.withOthers()
 	s := &Source{
 		spec:     spec,

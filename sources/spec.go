@@ -23,16 +23,16 @@ import (
 type Spec struct {
 	Name     string
 	Format   Format
-	Base     string    // directory at which relative patterns start
-	Patterns []string  // see find.Resolve
-	Root     string    // of the shards' names; empty: the part of each pattern before its first wildcard
-	Config   string    // of a directory that has configurations; see find.Query
-	Split    string    // of a directory that has splits; see find.Query
-	Version  *uint64   // of Delta tables; see find.Query
-	Field    Field     // Open puts the fields of Maker and of Filters in front of Others, and Passed behind it
-	Passed   []string  // paths of the values that go with each document to the trainer (Judge.Passed)
-	Unnamed  []Unnamed // looked for in the first records of each file
-	Limits   Limits
+	Base     string           // directory at which relative patterns start
+	Patterns []string         // see find.Resolve
+	Root     string           // of the shards' names; empty: the part of each pattern before its first wildcard
+	Config   string           // of a directory that has configurations; see find.Query
+	Split    string           // of a directory that has splits; see find.Query
+	Version  *uint64          // of Delta tables; see find.Query
+	Field    Field            // Open puts the fields of Maker and of Filters in front of Others, and Passed behind it
+	Passed   []string         // paths of the values that go with each document to the trainer (Judge.Passed)
+	Unnamed  []Unnamed        // looked for in the first records of each file
+	Limits   Limits           // Open resolves them
 	Shuffle  millrace.Shuffle // the requested one; the manifest has the resulting one
 	// Copies gives files that can only be streamed seekable copies in IndexDir, if the requested shuffle is global.
 	Copies bool
@@ -214,7 +214,8 @@ func RowsOf(fs FS, format Format) find.Rows {
 		}
 		defer f.Close()
 		return Fence(millrace.ErrDamaged, func() string { return path }, func() error {
-			shard, err := format.Open(context.Background(), f, Field{Others: columns, MayLack: columns}, Limits{}, nil)
+			field := Field{Others: columns, MayLack: columns}
+			shard, err := format.Open(context.Background(), f, field, Limits{}.Resolved(), nil)
 			if err != nil {
 				return err
 			}

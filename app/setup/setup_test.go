@@ -18,6 +18,7 @@ import (
 	"millrace/orchestrator/planner"
 	"millrace/orchestrator/planner/cost"
 	"millrace/orchestrator/planner/place"
+	"millrace/sources"
 )
 
 // parse reads a mixture of three sources with more lines at its end.
@@ -190,6 +191,13 @@ func TestLoaderMemoryIsForAll(t *testing.T) {
 				t.Errorf("%d loaders and %d shadows hold %d bytes", loaders, shadows, all)
 			}
 		}
+	}
+}
+
+// TestUsualLimits: a source that is opened without limits has those of a mixture file without `limits`.
+func TestUsualLimits(t *testing.T) {
+	if got := int64(parse(t, plain).Limits.SampleBytes); got != sources.UsualSampleBytes {
+		t.Errorf("sample_bytes is %d in the mixture file and %d in sources", got, sources.UsualSampleBytes)
 	}
 }
 

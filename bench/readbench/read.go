@@ -71,7 +71,7 @@ func open(ctx context.Context, o options, paths []string) (*shards, error) {
 }
 
 func (s *shards) add(ctx context.Context, format sources.Format, path string, field sources.Field) error {
-	limits := sources.Limits{SampleBytes: 64 << 20}
+	limits := sources.Limits{}.Resolved()
 	f, err := sources.OSFS().Open(path)
 	if err != nil {
 		return err

@@ -24,8 +24,8 @@ func (f Fixture) constants(t *testing.T, mk New, all []record) {
 		field := f.Field
 		field.Others = slices.Insert(slices.Clone(field.Others), 0, name)
 		field.Needed += needed
-		s, err := sources.Constants{{Name: name, Value: "value"}}.Open(t.Context(), mk(f.Files), file, field, f.Limits,
-			nil)
+		s, err := sources.Constants{{Name: name, Value: "value"}}.Open(t.Context(), mk(f.Files), file, field,
+			f.Limits.Resolved(), nil)
 		if err != nil {
 			t.Fatalf("open with a constant: %v", err)
 		}

@@ -43,7 +43,7 @@ func (f Fixture) copied(t *testing.T, mk New, s sources.Shard, all []record) {
 	file := unpackedFile{bytes.NewReader(b), f.path()}
 	var blob []byte
 	for range 2 { // without an index, then with it
-		x, err := mk(f.Files).Open(t.Context(), file, f.Field, f.Limits, blob)
+		x, err := mk(f.Files).Open(t.Context(), file, f.Field, f.Limits.Resolved(), blob)
 		if err != nil {
 			t.Fatalf("open the unpacked bytes: %v", err)
 		}

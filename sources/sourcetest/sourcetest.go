@@ -33,7 +33,7 @@ type Fixture struct {
 	Files    Files  // the shard and its companions
 	Path     string // of the shard; may be left out if there is one file
 	Field    sources.Field
-	Limits   sources.Limits
+	Limits   sources.Limits // the suite resolves them
 	Want     []Want
 	Seekable bool
 	// checksums cover every byte that decides content: Damage then fails if a flipped bit changes a record
@@ -56,7 +56,7 @@ func (f Fixture) open(ctx context.Context, fs sources.FS, mk New, index []byte) 
 	if err != nil {
 		return nil, err
 	}
-	return mk(fs).Open(ctx, file, f.Field, f.Limits, index)
+	return mk(fs).Open(ctx, file, f.Field, f.Limits.Resolved(), index)
 }
 
 // record is a record with memory of its own.

@@ -71,7 +71,7 @@ func open(t *testing.T, name string, field sources.Field) sources.Shard {
 	if strings.HasSuffix(name, ".parquet") {
 		format = parquet.Format{}
 	}
-	s, err := format.Open(context.Background(), f, field, sources.Limits{}, nil)
+	s, err := format.Open(context.Background(), f, field, sources.Limits{}.Resolved(), nil)
 	if err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}

@@ -74,7 +74,7 @@ func read(t *testing.T, fs sources.FS, path string, version *uint64, columns []s
 			t.Fatal(err)
 		}
 		s, err := sources.Constants(file.Constants).Open(t.Context(), parquet.Format{}, f,
-			sources.Field{Others: columns, MayLack: columns}, sources.Limits{}, nil)
+			sources.Field{Others: columns, MayLack: columns}, sources.Limits{}.Resolved(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -35,9 +35,6 @@ func (Format) Name() string { return "arrayrecord" }
 // Settings implements sources.Configured.
 func (ff Format) Settings() string { return "record=" + string(ff.Content) }
 
-// defaultSampleBytes is the limit of a record if none is given.
-const defaultSampleBytes = 64 << 20
-
 // Open reads the ends of the file and the footer. With an index it reads nothing.
 func (ff Format) Open(ctx context.Context, f sources.File, field sources.Field, lim sources.Limits,
 	index []byte) (sources.Shard, error) {
@@ -46,9 +43,6 @@ func (ff Format) Open(ctx context.Context, f sources.File, field sources.Field, 
 	}
 	if _, err := example.NewReader(ff.Content, field); err != nil {
 		return nil, err
-	}
-	if lim.SampleBytes <= 0 {
-		lim.SampleBytes = defaultSampleBytes
 	}
 	s := &shard{file: f, content: ff.Content, field: field, limit: lim.SampleBytes}
 	if index != nil {

@@ -104,7 +104,7 @@ func TestChecksumsCoverEveryRecord(t *testing.T) {
 		b := bytes.Clone(whole)
 		b[at] ^= byte(1 << (at % 8))
 		file, _ := sourcetest.Files{"x": b}.Open("x")
-		s, err := format(nil).Open(t.Context(), file, sources.Field{Text: "text"}, sources.Limits{}, nil)
+		s, err := format(nil).Open(t.Context(), file, sources.Field{Text: "text"}, sources.Limits{}.Resolved(), nil)
 		if err != nil {
 			continue
 		}

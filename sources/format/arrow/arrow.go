@@ -31,9 +31,6 @@ var _ sources.Format = Format{}
 // Name returns the format's word in the mixture file.
 func (Format) Name() string { return "arrow" }
 
-// defaultSampleBytes is the limit of a record's values if none is given.
-const defaultSampleBytes = 64 << 20
-
 // Open reads the heads of all messages. There is no index to keep.
 func (Format) Open(ctx context.Context, f sources.File, field sources.Field, lim sources.Limits,
 	_ []byte) (sources.Shard, error) {
@@ -42,9 +39,6 @@ func (Format) Open(ctx context.Context, f sources.File, field sources.Field, lim
 		return nil, err
 	}
 	s := &shard{f: f, layout: x, limit: lim.SampleBytes}
-	if s.limit <= 0 {
-		s.limit = defaultSampleBytes
-	}
 	if field.Text != "" {
 		c, err := x.column(f.Name(), field.Text)
 		if s.lackText, err = field.Lack(err); err != nil {

@@ -130,7 +130,7 @@ func TestValues(t *testing.T) {
 				continue // TestViews
 			}
 		}
-		s, err := open(t, name, sources.Field{Others: others}, sources.Limits{})
+		s, err := open(t, name, sources.Field{Others: others}, sources.Limits{}.Resolved())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -165,7 +165,7 @@ func TestValues(t *testing.T) {
 
 // TestIDs: a list of whole numbers is ids, and binary stays binary.
 func TestIDs(t *testing.T) {
-	s, err := open(t, "plain.arrow", sources.Field{Others: []string{"ids"}}, sources.Limits{})
+	s, err := open(t, "plain.arrow", sources.Field{Others: []string{"ids"}}, sources.Limits{}.Resolved())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,7 +178,7 @@ func TestIDs(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	if s, err = open(t, "views.arrow", sources.Field{Others: []string{"n"}}, sources.Limits{}); err != nil {
+	if s, err = open(t, "views.arrow", sources.Field{Others: []string{"n"}}, sources.Limits{}.Resolved()); err != nil {
 		t.Fatal(err)
 	}
 	err = s.Scan(t.Context(), 0, func(r sources.Record) error {
@@ -218,7 +218,7 @@ func TestColumns(t *testing.T) {
 		"body": "there are: text, n, score", "meta.no": "there are: meta.lang, meta.tags", "n": "column \"n\" is int",
 		"messages": "is list", "messages.role": "is list and has no field", "a..b": "empty",
 	} {
-		_, err := open(t, "plain.arrow", sources.Field{Text: column}, sources.Limits{})
+		_, err := open(t, "plain.arrow", sources.Field{Text: column}, sources.Limits{}.Resolved())
 		if !errors.Is(err, millrace.ErrInvalid) || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: got %v, want %q", column, err, says)
 		}

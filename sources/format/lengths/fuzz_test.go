@@ -29,7 +29,7 @@ func described(t *testing.T, text string) (n uint64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := lengths.Format{}.Open(t.Context(), file, sources.Field{}, sources.Limits{}, nil)
+	s, err := lengths.Format{}.Open(t.Context(), file, sources.Field{}, sources.Limits{}.Resolved(), nil)
 	if err != nil {
 		return 0
 	}

@@ -66,7 +66,7 @@ func TestBadLengthsAreRefused(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = lengths.Format{}.Open(t.Context(), file, sources.Field{}, sources.Limits{}, nil)
+		_, err = lengths.Format{}.Open(t.Context(), file, sources.Field{}, sources.Limits{}.Resolved(), nil)
 		if !errors.Is(err, millrace.ErrDamaged) || !strings.Contains(err.Error(), "read x.csv: ") ||
 			!strings.Contains(err.Error(), says) {
 			t.Errorf("%q: got %v, want %q", text, err, says)
@@ -80,7 +80,7 @@ func TestPatches(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := lengths.Format{}.Open(t.Context(), file, sources.Field{}, sources.Limits{}, nil)
+	s, err := lengths.Format{}.Open(t.Context(), file, sources.Field{}, sources.Limits{}.Resolved(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,9 +29,6 @@ func New(files sources.FS) Format { return Format{fs: files, indexes: &indexes{}
 // Name returns the format's word in the mixture file.
 func (Format) Name() string { return "litdata" }
 
-// defaultSampleBytes is the limit of an item if none is given.
-const defaultSampleBytes = 64 << 20
-
 // Open reads the table of items, and the index.json of the directory if it was not read before.
 func (ff Format) Open(ctx context.Context, f sources.File, field sources.Field, lim sources.Limits,
 	_ []byte) (sources.Shard, error) {
@@ -41,9 +38,6 @@ func (ff Format) Open(ctx context.Context, f sources.File, field sources.Field, 
 	x, err := ff.indexes.of(ff.fs, f)
 	if err != nil {
 		return nil, err
-	}
-	if lim.SampleBytes <= 0 {
-		lim.SampleBytes = defaultSampleBytes
 	}
 	framed, err := isFramed(f)
 	if err != nil {

@@ -97,7 +97,7 @@ func others(t *testing.T, f sourcetest.Fixture, names ...string) (rows [][]any) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := format(f.Files).Open(t.Context(), file, f.Field, f.Limits, nil)
+	s, err := format(f.Files).Open(t.Context(), file, f.Field, f.Limits.Resolved(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

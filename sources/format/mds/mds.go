@@ -40,17 +40,11 @@ func (Format) Companions(path string) []string {
 // Name returns the format's word in the mixture file.
 func (Format) Name() string { return "mds" }
 
-// defaultSampleBytes is the limit of a sample if none is given.
-const defaultSampleBytes = 64 << 20
-
 // Open reads the table of samples and the description of the columns.
 func (ff Format) Open(ctx context.Context, f sources.File, field sources.Field, lim sources.Limits,
 	_ []byte) (sources.Shard, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
-	}
-	if lim.SampleBytes <= 0 {
-		lim.SampleBytes = defaultSampleBytes
 	}
 	if metaPath(f.Name()) != "" {
 		return ff.openLines(ctx, f, field, lim.SampleBytes)

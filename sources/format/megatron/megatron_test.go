@@ -191,7 +191,7 @@ func TestASmallIndexIsReadOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	open := func() {
-		sh, err := megatron.New(files).Open(t.Context(), bin, sources.Field{}, sources.Limits{}, nil)
+		sh, err := megatron.New(files).Open(t.Context(), bin, sources.Field{}, sources.Limits{}.Resolved(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -73,7 +73,7 @@ func TestNested(t *testing.T) {
 	}
 	for name, columns := range nested() {
 		s, err := parquet.Format{}.Open(t.Context(), memoryFile(written(t, name)), sources.Field{Others: columns},
-			sources.Limits{}, nil)
+			sources.Limits{}.Resolved(), nil)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -107,7 +107,7 @@ func TestNested(t *testing.T) {
 // TestIDs: a list of whole numbers from 0 up is ids. One of them below 0 makes it a list of numbers.
 func TestIDs(t *testing.T) {
 	s, err := parquet.Format{}.Open(t.Context(), memoryFile(written(t, "snappy.parquet")),
-		sources.Field{Others: []string{"ids", "labels"}}, sources.Limits{}, nil)
+		sources.Field{Others: []string{"ids", "labels"}}, sources.Limits{}.Resolved(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +139,7 @@ func TestBareRepeated(t *testing.T) {
 		t.Fatal(err)
 	}
 	s, err := parquet.Format{}.Open(t.Context(), memoryFile(b.Bytes()),
-		sources.Field{Text: "text", Others: []string{"ids", "tags"}}, sources.Limits{}, nil)
+		sources.Field{Text: "text", Others: []string{"ids", "tags"}}, sources.Limits{}.Resolved(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

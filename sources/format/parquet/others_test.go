@@ -74,7 +74,7 @@ func TestOtherColumns(t *testing.T) {
 	}
 	names := []string{"int", "long", "plain", "coded", "double", "float", "flag", "word", "inner.year"}
 	s, err := parquet.Format{}.Open(context.Background(), memoryFile(b.Bytes()),
-		sources.Field{Text: "text", Others: names}, sources.Limits{}, nil)
+		sources.Field{Text: "text", Others: names}, sources.Limits{}.Resolved(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func TestOtherColumns(t *testing.T) {
 	for name, want := range map[string]string{"list.list.element": "is a list",
 		"nothing": "has no column \"nothing\"; there are: "} {
 		_, err := parquet.Format{}.Open(context.Background(), memoryFile(b.Bytes()),
-			sources.Field{Text: "text", Others: []string{name}}, sources.Limits{}, nil)
+			sources.Field{Text: "text", Others: []string{name}}, sources.Limits{}.Resolved(), nil)
 		if !errors.Is(err, millrace.ErrInvalid) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", name, err, want)
 		}

@@ -28,9 +28,6 @@ var _ sources.Format = Format{}
 // Name returns the format's word in the mixture file.
 func (Format) Name() string { return "parquet" }
 
-// defaultSampleBytes is the limit of a text if none is given.
-const defaultSampleBytes = 64 << 20
-
 // Open reads the footer. There is no index to keep: the footer has the counts, and page headers lead to the pages.
 func (pf Format) Open(ctx context.Context, f sources.File, field sources.Field, lim sources.Limits,
 	_ []byte) (sources.Shard, error) {
@@ -40,9 +37,6 @@ func (pf Format) Open(ctx context.Context, f sources.File, field sources.Field, 
 	meta, end, err := readFooter(f)
 	if err != nil {
 		return nil, err
-	}
-	if lim.SampleBytes <= 0 {
-		lim.SampleBytes = defaultSampleBytes
 	}
 	s := &shard{f: f, isFar: isFar(f), rows: uint64(meta.NumRows), limit: lim.SampleBytes, kept: pf.Kept}
 	if s.kept == nil {

@@ -85,7 +85,7 @@ func testFewRows(t *testing.T, codec compress.Compression, version apq.DataPageV
 		t.Context(),
 		countedFile{f, &read},
 		sources.Field{Text: field},
-		sources.Limits{},
+		sources.Limits{}.Resolved(),
 		nil,
 	)
 	if err != nil {
@@ -132,7 +132,7 @@ func TestChangedPieces(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := parquet.Format{}.Open(t.Context(), f, sources.Field{Text: "text"}, sources.Limits{}, nil)
+		s, err := parquet.Format{}.Open(t.Context(), f, sources.Field{Text: "text"}, sources.Limits{}.Resolved(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

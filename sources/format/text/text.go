@@ -47,9 +47,6 @@ func (ff Format) Settings() string {
 	return string(ff.Record)
 }
 
-// defaultSampleBytes is the limit of a file if none is given.
-const defaultSampleBytes = 64 << 20
-
 // Open reads nothing of a file that is one document; it needs no index.
 func (ff Format) Open(ctx context.Context, f sources.File, field sources.Field, lim sources.Limits, blob []byte) (
 	sources.Shard, error) {
@@ -61,9 +58,6 @@ func (ff Format) Open(ctx context.Context, f sources.File, field sources.Field, 
 	}
 	if ff.Settings() != "" {
 		return ff.openRecords(ctx, f, field, lim, blob)
-	}
-	if lim.SampleBytes <= 0 {
-		lim.SampleBytes = defaultSampleBytes
 	}
 	return &shard{file: f, field: field, limit: lim.SampleBytes}, nil
 }

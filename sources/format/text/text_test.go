@@ -155,7 +155,7 @@ func TestFields(t *testing.T) {
 		"b.txt.zst":    {"b.txt.zst", "b.txt.zst", "txt", "text", nil},
 	} {
 		s, err := text.Format{}.Open(t.Context(), named{file, name}, sources.Field{Text: "text",
-			Others: []string{"path", "name", "extension", "language", "stars"}}, sources.Limits{}, nil)
+			Others: []string{"path", "name", "extension", "language", "stars"}}, sources.Limits{}.Resolved(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -202,7 +202,7 @@ func TestRecords(t *testing.T) {
 		}
 		file, _ := sourcetest.Files{"b.py": []byte("pass\n")}.Open("b.py")
 		s, err := open(nil).Open(t.Context(), named{file, "src/b.py"}, sources.Field{Text: "text",
-			Others: []string{"path", "language"}}, sources.Limits{}, nil)
+			Others: []string{"path", "language"}}, sources.Limits{}.Resolved(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -34,9 +34,6 @@ func (Format) Name() string { return "tfrecord" }
 // Settings implements sources.Configured.
 func (ff Format) Settings() string { return "record=" + string(ff.Content) }
 
-// defaultSampleBytes is the limit of a record if none is given.
-const defaultSampleBytes = 64 << 20
-
 // Open reads the first bytes of the file.
 func (ff Format) Open(ctx context.Context, f sources.File, field sources.Field, lim sources.Limits,
 	index []byte) (sources.Shard, error) {
@@ -45,9 +42,6 @@ func (ff Format) Open(ctx context.Context, f sources.File, field sources.Field, 
 	}
 	if _, err := example.NewReader(ff.Content, field); err != nil {
 		return nil, err
-	}
-	if lim.SampleBytes <= 0 {
-		lim.SampleBytes = defaultSampleBytes
 	}
 	s := &shard{file: f, content: ff.Content, field: field, limit: lim.SampleBytes}
 	var err error

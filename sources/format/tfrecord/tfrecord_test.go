@@ -78,7 +78,7 @@ func TestContract(t *testing.T) {
 func TestFeatures(t *testing.T) {
 	file, _ := sourcetest.Files{"x": written(t, "plain")}.Open("x")
 	s, err := examples(nil).Open(t.Context(), file, sources.Field{Text: "text", Others: []string{"label", "quality",
-		"ids"}}, sources.Limits{}, nil)
+		"ids"}}, sources.Limits{}.Resolved(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,9 +32,6 @@ func New(files sources.FS) Format { return Format{fs: files} }
 // Name returns the format's word in the mixture file.
 func (Format) Name() string { return "webdataset" }
 
-// defaultSampleBytes is the limit of a group's needed members if none is given.
-const defaultSampleBytes = 64 << 20
-
 // Open reads nothing of the archive but its end, beside Energon's .tar.idx. The places of its groups are those of the
 // index, else those of the .tar.idx. An archive without both must be indexed.
 func (ff Format) Open(ctx context.Context, f sources.File, field sources.Field, lim sources.Limits,
@@ -45,9 +42,6 @@ func (ff Format) Open(ctx context.Context, f sources.File, field sources.Field, 
 	w, err := newWants(field)
 	if err != nil {
 		return nil, err
-	}
-	if lim.SampleBytes <= 0 {
-		lim.SampleBytes = defaultSampleBytes
 	}
 	if kind := packed.KindOf(f); kind != packed.Plain {
 		return openStream(&stream{file: f, kind: kind, wants: w, limit: lim.SampleBytes, truncated: ff.Truncated}, blob)

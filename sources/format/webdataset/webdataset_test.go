@@ -196,7 +196,7 @@ func others(t *testing.T, b []byte, names ...string) (rows [][]any) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := format(f.Files).Open(t.Context(), file, sources.Field{Others: names}, f.Limits, nil)
+	s, err := format(f.Files).Open(t.Context(), file, sources.Field{Others: names}, f.Limits.Resolved(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,9 +8,6 @@ import (
 	"millrace/sources"
 )
 
-// defaultSampleBytes is the limit of a document if none is given.
-const defaultSampleBytes = 64 << 20
-
 // Shard reads the documents of an open file. It is immutable, so its methods may be called concurrently. A format's
 // shard embeds it and adds Index.
 type Shard struct {
@@ -30,9 +27,6 @@ var (
 
 // New returns the shard of a file whose documents have the places of the table.
 func New(f sources.File, at Layout, table *Table, lim sources.Limits) *Shard {
-	if lim.SampleBytes <= 0 {
-		lim.SampleBytes = defaultSampleBytes
-	}
 	return &Shard{file: f, layout: at, table: table, limit: uint64(lim.SampleBytes)}
 }
 

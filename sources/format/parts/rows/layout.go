@@ -69,16 +69,10 @@ const (
 	mostHead  = 4 << 20
 )
 
-// defaultSampleBytes is the limit of a record if none is given.
-const defaultSampleBytes = 64 << 20
-
 // Open reads the file's first bytes. In a BGZF or zstd file it also reads the heads of the members or frames. It stops
 // at the first that cannot be a restart point. windows keeps memory of random reads for later ones; nil keeps none.
 func Open(ctx context.Context, f sources.File, l Layout, windows *Windows, lim sources.Limits,
 	blob []byte) (sources.Shard, error) {
-	if lim.SampleBytes <= 0 {
-		lim.SampleBytes = defaultSampleBytes
-	}
 	s := &shard{f: f, layout: &l, limit: lim.SampleBytes, windows: windows}
 	head := make([]byte, min(headBytes, f.Size()))
 	if err := sources.ReadFull(f, head, 0); err != nil {

@@ -18,7 +18,7 @@ const idBytes = 4
 // takeRoom waits for room if a record of so many bytes is large and has none.
 func (d *Decoder) takeRoom(ctx context.Context, bytes int64) (err error) {
 	if d.give == nil && bytes > sources.LargeBytes {
-		d.give, err = d.large.Take(ctx, bytes, sources.SampleBytes(d.src))
+		d.give, err = d.large.Take(ctx, bytes, d.src.SampleBytes())
 	}
 	return err
 }

@@ -40,7 +40,7 @@ func (s *Scan) Read(ctx context.Context, src *sources.Source, store Store, large
 	wanted Wanted) (*Text, error) {
 	s.wanted = wanted
 	if s.next == nil {
-		room := &scanRoom{large: large, limit: sources.SampleBytes(src)}
+		room := &scanRoom{large: large, limit: src.SampleBytes()}
 		s.next, s.stop = iter.Pull(s.blocks(room.asked(ctx), src, store, room.leave))
 	}
 	a := src.BeginDecode(s.shard)

@@ -14,8 +14,12 @@ import (
 	"millrace/sources"
 )
 
-// Run tests the contract of sources.Format over each fixture.
-func Run(t *testing.T, mk New, fixtures []Fixture) {
+// Run tests the contract of sources.Format over each fixture of a format.
+func Run(t *testing.T, name string, mk New, fixtures []Fixture) {
+	t.Helper()
+	if got := mk(Files{}).Name(); got != name {
+		t.Fatalf("the format has the name %s, want %s", got, name)
+	}
 	for i, f := range fixtures {
 		errnos := rowErrors()
 		if i == 0 {
@@ -65,6 +69,7 @@ func (f Fixture) run(t *testing.T, mk New, errnos []syscall.Errno) {
 	}
 	f.lengths(t, x, all)
 	f.places(t, x, all)
+	f.pieces(t, x, all)
 	f.concurrent(t, x, all)
 	f.stops(t, mk, x, all)
 	f.troubles(t, mk, blob, all)

@@ -1,6 +1,11 @@
 package all
 
 import (
+	"os"
+	"path"
+	"path/filepath"
+	"reflect"
+	"regexp"
 	"slices"
 	"testing"
 
@@ -24,5 +29,27 @@ func TestReaders(t *testing.T) {
 	}
 	if _, err := New("lance", Settings{}); err == nil {
 		t.Error("a format without a row has a reader")
+	}
+}
+
+// TestContract tests that the tests of each reader's package run the contract suite for its format.
+func TestContract(t *testing.T) {
+	for _, r := range readers() {
+		dir := "../" + path.Base(reflect.Indirect(reflect.ValueOf(r.make(Settings{}))).Type().PkgPath())
+		files, err := filepath.Glob(dir + "/*_test.go")
+		if err != nil {
+			t.Fatal(err)
+		}
+		runs := func(file string) bool {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return regexp.MustCompile(`(sourcetest\.R|\br)un\(t, "` + string(r.name) + `",`).Match(text)
+		}
+		if !slices.ContainsFunc(files, runs) {
+			t.Errorf("format %s has no run of the contract: add `sourcetest.Run(t, %q, …)` to a test in %s", r.name,
+				r.name, dir)
+		}
 	}
 }

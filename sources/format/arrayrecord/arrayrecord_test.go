@@ -57,7 +57,7 @@ func fixture(t testing.TB, name string, want []sourcetest.Want) sourcetest.Fixtu
 func TestContract(t *testing.T) {
 	limited := fixture(t, "long", []sourcetest.Want{{Text: "a"}, {Bad: "sample_bytes"}, {Text: "c"}})
 	limited.Name, limited.Limits.SampleBytes = "too long", 1000
-	sourcetest.Run(t, format, []sourcetest.Fixture{
+	sourcetest.Run(t, "arrayrecord", format, []sourcetest.Fixture{
 		fixture(t, "default", texts(30)),
 		fixture(t, "plain", texts(30)),
 		fixture(t, "brotli", texts(30)),
@@ -90,7 +90,7 @@ func TestDamageCostsAChunk(t *testing.T) {
 	for i := range 16 {
 		f.Want[i] = sourcetest.Want{Bad: "the chunk at byte 64 is damaged"}
 	}
-	sourcetest.Run(t, format, []sourcetest.Fixture{f})
+	sourcetest.Run(t, "arrayrecord", format, []sourcetest.Fixture{f})
 }
 
 func TestDamage(t *testing.T) {

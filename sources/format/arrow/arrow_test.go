@@ -65,7 +65,7 @@ func fixtures(t testing.TB) []sourcetest.Fixture {
 		Field: sources.Field{Text: "text"}, Seekable: true})
 }
 
-func TestContract(t *testing.T) { sourcetest.Run(t, format, fixtures(t)) }
+func TestContract(t *testing.T) { sourcetest.Run(t, "arrow", format, fixtures(t)) }
 
 func TestDamage(t *testing.T) {
 	for _, f := range fixtures(t) {

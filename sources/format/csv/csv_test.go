@@ -69,7 +69,7 @@ func bad() sourcetest.Fixture {
 		}}
 }
 
-func TestContract(t *testing.T) { sourcetest.Run(t, format, fixtures(t)) }
+func TestContract(t *testing.T) { sourcetest.Run(t, "csv", format, fixtures(t)) }
 
 func TestDamage(t *testing.T) {
 	all := fixtures(t)

@@ -62,7 +62,7 @@ func arrayFixtures(t testing.TB) []sourcetest.Fixture {
 	}
 }
 
-func TestArrays(t *testing.T) { sourcetest.Run(t, arrays, arrayFixtures(t)) }
+func TestArrays(t *testing.T) { sourcetest.Run(t, "json", arrays, arrayFixtures(t)) }
 
 func TestArrayDamage(t *testing.T) { sourcetest.Damage(t, arrays, arrayFixtures(t)[5:], 64<<20) }
 

@@ -239,7 +239,7 @@ func TestContract(t *testing.T) {
 	many := bytes.Repeat(p, 1+(9<<19)/len(p)) // a little over 4 MiB
 	manyWant := bytesRepeat(pWant, len(many)/len(p))
 	half := len(p)/2 + 1
-	sourcetest.Run(t, format, []sourcetest.Fixture{
+	sourcetest.Run(t, "jsonl", format, []sourcetest.Fixture{
 		values(),
 		fixture("empty", nil, nil, true),
 		fixture("blank", []byte("\n\r\n  \t"), nil, true),
@@ -478,7 +478,7 @@ func TestPackedByOthers(t *testing.T) {
 		all = append(all, sourcetest.Fixture{Name: name, Files: sourcetest.Files{name: b},
 			Field: sources.Field{Text: "text"}, Want: want})
 	}
-	sourcetest.Run(t, format, all)
+	sourcetest.Run(t, "jsonl", format, all)
 	sourcetest.Damage(t, format, []sourcetest.Fixture{all[0]}, 300<<20)
 }
 

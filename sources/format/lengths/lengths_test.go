@@ -27,7 +27,7 @@ func fixture(name, text string, want ...int) sourcetest.Fixture {
 }
 
 func TestContract(t *testing.T) {
-	sourcetest.Run(t, format, []sourcetest.Fixture{
+	sourcetest.Run(t, "lengths", format, []sourcetest.Fixture{
 		fixture("columns", "tokens,patches,count\n5,0,2\n7,12,1\n0,3,0\n0,0,1\n", 5, 5, 7, 0),
 		fixture("other order", "# mine\n\ncount, tokens\n3,1\r\n1,2", 1, 1, 1, 2),
 		fixture("histogram", "length,count\n9,2\n", 9, 9),

@@ -64,7 +64,7 @@ func TestContract(t *testing.T) {
 	for i := range web {
 		web[i].Text = fmt.Sprintf("web %d", i)
 	}
-	sourcetest.Run(t, format, []sourcetest.Fixture{
+	sourcetest.Run(t, "litdata", format, []sourcetest.Fixture{
 		chunk(t, "several/chunk-0-1.bin", "text", texts(8, 16)),
 		chunk(t, "every/chunk-0-0.bin", "z", texts(0, 5)),
 		chunk(t, "every/chunk-0-0.bin", "meta.source", web),
@@ -231,5 +231,5 @@ func TestADamagedFrameHasOneReason(t *testing.T) {
 	f.Files[f.Path] = b
 	f.Want = texts(16, 20)
 	f.Want[1] = sourcetest.Want{Bad: "its zstd frame is damaged"}
-	sourcetest.Run(t, format, []sourcetest.Fixture{f})
+	sourcetest.Run(t, "litdata", format, []sourcetest.Fixture{f})
 }

@@ -106,7 +106,7 @@ func TestContract(t *testing.T) {
 	for i := range inside {
 		inside[i].Text = fmt.Sprintf("inside %d", i)
 	}
-	sourcetest.Run(t, format, []sourcetest.Fixture{
+	sourcetest.Run(t, "mds", format, []sourcetest.Fixture{
 		writtenFixture(t, "several/shard.00000.mds", "text", texts(8)),
 		writtenFixture(t, "every/shard.00000.mds", "text", texts(5)),
 		writtenFixture(t, "every/shard.00000.mds", "json.text", inside),
@@ -151,7 +151,7 @@ func TestLines(t *testing.T) {
 		f.Files[meta], f.Files[dir+"/index.json"] = files[meta], files[dir+"/index.json"]
 		all = append(all, f)
 	}
-	sourcetest.Run(t, format, all)
+	sourcetest.Run(t, "mds", format, all)
 	sourcetest.Damage(t, format, []sourcetest.Fixture{all[0], all[2]}, 8<<20)
 }
 
@@ -166,7 +166,7 @@ func packings(t *testing.T) (out []sourcetest.Fixture) {
 	return out
 }
 
-func TestPackedContract(t *testing.T) { sourcetest.Run(t, format, packings(t)) }
+func TestPackedContract(t *testing.T) { sourcetest.Run(t, "mds", format, packings(t)) }
 
 func TestPackedDamage(t *testing.T) {
 	all := packings(t)

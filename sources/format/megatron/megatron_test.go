@@ -81,7 +81,7 @@ func many() sourcetest.Fixture {
 
 func TestContract(t *testing.T) {
 	bad := sourcetest.Want{Bad: "no token id"}
-	sourcetest.Run(t, format, []sourcetest.Fixture{
+	sourcetest.Run(t, "megatron", format, []sourcetest.Fixture{
 		// The example of the format's description: 3 sequences, 2 documents, an index of 94 bytes.
 		fixture("described", 8, 2, []sourcetest.Want{tokens(1, 2, 3, 4, 5), tokens(6)}, [][]int64{{1, 2, 3}, {4, 5}},
 			[][]int64{{6}}),

@@ -107,7 +107,7 @@ func TestContractFar(t *testing.T) {
 	for _, r := range rows {
 		dict = append(dict, dictRow{r})
 	}
-	sourcetest.Run(t, func(sources.FS) sources.Format { return farFormat{t: t} }, []sourcetest.Fixture{
+	sourcetest.Run(t, "parquet", func(sources.FS) sources.Format { return farFormat{t: t} }, []sourcetest.Fixture{
 		fixture("small chunks", "text", byArrow(t, rows, 50, apq.WithDataPageSize(3000), apq.WithBatchSize(16)),
 			wants(rows)),
 		fixture("large chunks", "text", byArrow(t, long, 900, apq.WithCompression(compress.Codecs.Snappy),

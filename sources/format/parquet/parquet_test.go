@@ -162,7 +162,7 @@ func TestContractArrow(t *testing.T) {
 		b := byArrow(t, rows, 250, apq.WithDictionaryDefault(false), apq.WithEncodingFor("text", e))
 		fixtures = append(fixtures, fixture(e.String(), "text", b, wants(rows)))
 	}
-	sourcetest.Run(t, format, fixtures)
+	sourcetest.Run(t, "parquet", format, fixtures)
 }
 
 type plainRow struct {
@@ -195,7 +195,7 @@ func TestContractParquetGo(t *testing.T) {
 		}
 	}
 	small := pq.PageBufferSize(2000)
-	sourcetest.Run(t, format, []sourcetest.Fixture{
+	sourcetest.Run(t, "parquet", format, []sourcetest.Fixture{
 		fixture("plain lz4", "text", byParquetGo(t, plain, small, pq.Compression(&pq.Lz4Raw)), wants(whole)),
 		fixture("plain v1", "text", byParquetGo(t, plain, small, pq.DataPageVersion(1), pq.Compression(&pq.Snappy)),
 			wants(whole)),
@@ -213,7 +213,7 @@ func TestBadRows(t *testing.T) {
 	f := fixture("rows", "text", byParquetGo(t, rows),
 		[]sourcetest.Want{{Text: "good"}, {Bad: "UTF-8"}, {Bad: "sample_bytes"}, {Text: ""}, {Text: "good"}})
 	f.Limits.SampleBytes = 1999
-	sourcetest.Run(t, format, []sourcetest.Fixture{f})
+	sourcetest.Run(t, "parquet", format, []sourcetest.Fixture{f})
 }
 
 func TestWrongColumn(t *testing.T) {

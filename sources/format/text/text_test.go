@@ -26,7 +26,7 @@ func fixture(name, path, content string, want sourcetest.Want) sourcetest.Fixtur
 }
 
 func TestContract(t *testing.T) {
-	sourcetest.Run(t, format, []sourcetest.Fixture{
+	sourcetest.Run(t, "text", format, []sourcetest.Fixture{
 		fixture("a text", "a.txt", "line\nwörd\r\n", sourcetest.Want{Text: "line\nwörd\r\n"}),
 		fixture("an empty file", "a.txt", "", sourcetest.Want{Text: ""}),
 		fixture("a mark", "a.txt", "\xef\xbb\xbfx", sourcetest.Want{Text: "x"}),
@@ -69,7 +69,7 @@ func TestPacked(t *testing.T) {
 		all = append(all, f)
 	}
 	member := gzipped(t, "\xef\xbb\xbfx")
-	sourcetest.Run(t, format, append(all,
+	sourcetest.Run(t, "text", format, append(all,
 		fixture("a mark", "a.txt.gz", member, sourcetest.Want{Text: "x"}),
 		fixture("another name", "a.txt", member, sourcetest.Want{Text: "x"}),
 		fixture("a name alone", "a.txt.gz", "plain", sourcetest.Want{Text: "plain"}),
@@ -196,7 +196,7 @@ func TestRecords(t *testing.T) {
 	for record, want := range want {
 		open := func(sources.FS) sources.Format { return text.Format{Record: record} }
 		for name, b := range map[string][]byte{"a.txt": []byte(page), "a.txt.gz": []byte(gzipped(t, page))} {
-			sourcetest.Run(t, open, []sourcetest.Fixture{{Name: string(record) + " of " + name,
+			sourcetest.Run(t, "text", open, []sourcetest.Fixture{{Name: string(record) + " of " + name,
 				Files: sourcetest.Files{name: b}, Seekable: name == "a.txt", Want: want,
 				Field: sources.Field{Text: "text"}, Limits: sources.Limits{SampleBytes: 1000}}})
 		}

@@ -55,7 +55,7 @@ func TestContract(t *testing.T) {
 		want = append(want, sourcetest.Want{Text: fmt.Sprintf("record %d %s", i, strings.Repeat("wörd ", i%7))})
 	}
 	want = append(want, sourcetest.Want{Bad: `field "text" is absent; the record has label`})
-	sourcetest.Run(t, examples, []sourcetest.Fixture{
+	sourcetest.Run(t, "tfrecord", examples, []sourcetest.Fixture{
 		fixture("plain", written(t, "plain"), true, want...),
 		fixture("gzip", written(t, "packed"), false, want...),
 		fixture("zlib", written(t, "zlib"), false, want...),
@@ -63,7 +63,7 @@ func TestContract(t *testing.T) {
 	long := strings.Repeat("x", 5000)
 	wrong := frame("a", "b", "c")
 	wrong[17+12] ^= 1
-	sourcetest.Run(t, texts, []sourcetest.Fixture{
+	sourcetest.Run(t, "tfrecord", texts, []sourcetest.Fixture{
 		fixture("empty", nil, true),
 		fixture("texts", frame("a", "", "wörd", "\xff"), true, sourcetest.Want{Text: "a"}, sourcetest.Want{Text: ""},
 			sourcetest.Want{Text: "wörd"}, sourcetest.Want{Bad: "UTF-8"}),

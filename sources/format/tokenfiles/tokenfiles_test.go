@@ -88,11 +88,11 @@ func cutAt(ids []uint32, eos uint32) (docs [][]uint32) {
 	return docs
 }
 
-func run(t *testing.T, mk sourcetest.New, name string, files sourcetest.Files, docs ...[]uint32) {
+func run(t *testing.T, format string, mk sourcetest.New, name string, files sourcetest.Files, docs ...[]uint32) {
 	t.Helper()
 	for path := range files {
 		if filepath.Base(path) == name {
-			sourcetest.Run(t, mk, []sourcetest.Fixture{
+			sourcetest.Run(t, format, mk, []sourcetest.Fixture{
 				{Name: name, Files: files, Path: path, Want: want(docs...), Seekable: true},
 			})
 			return
@@ -105,8 +105,9 @@ func run(t *testing.T, mk sourcetest.New, name string, files sourcetest.Files, d
 // ends a document; an EOS inside it does not, and the last document has none.
 func TestOLMoFollowsTheRowsBesideIt(t *testing.T) {
 	mk := olmo(tokenfiles.Options{})
-	run(t, mk, "part-0-00000.npy", written(t, "part-0-00000.npy", "part-0-00000.csv.gz"), documents(t, 0)...)
-	run(t, mk, "part-1-00000.npy", written(t, "part-1-00000.npy", "part-1-00000.csv.gz"), documents(t, 70000)...)
+	run(t, "olmo", mk, "part-0-00000.npy", written(t, "part-0-00000.npy", "part-0-00000.csv.gz"), documents(t, 0)...)
+	run(t, "olmo", mk, "part-1-00000.npy", written(t, "part-1-00000.npy", "part-1-00000.csv.gz"), documents(t,
+		70000)...)
 }
 
 // TestAnEOSKeepsEveryID: with an EOS, inner ones end documents, and the ids behind the last are a document.
@@ -116,10 +117,11 @@ func TestAnEOSKeepsEveryID(t *testing.T) {
 	if last := docs[len(docs)-1]; len(docs) != 6 || last[len(last)-1] != 9 {
 		t.Fatalf("the file shows too little: %v", docs)
 	}
-	run(t, olmo(typed("uint16", eos(50256))), "part-0-00000.npy", written(t, "part-0-00000.npy"), docs...)
-	run(t, raw(typed("uint16", eos(50256))), "train.bin", written(t, "train.bin"), docs...)
-	run(t, datatrove(typed("uint16", eos(50256))), "00000_tokens.ds", written(t, "00000_tokens.ds"), docs...)
-	run(t, raw(eos(50256)), "flat.npy", written(t, "flat.npy"), docs...)
+	run(t, "olmo", olmo(typed("uint16", eos(50256))), "part-0-00000.npy", written(t, "part-0-00000.npy"), docs...)
+	run(t, "tokens", raw(typed("uint16", eos(50256))), "train.bin", written(t, "train.bin"), docs...)
+	run(t, "datatrove", datatrove(typed("uint16", eos(50256))), "00000_tokens.ds", written(t,
+		"00000_tokens.ds"), docs...)
+	run(t, "tokens", raw(eos(50256)), "flat.npy", written(t, "flat.npy"), docs...)
 }
 
 func bytesToIDs(b []byte) (out []uint32) {
@@ -131,16 +133,20 @@ func bytesToIDs(b []byte) (out []uint32) {
 
 func TestDatatroveFollowsItsIndex(t *testing.T) {
 	mk := datatrove(tokenfiles.Options{})
-	run(t, mk, "00000_tokens.ds", written(t, "00000_tokens.ds", "00000_tokens.ds.index"), documents(t, 0)...)
-	run(t, mk, "00001_tokens.ds", written(t, "00001_tokens.ds", "00001_tokens.ds.index"), documents(t, 0, 128000)...)
+	run(t, "datatrove", mk, "00000_tokens.ds", written(t, "00000_tokens.ds", "00000_tokens.ds.index"),
+		documents(t, 0)...)
+	run(t, "datatrove", mk, "00001_tokens.ds", written(t, "00001_tokens.ds", "00001_tokens.ds.index"),
+		documents(t, 0, 128000)...)
 }
 
 // TestHeadersSayTheType: llm.c and NumPy write headers, so the source need not say the type.
 func TestHeadersSayTheType(t *testing.T) {
-	run(t, raw(eos(50256)), "gpt2.bin", written(t, "gpt2.bin"), []uint32{50256}, []uint32{1, 2, 50256}, []uint32{3})
-	run(t, raw(eos(128000)), "llama3.bin", written(t, "llama3.bin"), []uint32{128000}, []uint32{1, 2, 128000},
+	run(t, "tokens", raw(eos(50256)), "gpt2.bin", written(t, "gpt2.bin"), []uint32{50256}, []uint32{1, 2,
+		50256}, []uint32{3})
+	run(t, "tokens", raw(eos(128000)), "llama3.bin", written(t, "llama3.bin"), []uint32{128000}, []uint32{1, 2, 128000},
 		[]uint32{3})
-	run(t, raw(tokenfiles.Options{}), "rows.npy", written(t, "rows.npy"), []uint32{0, 1, 2, 3}, []uint32{4, 5, 6, 7},
+	run(t, "tokens", raw(tokenfiles.Options{}), "rows.npy", written(t, "rows.npy"), []uint32{0, 1, 2, 3},
+		[]uint32{4, 5, 6, 7},
 		[]uint32{8, 9, 10, 11})
 }
 
@@ -161,16 +167,17 @@ func pair(rows string, ids ...uint16) sourcetest.Files {
 }
 
 func TestEdges(t *testing.T) {
-	run(t, olmo(tokenfiles.Options{}), "x.npy", pair(""))
-	run(t, olmo(tokenfiles.Options{}), "x.npy", pair("0,1\n1,1\n\"1\",\"3\",\"a\"\"b,\r\n\",c,0", 5, 6, 7),
+	run(t, "olmo", olmo(tokenfiles.Options{}), "x.npy", pair(""))
+	run(t, "olmo", olmo(tokenfiles.Options{}), "x.npy", pair("0,1\n1,1\n\"1\",\"3\",\"a\"\"b,\r\n\",c,0", 5, 6, 7),
 		[]uint32{5}, []uint32{}, []uint32{6, 7})
 	two := pair("0,1,a\n", 5, 6)
 	two["x.csv.gz"] = append(two["x.csv.gz"], packRows("1,2,b\n")...)
-	run(t, olmo(tokenfiles.Options{}), "x.npy", two, []uint32{5}, []uint32{6})
-	run(t, raw(typed("uint16", eos(9))), "e.bin", sourcetest.Files{"e.bin": {}})
-	run(t, raw(typed("uint32", eos(9))), "w.bin", sourcetest.Files{"w.bin": {9, 0, 0, 0, 8, 0, 0, 0}}, []uint32{9},
+	run(t, "olmo", olmo(tokenfiles.Options{}), "x.npy", two, []uint32{5}, []uint32{6})
+	run(t, "tokens", raw(typed("uint16", eos(9))), "e.bin", sourcetest.Files{"e.bin": {}})
+	run(t, "tokens", raw(typed("uint32", eos(9))), "w.bin", sourcetest.Files{"w.bin": {9, 0, 0, 0, 8, 0, 0, 0}},
+		[]uint32{9},
 		[]uint32{8})
-	sourcetest.Run(t, raw(typed("uint32", eos(9))), []sourcetest.Fixture{{
+	sourcetest.Run(t, "tokens", raw(typed("uint32", eos(9))), []sourcetest.Fixture{{
 		Name: "an id that is none", Path: "w.bin", Seekable: true,
 		Files: sourcetest.Files{"w.bin": {1, 0, 0, 0x80, 9, 0, 0, 0, 8, 0, 0, 0}},
 		Want:  []sourcetest.Want{{Bad: "no token id"}, {Tokens: []uint32{8}}},

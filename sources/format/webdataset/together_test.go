@@ -46,8 +46,8 @@ func TestArchivesPutTogether(t *testing.T) {
 		"accepted, whole":  {truncated, slices.Concat(one, two)},
 	} {
 		plain := fixture(name, c.bytes, "txt", want)
-		sourcetest.Run(t, c.open, []sourcetest.Fixture{plain})
-		sourcetest.Run(t, c.open, []sourcetest.Fixture{{Name: name + ", packed",
+		sourcetest.Run(t, "webdataset", c.open, []sourcetest.Fixture{plain})
+		sourcetest.Run(t, "webdataset", c.open, []sourcetest.Fixture{{Name: name + ", packed",
 			Files: sourcetest.Files{"x.tar.gz": zipped(t, c.bytes)}, Field: sources.Field{Text: "txt"}, Want: want}})
 	}
 }

@@ -127,7 +127,7 @@ func TestContract(t *testing.T) {
 		f.Files["d/x.tar.idx"] = idx
 		energon = append(energon, f)
 	}
-	sourcetest.Run(t, format, append(energon,
+	sourcetest.Run(t, "webdataset", format, append(energon,
 		fixture("txt", plain, "txt", texts(0, 12)),
 		fixture("json", plain, "json.text", inside(12)),
 		fixture("default", plain, "text", texts(0, 12)),
@@ -172,7 +172,7 @@ func TestPackedContract(t *testing.T) {
 		}
 	}
 	long.Files = sourcetest.Files{"d/x.tar.gz": b.Bytes()}
-	sourcetest.Run(t, format, append(streams(t), long))
+	sourcetest.Run(t, "webdataset", format, append(streams(t), long))
 }
 
 func TestPackedDamage(t *testing.T) {

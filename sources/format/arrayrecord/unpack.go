@@ -9,7 +9,7 @@ import (
 	"slices"
 
 	"github.com/andybalholm/brotli"
-	"github.com/golang/snappy"
+	"github.com/klauspost/compress/snappy"
 	"github.com/klauspost/compress/zstd"
 
 	"millrace/sources"

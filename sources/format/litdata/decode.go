@@ -18,7 +18,10 @@ type decoder struct {
 	row    []any
 }
 
-var _ extents.Decoder = (*decoder)(nil)
+var (
+	_ extents.Decoder = (*decoder)(nil)
+	_ extents.Values  = (*decoder)(nil)
+)
 
 func newDecoder(x *index, w *wants) *decoder {
 	return &decoder{index: x, wants: w, places: make([][2]int, len(x.leaves)), row: make([]any, len(w.others))}
@@ -43,23 +46,11 @@ func (d *decoder) fill(r *sources.Record, b []byte) {
 	if r.Err = d.locate(b); r.Err != nil {
 		return
 	}
-	var missing error
-	if d.wants.hasText {
-		r.Text, missing, r.Err = d.text(b)
-	}
-	for i := range d.wants.others {
-		if r.Err != nil {
-			return
-		}
-		d.row[i], r.Err = d.value(&d.wants.others[i], b)
-	}
-	if len(d.row) > 0 {
-		r.Others = d.row
-	}
-	if r.Err == nil {
-		r.Err = missing
-	}
+	extents.Fill(r, d, d.wants.hasText, d.row, b)
 }
+
+// Other implements extents.Values.
+func (d *decoder) Other(i int, b []byte) (any, error) { return d.value(&d.wants.others[i], b) }
 
 // locate finds the bytes of each leaf. The sizes of all leaves come first, but not in an item of tokens.
 func (d *decoder) locate(b []byte) error {
@@ -85,8 +76,8 @@ func (d *decoder) locate(b []byte) error {
 	return nil
 }
 
-// text returns the document's text, or the reason why the item has none.
-func (d *decoder) text(b []byte) (text []byte, missing, err error) {
+// Text implements extents.Values. It returns the document's text, or the reason why the item has none.
+func (d *decoder) Text(b []byte) (text []byte, missing, err error) {
 	w := &d.wants.text
 	if w.inside == nil {
 		place := d.places[w.leaf]

@@ -20,7 +20,10 @@ type decoder struct {
 	line   *line // nil: samples are those of an MDS shard
 }
 
-var _ extents.Decoder = (*decoder)(nil)
+var (
+	_ extents.Decoder = (*decoder)(nil)
+	_ extents.Values  = (*decoder)(nil)
+)
 
 func newDecoder(c *config, w *wants) *decoder {
 	return &decoder{config: c, wants: w, places: make([][2]int, len(c.Names)), row: make([]any, len(w.others))}
@@ -40,23 +43,11 @@ func (d *decoder) fill(r *sources.Record, b []byte) {
 	if r.Err = d.locate(b); r.Err != nil {
 		return
 	}
-	var missing error
-	if d.wants.hasText {
-		r.Text, missing, r.Err = d.text(b)
-	}
-	for i := range d.wants.others {
-		if r.Err != nil {
-			return
-		}
-		d.row[i], r.Err = d.value(&d.wants.others[i], b)
-	}
-	if len(d.row) > 0 {
-		r.Others = d.row
-	}
-	if r.Err == nil {
-		r.Err = missing
-	}
+	extents.Fill(r, d, d.wants.hasText, d.row, b)
 }
+
+// Other implements extents.Values.
+func (d *decoder) Other(i int, b []byte) (any, error) { return d.value(&d.wants.others[i], b) }
 
 // locate finds the bytes of each column: the sizes of those that have no fixed size come first.
 func (d *decoder) locate(b []byte) error {
@@ -124,8 +115,8 @@ func (l *line) locate(c *config, b []byte, places [][2]int) error {
 	return nil
 }
 
-// text returns the document's text, or the reason why the sample has none.
-func (d *decoder) text(b []byte) (text []byte, missing, err error) {
+// Text implements extents.Values. It returns the document's text, or the reason why the sample has none.
+func (d *decoder) Text(b []byte) (text []byte, missing, err error) {
 	w := &d.wants.text
 	if w.inside == nil && w.kind != object {
 		place := d.places[w.column]

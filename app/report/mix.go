@@ -35,6 +35,9 @@ type Costs struct {
 	Quadratic uint64 `json:"quadratic"`
 }
 
+// String is the coefficients in words.
+func (c Costs) String() string { return fmt.Sprintf("linear %d, quadratic %d", c.Linear, c.Quadratic) }
+
 // Fit says how well predicted costs follow reported times: R2 of the coefficients in force, and BestR2 of the best
 // ones.
 type Fit struct {
@@ -144,7 +147,7 @@ func (m *Mixture) Print(w io.Writer) error {
 		fmt.Fprintln(w, "schedule:", k)
 	}
 	if m.Costs != nil {
-		fmt.Fprintf(w, "costs: linear %d, quadratic %d\n", m.Costs.Linear, m.Costs.Quadratic)
+		fmt.Fprintf(w, "costs: %v\n", m.Costs)
 	}
 	if f := m.Fit; f != nil {
 		fmt.Fprintf(

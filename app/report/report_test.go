@@ -154,3 +154,19 @@ func TestHostsOfRoles(t *testing.T) {
 		}
 	}
 }
+
+// TestRowsOfADroppedPlan: a step whose plan was dropped has a row for each range, without a place.
+func TestRowsOfADroppedPlan(t *testing.T) {
+	step := &LedgerStep{Step: 7, Ranges: []Range{{Source: "web", From: 3, To: 9}}, Changes: []Change{{AtStep: 7}}}
+	rows := step.Rows()
+	if len(rows) != 1 || rows[0].Kind != "range" || rows[0].Held != nil || rows[0].LastOrdinal != 9 {
+		t.Errorf("got %+v", rows)
+	}
+	if len(rows[0].Changes) != 1 {
+		t.Errorf("changes %q", rows[0].Changes)
+	}
+	step.Complete, step.Segments = true, []LedgerSegment{{Segment: Segment{Source: "web", Ordinal: 3, Row: 1}}}
+	if rows = step.Rows(); len(rows) != 1 || rows[0].Kind != "segment" || rows[0].Held.Row != 1 {
+		t.Errorf("got %+v", rows)
+	}
+}

@@ -16,6 +16,7 @@ type ledgerQuery struct {
 	sample query.Sample
 	step   uint64
 	json   bool
+	to     string
 }
 
 func ledgerCommand() *cobra.Command {
@@ -36,6 +37,9 @@ The run drops the full plans of old steps, as checkpoint_saved allows. Their dig
 			if c.Flags().Changed("step") == c.Flags().Changed("sample") {
 				return exit.Usagef("millrace ledger: write either --step N or --sample SOURCE/ID")
 			}
+			if err := checkTo(c, l.to, "json"); err != nil {
+				return err
+			}
 			return l.run(c, args[0])
 		},
 	}
@@ -45,6 +49,7 @@ The run drops the full plans of old steps, as checkpoint_saved allows. Their dig
 	f.StringVar(&l.sample.Source, "source", "", "the sample's source, if --sample is its id alone")
 	streamFlag(f, &l.stream)
 	f.BoolVar(&l.json, "json", false, "print one JSON object a step and attempt")
+	toFlag(c, &l.to)
 	return c
 }
 
@@ -60,6 +65,13 @@ func (l *ledgerQuery) run(c *cobra.Command, dir string) error {
 	lines, err := run.Ledger(c.Context(), l.step, sample)
 	if err != nil {
 		return err
+	}
+	if l.to != "" {
+		var rows []report.LedgerRow
+		for _, line := range lines {
+			rows = append(rows, line.Rows()...)
+		}
+		return table(l.to, rows)
 	}
 	return page(c, func(w *bufio.Writer) error {
 		for _, line := range lines {

@@ -71,6 +71,7 @@ func (m *mixFlags) add(f *pflag.FlagSet) {
 
 func mixShow() *cobra.Command {
 	var m mixFlags
+	var to string
 	c := &cobra.Command{
 		Use:     "show DIR",
 		Short:   "Print the mixture in force",
@@ -78,6 +79,9 @@ func mixShow() *cobra.Command {
 		Example: "  millrace mix show runs/a\n  millrace mix show runs/a --json",
 		Args:    exactArgs(1, "one run directory"),
 		RunE: func(c *cobra.Command, args []string) error {
+			if err := checkTo(c, to, "json"); err != nil {
+				return err
+			}
 			run, err := runAt(args[0], m.stream)
 			if err != nil {
 				return err
@@ -85,6 +89,9 @@ func mixShow() *cobra.Command {
 			view, err := run.Mixture(c.Context())
 			if err != nil {
 				return err
+			}
+			if to != "" {
+				return table(to, view.Rows())
 			}
 			return page(c, func(w *bufio.Writer) error {
 				if m.json {
@@ -95,6 +102,7 @@ func mixShow() *cobra.Command {
 		},
 	}
 	m.add(c.Flags())
+	toFlag(c, &to)
 	return c
 }
 

@@ -15,6 +15,7 @@ import (
 	"millrace/app/config"
 	"millrace/app/dryrun"
 	"millrace/app/exit"
+	"millrace/app/export"
 	"millrace/app/report"
 	"millrace/app/roles"
 )
@@ -25,7 +26,7 @@ type plan struct {
 	stream        string
 	ranks         int
 	json, explain bool
-	html          string
+	html, file    string // of --html and --to
 	from, to      uint64
 }
 
@@ -62,6 +63,7 @@ documents; each source against its target; and a picture of each rank's cost. --
 	streamFlag(f, &p.stream)
 	f.BoolVar(&p.json, "json", false, "print one JSON object a step")
 	f.BoolVar(&p.explain, "explain", false, "print the cost of each step and its causes, in place of its segments")
+	toFlag(c, &p.file)
 	f.StringVar(&p.html, "html", "", "with --explain, write a page with plots to this file")
 	return c
 }
@@ -79,6 +81,9 @@ func (p *plan) run(c *cobra.Command, args []string) error {
 	if p.ranks < 1 {
 		return exit.Usagef("millrace plan: --ranks %d: want at least 1", p.ranks)
 	}
+	if err := checkTo(c, p.file, "json", "explain"); err != nil {
+		return err
+	}
 	if p.html != "" && !p.explain {
 		return exit.Usagef("millrace plan: --html goes with --explain")
 	}
@@ -93,21 +98,36 @@ func (p *plan) run(c *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	pages := &report.Plots{Mixture: args[0], Ranks: p.ranks}
-	err = page(c, func(w *bufio.Writer) error {
-		r := &planned{from: p.from, to: p.to, ranks: p.ranks}
-		r.show = func(_ context.Context, walk *dryrun.Walk, s *dryrun.Step) error {
-			if p.explain {
-				return p.printExplained(w, walk, pages)
-			}
-			return p.print(w, report.NewStep(s.Plan, r.manifests, nil))
+	if p.explain {
+		return p.explainAll(c, cfg, args[0])
+	}
+	return p.give(c, func(show func(*report.Step) error) error {
+		r := p.planned(c)
+		r.show = func(_ context.Context, _ *dryrun.Walk, s *dryrun.Step) error {
+			return show(report.NewStep(s.Plan, r.manifests, nil))
 		}
-		r.ended = func(steps uint64) error {
-			if steps <= p.from {
-				return exit.Usagef("millrace plan: --steps %s: the run has %d steps", p.steps, steps)
-			}
-			fmt.Fprintf(c.ErrOrStderr(), "the run ends after step %d\n", steps-1)
-			return nil
+		return r.run(c, cfg)
+	})
+}
+
+// planned returns the steps of the flags.
+func (p *plan) planned(c *cobra.Command) *planned {
+	return &planned{from: p.from, to: p.to, ranks: p.ranks, ended: func(steps uint64) error {
+		if steps <= p.from {
+			return exit.Usagef("millrace plan: --steps %s: the run has %d steps", p.steps, steps)
+		}
+		fmt.Fprintf(c.ErrOrStderr(), "the run ends after step %d\n", steps-1)
+		return nil
+	}}
+}
+
+// explainAll prints the cost of each step with its causes, and writes the page with plots.
+func (p *plan) explainAll(c *cobra.Command, cfg *config.Config, mixture string) error {
+	pages := &report.Plots{Mixture: mixture, Ranks: p.ranks}
+	err := page(c, func(w *bufio.Writer) error {
+		r := p.planned(c)
+		r.show = func(_ context.Context, walk *dryrun.Walk, _ *dryrun.Step) error {
+			return p.printExplained(w, walk, pages)
 		}
 		return r.run(c, cfg)
 	})
@@ -117,15 +137,32 @@ func (p *plan) run(c *cobra.Command, args []string) error {
 	return exit.Failure(pages.Write(p.html))
 }
 
+// give passes a way to show a step to fill: it prints the step, or writes its rows to the file of --to.
+func (p *plan) give(c *cobra.Command, fill func(show func(*report.Step) error) error) error {
+	if p.file == "" {
+		return page(c, func(w *bufio.Writer) error {
+			return fill(func(step *report.Step) error { return p.print(w, step) })
+		})
+	}
+	return export.Write(p.file, func(add func(report.PlanRow) error) error {
+		return fill(func(step *report.Step) error {
+			for _, row := range step.Rows() {
+				if err := add(row); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	})
+}
+
 // ofRun prints the plans that a stopped run sealed.
 func (p *plan) ofRun(c *cobra.Command) error {
 	run, err := runAt(p.runDir, p.stream)
 	if err != nil {
 		return err
 	}
-	return page(c, func(w *bufio.Writer) error {
-		return run.Plans(p.from, p.to, func(step *report.Step) error { return p.print(w, step) })
-	})
+	return p.give(c, func(show func(*report.Step) error) error { return run.Plans(p.from, p.to, show) })
 }
 
 // planned is a range of steps that are planned and shown.

@@ -19,7 +19,7 @@ const watchEvery = time.Second
 
 func statusCommand() *cobra.Command {
 	var asJSON, watch bool
-	var stream string
+	var stream, to string
 	c := &cobra.Command{
 		Use:   "status DIR",
 		Short: "Print the state of a run",
@@ -34,9 +34,15 @@ journal; "running" is then false.`,
 			"--watch",
 		Args: exactArgs(1, "one run directory"),
 		RunE: func(c *cobra.Command, args []string) error {
+			if err := checkTo(c, to, "json", "watch"); err != nil {
+				return err
+			}
 			dir, err := streamDir(args[0], stream)
 			if err != nil {
 				return err
+			}
+			if to != "" {
+				return statusTable(c, dir, stream, to)
 			}
 			if watch {
 				return watchStatus(c, dir, asJSON)
@@ -48,7 +54,17 @@ journal; "running" is then false.`,
 	streamFlag(c.Flags(), &stream)
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	c.Flags().BoolVar(&watch, "watch", false, "print again every second, until interrupted or the run ends")
+	toFlag(c, &to)
 	return c
+}
+
+// statusTable writes a row for each source, with the time, so that the tables of several calls make a history.
+func statusTable(c *cobra.Command, dir, stream, to string) error {
+	view, _, err := newRun(dir).StatusOfAll(c.Context())
+	if err != nil {
+		return err
+	}
+	return table(to, view.Rows(stream, seam.System{}.Now()))
 }
 
 func watchStatus(c *cobra.Command, dir string, asJSON bool) error {

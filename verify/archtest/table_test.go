@@ -140,6 +140,8 @@ var rooms = []room{
 	// wiring of the processes
 	{"app/roles", list(".", "mixing", "checkpoint", "proto", "sources/...", "text/...", "sidecar/...",
 		"orchestrator/...", "app/...", shell), all},
+	// rows of answers as files
+	{"app/export", list("app/exit"), none},
 	// questions to a run, living or stopped
 	{"app/query", list(".", "checkpoint", "proto", "internal/wire", "orchestrator", "orchestrator/facts",
 		"orchestrator/ledger", "app/exit", "app/report", "app/roles", "app/rundir", "app/supervisor"),
@@ -203,7 +205,7 @@ var owners = []struct {
 	{"go.etcd.io/", list("orchestrator/lease/...", "app/place/mailbox")},
 	{"go.uber.org/zap", list("orchestrator/lease/...")},
 	{"github.com/NVIDIA/", list("sidecar/gpu")},
-	{"github.com/apache/arrow/", list("sources/format/parquet")},
+	{"github.com/apache/arrow/", list("sources/format/parquet", "app/export")},
 	{"github.com/parquet-go/", list("sources/format/parquet")},
 	{"github.com/expr-lang/", list("sources/read/filter")},
 	{"github.com/pkoukk/", list("text/tokenize/...", "bench/...")},

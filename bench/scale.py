@@ -70,14 +70,15 @@ class Bench:
         return Run(self.millrace, mix, self.work / "run", ranks, **settings)
 
     def throughput(self, mix: pathlib.Path, **settings: object) -> dict[str, float]:
-        with self.run(mix, **settings) as run, millrace.connect(str(run.dir / "rank-0.sock")) as loader:
+        run = self.run(mix, **settings)
+        with run, millrace.connect(str(run.dir / "rank-0.sock"), tensors="numpy") as loader:
             peak = Peak(run)
             with peak:
                 out = window(counter(iter(loader)), self.warm, self.seconds, run.pids)
             return out | {"PSS MiB": peak.mib}
 
     def first_batch(self, mix: pathlib.Path) -> dict[str, float]:
-        with self.run(mix) as run, millrace.connect(str(run.dir / "rank-0.sock")) as loader:
+        with self.run(mix) as run, millrace.connect(str(run.dir / "rank-0.sock"), tensors="numpy") as loader:
             next(iter(loader))
             took = time.perf_counter() - run.began
             return {"s": took, "CPU s": cpu_seconds(run.pids())}
@@ -301,7 +302,7 @@ def shards(b: Bench) -> None:
 
 
 def run_and_weigh(b: Bench, title: str, mix: pathlib.Path) -> None:
-    with b.run(mix) as run, millrace.connect(str(run.dir / "rank-0.sock")) as loader:
+    with b.run(mix) as run, millrace.connect(str(run.dir / "rank-0.sock"), tensors="numpy") as loader:
         ready = time.perf_counter() - run.began
         with Peak(run) as peak:
             batches = iter(loader)
@@ -355,7 +356,7 @@ def main() -> None:
     p.add_argument("--reader", help=argparse.SUPPRESS)
     a = p.parse_args()
     if a.reader:
-        for batch in millrace.connect(a.reader):
+        for batch in millrace.connect(a.reader, tensors="numpy"):
             batch["tokens"][:, 0].sum()
         return
     with tempfile.TemporaryDirectory(prefix="millrace-scale-", dir=os.environ.get("TMPDIR")) as folder:

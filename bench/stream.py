@@ -77,7 +77,8 @@ def mixture(folder: pathlib.Path, corpus: pathlib.Path, name: str, **settings: o
 def ours(
     binary: str, mix: pathlib.Path, folder: pathlib.Path, cpus: str, warm: float, seconds: float
 ) -> dict[str, float]:
-    with Run(binary, mix, folder, cpus=cpus) as run, millrace.connect(str(folder / "rank-0.sock")) as loader:
+    socket = str(folder / "rank-0.sock")
+    with Run(binary, mix, folder, cpus=cpus) as run, millrace.connect(socket, tensors="numpy") as loader:
         batches = iter(loader)
 
         def one() -> int:
@@ -197,7 +198,7 @@ def plain(work: pathlib.Path, corpus: pathlib.Path) -> pathlib.Path:
 
 
 def first_batch(binary: str, mix: pathlib.Path, folder: pathlib.Path) -> float:
-    with Run(binary, mix, folder) as run, millrace.connect(str(folder / "rank-0.sock")) as loader:
+    with Run(binary, mix, folder) as run, millrace.connect(str(folder / "rank-0.sock"), tensors="numpy") as loader:
         next(iter(loader))
         return time.perf_counter() - run.began
 
@@ -205,7 +206,7 @@ def first_batch(binary: str, mix: pathlib.Path, folder: pathlib.Path) -> float:
 def idle(a: argparse.Namespace, work: pathlib.Path, corpus: pathlib.Path) -> None:
     with (
         Run(a.millrace, mixture(work, corpus, "idle"), work / "run") as run,
-        millrace.connect(str(work / "run" / "rank-0.sock")) as loader,
+        millrace.connect(str(work / "run" / "rank-0.sock"), tensors="numpy") as loader,
     ):
         next(iter(loader))
         time.sleep(5)
@@ -234,7 +235,7 @@ def memory(a: argparse.Namespace, work: pathlib.Path, corpus: pathlib.Path) -> N
 
 
 def read_for_ever(socket: str) -> None:
-    for batch in millrace.connect(socket):
+    for batch in millrace.connect(socket, tensors="numpy"):
         batch["tokens"][:, 0].sum()
 
 

@@ -133,7 +133,7 @@ def mixture(sources: Dict[str, Any]) -> Dict[str, Any]:
 def train(pipe: Any, socket: str, pause: float) -> None:
     """Takes batches and reports losses. After each step it sends the step's number, or a text if it was wrong."""
     try:
-        expected, loader = 0, millrace.connect(socket)
+        expected, loader = 0, millrace.connect(socket, tensors="numpy")
         for batch in loader:
             if batch.step != expected:
                 raise AssertionError(f"step {batch.step} came, want {expected}")

@@ -42,7 +42,7 @@ TRAIN = """
 import sys, time
 sys.path.insert(0, sys.argv[2])
 import millrace
-for batch in millrace.connect(sys.argv[1], patience=60):
+for batch in millrace.connect(sys.argv[1], patience=60, tensors="numpy"):
     print(batch.step, batch.digest, flush=True)
     time.sleep(0.05)
 """

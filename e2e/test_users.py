@@ -22,7 +22,7 @@ import millrace
 os.setgroups([])
 os.setgid(int(sys.argv[3]))
 os.setuid(int(sys.argv[3]))
-print(sum(1 for _ in millrace.connect(sys.argv[1])))
+print(sum(1 for _ in millrace.connect(sys.argv[1], tensors="numpy")))
 """
 
 

@@ -1,4 +1,4 @@
-"""torch.distributed.checkpoint (DCP), with the loader as one of its Stateful objects.
+"""torch.distributed.checkpoint (DCP), with the loader's state as one of its Stateful objects.
 
     millrace up mixture.yaml --ranks 2 --run-dir RUN &
     torchrun --nproc-per-node 2 train_dcp.py RUN OUT
@@ -43,7 +43,7 @@ def main(run: str, out: str) -> None:
     model = DistributedDataParallel(make_model())
     optimizer = make_optimizer(model)
     loader = millrace.connect(run)
-    state = {"training": Training(model, optimizer), "loader": loader}
+    state = {"training": Training(model, optimizer), "loader": loader.dcp_state()}
     checkpoint = newest(out)
     if checkpoint is not None:
         dcp.load(state, checkpoint_id=checkpoint)

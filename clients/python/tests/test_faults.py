@@ -190,7 +190,7 @@ def test_trainer_killed(house, tmp_path):
 import os, sys, time
 sys.path.insert(0, {SRC!r})
 import millrace
-loader = millrace.connect({house.path()!r})
+loader = millrace.connect({house.path()!r}, tensors="numpy")
 held = [next(loader), next(loader), next(loader), next(loader)]
 if os.fork() == 0:
     del held

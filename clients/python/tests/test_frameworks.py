@@ -186,7 +186,7 @@ if installed("torch"):
 
 
     def test_distributed_checkpoint(house, tmp_path):
-        """The loader is a Stateful of DCP: a new loader, which has no state yet, gets the saved one."""
+        """DCP takes `dcp_state()`: a new loader, which has no state yet, gets the saved one."""
         import torch.distributed.checkpoint as dcp
 
         house.start(*SHAPE)
@@ -194,12 +194,14 @@ if installed("torch"):
         for saved_after in (ORDER[0], ORDER[3]):  # inside a step, and at a step's end
             while place(batch := next(loader)) != saved_after:
                 pass
-            dcp.save({"loader": loader}, checkpoint_id=tmp_path / "checkpoint")
+            dcp.save({"loader": loader.dcp_state()}, checkpoint_id=tmp_path / "checkpoint")
             again = millrace.connect(house.path())
-            dcp.load({"loader": again}, checkpoint_id=tmp_path / "checkpoint")
+            dcp.load({"loader": again.dcp_state()}, checkpoint_id=tmp_path / "checkpoint")
             assert again.state_dict() == batch.state_dict() == loader.state_dict()
             loader.close()
             loader = again
+        with pytest.raises(Exception, match=r"loader\.dcp_state\(\)"):  # DCP may wrap it
+            dcp.save({"loader": loader}, checkpoint_id=tmp_path / "other")
 
 
 if installed("optree"):

@@ -246,20 +246,35 @@ def test_larger_batches(house):
 
 
 def test_auto_uses_torch_if_it_is_imported(house, monkeypatch):
-    """auto gives torch tensors over the same memory if torch is imported; a stand-in records the call."""
+    """auto gives torch tensors over the same memory if torch is imported at connect(); a stand-in records the call. A
+    later import changes nothing."""
     house.start(*SHAPE)
-    auto, plain = millrace.connect(house.path()), None
-    assert isinstance(next(auto)["tokens"], np.ndarray)
+    before = millrace.connect(house.path())
     wrapped = []
     monkeypatch.setitem(
         sys.modules, "torch", types.SimpleNamespace(from_numpy=lambda a: wrapped.append(a) or memoryview(a))
     )
+    assert isinstance(next(before)["tokens"], np.ndarray)
+    before.close()
+    auto = millrace.connect(house.path(), tensors="auto", start="latest")
     batch = next(auto)
     assert isinstance(batch["tokens"], memoryview) and len(wrapped) == 1
     assert all(isinstance(tensor, memoryview) for tensor in batch.values()) and len(wrapped) == 5
     auto.close()
     plain = millrace.connect(house.path(), tensors="numpy", start="latest")
     assert isinstance(next(plain)["tokens"], np.ndarray)
+
+
+def test_tensors_are_named_if_torch_waits(house, monkeypatch):
+    """If torch is installed and not imported, an import elsewhere would decide the kind of tensors."""
+    house.start(*SHAPE)
+    monkeypatch.setattr("millrace._loader.is_installed", lambda module: module == "torch")
+    with pytest.raises(ValueError, match='torch is installed but not imported: write tensors="torch" or'):
+        millrace.connect(house.path())
+    for named in ("numpy", "auto"):
+        loader = millrace.connect(house.path(), tensors=named, start="fresh")
+        assert isinstance(next(loader)["tokens"], np.ndarray)
+        loader.close()
 
 
 def test_tensors_are_made_once_in_order(house):

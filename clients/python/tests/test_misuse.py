@@ -80,6 +80,44 @@ def test_one_rank_shares_with_nobody(house):
         loader.close()
 
 
+def test_the_check_can_be_turned_off(house, monkeypatch):
+    house.start(*SHAPE)
+    monkeypatch.setenv("MILLRACE_CHECK", "0")
+    loader = millrace.connect(house.path())
+    assert sum(1 for _ in accelerate().IterableDatasetShard(loader, 2)) == 8
+
+
+def dcp():
+    """Stand in for the module of DCP that saves: it calls the methods of a Stateful."""
+    module = types.ModuleType("torch.distributed.checkpoint.state_dict_saver")
+    exec("def save(state):\n    return {key: one.state_dict() for key, one in state.items()}\n", module.__dict__)
+    return module
+
+
+def test_dcp_gets_a_state_with_one_key(house):
+    """The keys of a Stateful are the same before and after the first batch. The loader itself is refused."""
+    house.start(*SHAPE)
+    loader = millrace.connect(house.path())
+    assert set(dcp().save({"loader": loader.dcp_state()})["loader"]) == {"json"}
+    batch = next(loader)
+    saved = dcp().save({"loader": loader.dcp_state()})["loader"]
+    assert set(saved) == {"json"} and json.loads(saved["json"]) == batch.state_dict() == loader.state_dict()
+    with pytest.raises(millrace.MisuseError, match=r"Give it loader\.dcp_state\(\) in place of the loader"):
+        dcp().save({"loader": loader})
+    again = millrace.connect(house.path())
+    again.dcp_state().load_state_dict(saved)
+    assert again.state_dict() == batch.state_dict()
+
+
+def test_a_state_has_one_type(house):
+    """An object of a user around the loader gets what everyone gets, also if DCP calls it."""
+    house.start(*SHAPE)
+    loader = millrace.connect(house.path())
+    next(loader)
+    around = types.SimpleNamespace(state_dict=lambda: loader.state_dict())
+    assert dcp().save({"loader": around}) == {"loader": loader.state_dict()}
+
+
 def test_a_torch_worker(house, monkeypatch):
     house.start(*SHAPE)
     worker = types.SimpleNamespace(get_worker_info=lambda: types.SimpleNamespace(id=0))
@@ -167,7 +205,7 @@ def test_a_second_start_says_what_to_do(house):
     house.start(*SHAPE, "--history")
     code = (
         f"import sys\nsys.path.insert(0, {SRC!r})\n"
-        f"import millrace\nfor batch in millrace.connect({house.path()!r}):\n    pass\n"
+        f"import millrace\nfor batch in millrace.connect({house.path()!r}, tensors='numpy'):\n    pass\n"
     )
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     lines = told.stderr.strip().splitlines()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import sys
-from typing import Any, Callable
+from typing import Any, Callable, Dict, Optional
 
 import numpy as np
 
@@ -17,6 +18,14 @@ def namespace(array: Any) -> Any:
     if torch is not None and isinstance(array, torch.Tensor):
         return torch
     return importlib.import_module("jax.numpy")
+
+
+def is_installed(module: str) -> bool:
+    """Return whether a module can be imported. It is not imported."""
+    try:
+        return importlib.util.find_spec(module) is not None
+    except (ImportError, ValueError):  # its package, or a stand-in without a specification
+        return module in sys.modules
 
 
 def count_up(length: int, like: Any) -> Any:
@@ -36,3 +45,17 @@ def jax_from_numpy() -> Callable[[Any], Any]:
         return lambda array: jax.dlpack.from_dlpack(array if array.flags.writeable else array.copy())
     put: Callable[[Any], Any] = jax.device_put
     return put
+
+
+def torch_from_numpy() -> Callable[[Any], Any]:
+    """Return the function that makes a torch tensor of a NumPy array, a view of the same memory."""
+    function: Callable[[Any], Any] = importlib.import_module("torch").from_numpy
+    return function
+
+
+# For each kind of tensors, a function that returns the function that makes one of an array; None: an array is one.
+FROM_NUMPY: Dict[str, Callable[[], Optional[Callable[[Any], Any]]]] = {
+    "numpy": lambda: None,
+    "torch": torch_from_numpy,
+    "jax": jax_from_numpy,
+}

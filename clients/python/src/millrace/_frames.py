@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import gc
-import sys
 import warnings
 from typing import Any, Callable, Collection, NamedTuple, Optional, Tuple, Union
 
 import numpy as np
 
 from . import _wire as wire
-from ._arrays import jax_from_numpy
+from ._arrays import FROM_NUMPY
 from ._batch import Batch, make_batch
 from ._connection import Connection, Ring
 from ._copies import Copies, Copy
@@ -84,12 +83,11 @@ class Frames:
     """Makes batches of frames. A frame is released when its last view is gone."""
 
     def __init__(self, tensors: str, names: Optional[Names] = None, copies: Optional[Copies] = None) -> None:
-        """With `copies`, every batch is copied to a device, and `read` returns its copy."""
+        """`tensors` is "numpy", "torch" or "jax". With `copies`, every batch is copied to a device, and `read` returns its copy."""
         self.batches = self.bytes = self.copied = 0
-        self._tensors = tensors
         self._names = names
         self.copies = copies
-        self._from_numpy = jax_from_numpy() if tensors == "jax" else None
+        self._from_numpy = FROM_NUMPY[tensors]()
         self._layout = Layout(b"")
         self._collect = Backoff()
         self._warned = False
@@ -112,10 +110,7 @@ class Frames:
         else:  # the last batch of a step brings the state after the step
             state = State(root[state_at : state_at + state_length].tobytes() or before.text, None)
         register_trees()
-        from_numpy = self._from_numpy
-        if from_numpy is None and self._tensors != "numpy":
-            from_numpy = self._find_torch()
-        frame: Frame = _new_tuple(Frame, (root, layout, from_numpy, header, body, state, source))
+        frame: Frame = _new_tuple(Frame, (root, layout, self._from_numpy, header, body, state, source))
         self.batches += 1
         self.bytes += length
         if self.copies is not None:
@@ -133,12 +128,6 @@ class Frames:
         assert self.copies is not None  # it has started the copy
         moved: Source = self.copies.finish(copy)
         return make_batch(moved if self._names is None else self._names.over(moved), None)
-
-    def _find_torch(self) -> Optional[Callable[[Any], Any]]:
-        """Return the function that makes torch tensors of arrays; None while torch is not imported."""
-        if "torch" in sys.modules:
-            self._from_numpy = sys.modules["torch"].from_numpy
-        return self._from_numpy
 
     def _is_short(self, ring: Ring) -> bool:
         """Return whether the trainer holds all other frames of the ring."""

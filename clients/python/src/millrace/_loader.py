@@ -12,21 +12,23 @@ import time
 from types import TracebackType
 from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Sequence, Tuple, Type
 
+from ._arrays import is_installed
 from ._batch import Batch
 from ._copies import Copies
+from ._dcp import DcpState
 from ._devices import find_device
 from ._errors import MisuseError, RunError
 from ._failpoint import hit
 from ._frames import Frames
-from ._misuse import refuse_misuse
+from ._misuse import BATCH, STATE, refuse_misuse
 from ._patience import Limits, read_patience
 from ._reports import Reports
-from ._state import in_one_string, is_for_dcp, read_state
+from ._state import read_state
 from ._stream import Start, Stream
 from ._views import Keys, Names
 from ._where import TRAIN, find_socket, socket_of
 
-TENSORS = ("numpy", "torch", "jax", "auto")
+TENSORS = (None, "numpy", "torch", "jax", "auto")
 STARTS = (None, "fresh", "latest")
 FIGURES_EVERY = 1.0  # seconds between two questions for the run's figures
 
@@ -34,7 +36,7 @@ FIGURES_EVERY = 1.0  # seconds between two questions for the run's figures
 def connect(
     path: Optional[str] = None,
     *,
-    tensors: str = "auto",
+    tensors: Optional[str] = None,
     start: Optional[str] = None,
     keys: Keys = None,
     device: Any = None,
@@ -49,7 +51,8 @@ def connect(
         or of RANK in a trainer with ranks on several hosts.
         Without a path: MILLRACE_SOCKET, or MILLRACE_RUN_DIR with LOCAL_RANK.
     `tensors`: "numpy", "torch" (views of the same memory), "jax" (the same on CPUs, else copies on the default device),
-        or "auto": torch if it is imported already, else NumPy.
+        or "auto": torch if it is imported at this call, else NumPy. None is "auto", but an error if torch is installed
+        and not imported: name the kind then, so that no import elsewhere decides it.
     `start`: None, "fresh" (from step 0) or "latest" (the first step that not all ranks have committed). A loaded state
         replaces it. On a run with history, None without a state is a StartError. For a stream other than "train", None
         is "fresh".
@@ -83,7 +86,7 @@ class DataLoader:
         self,
         path: str,
         *,
-        tensors: str = "auto",
+        tensors: Optional[str] = None,
         start: Optional[str] = None,
         keys: Keys = None,
         device: Any = None,
@@ -99,15 +102,16 @@ class DataLoader:
             raise ValueError(f"tensors={tensors!r}: want one of {', '.join(map(repr, TENSORS))}")
         if start not in STARTS:
             raise ValueError(f"start={start!r}: want None, 'fresh' or 'latest'")
-        if device is not None and tensors not in ("torch", "auto"):
+        if device is not None and tensors not in (None, "torch", "auto"):
             raise ValueError(f"device={device!r} gives torch tensors, and tensors={tensors!r} asks for others")
         if prefetch < 0 or prefetch > 0 and device is None:
             raise ValueError(f"prefetch={prefetch!r}: want a number from 0 on, and a device= to copy batches to")
         if tensors in ("torch", "jax"):
             importlib.import_module(tensors)  # raises now if it is missing
+        kind = "torch" if device is not None else choose_kind(tensors)
         limits = Limits(wait, read_patience() if patience is None else patience)
         copies = None if device is None else Copies(find_device(device), prefetch)
-        frames = Frames(tensors, None if keys is None else Names(keys), copies)
+        frames = Frames(kind, None if keys is None else Names(keys), copies)
         self._further = stream != TRAIN
         if self._further and start is None:
             start = "fresh"
@@ -169,20 +173,26 @@ class DataLoader:
         Before the first batch it is the loaded state, or a note of the declared start. If a framework fetches batches
         ahead of training, save `batch.state_dict()` of the last batch that was trained on instead.
 
-        torch.distributed.checkpoint gets the state as one string, because it loads only the keys that a state has
-        before it is loaded. `load_state_dict` takes both forms."""
+        For torch.distributed.checkpoint use `dcp_state()`."""
         hit("client/state/before")
+        refuse_misuse(STATE)
         stream = self._open_stream()
         if stream.place is not None:
-            state = stream.place.state.to_dict()
-        elif stream.start.state is not None:
-            state = json.loads(json.dumps(stream.start.state))
-        else:
-            state = {"start": stream.start.kind or "fresh"}
-        return in_one_string(state) if is_for_dcp(sys._getframe(1)) else state
+            return stream.place.state.to_dict()
+        if stream.start.state is not None:
+            copy: Dict[str, Any] = json.loads(json.dumps(stream.start.state))
+            return copy
+        return {"start": stream.start.kind or "fresh"}
+
+    def dcp_state(self) -> DcpState:
+        """Return this loader as a `Stateful` of torch.distributed.checkpoint:
+        `dcp.save({"model": …, "loader": loader.dcp_state()})`, and `dcp.load` of the same keys."""
+        return DcpState(self)
 
     def load_state_dict(self, state: Dict[str, Any], override: Sequence[str] = ()) -> None:
         """Start from a state of any rank, saved under any topology. Every rank must load the same state.
+
+        `state` is a `state_dict()`, or the one that `dcp_state()` has saved.
 
         `override` lists the parts of the run's identity that may differ from the state's. The StartError of a refused
         state names these parts. Raises TypeError or ValueError if `state` is no dict that JSON can hold. If the run
@@ -312,8 +322,22 @@ class DataLoader:
             raise RuntimeError("the loader is closed")
 
     def _check(self) -> None:
-        refuse_misuse()
+        refuse_misuse(BATCH)
         self._checked = True
+
+
+def choose_kind(tensors: Optional[str]) -> str:
+    """Return the kind of tensors, decided now: a later import does not change it."""
+    if tensors is not None and tensors != "auto":
+        return tensors
+    if "torch" in sys.modules:
+        return "torch"
+    if tensors is None and is_installed("torch"):
+        raise ValueError(
+            "connect() has no tensors=, and torch is installed but not imported: write tensors=\"torch\" or "
+            "tensors=\"numpy\". tensors=\"auto\" gives torch tensors if torch is imported before this call"
+        )
+    return "numpy"
 
 
 def _be_an_iterable_dataset(loader: DataLoader) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from typing import Any, Optional
+from typing import Any, Callable, NamedTuple, Optional, Tuple
 
 from ._errors import MisuseError
 
@@ -22,29 +23,50 @@ _LIGHTNING = (
 )
 
 
-def refuse_misuse() -> None:
+_DCP = (
+    "torch.distributed.checkpoint loads only the keys that a state has before it is loaded, and those of a loader "
+    "change at its first batch. Give it loader.dcp_state() in place of the loader"
+)
+
+BATCH, STATE = "batch", "state"  # calls of the loader
+HARMLESS = ""  # a verdict: this caller, and every one behind it, may make the call
+
+
+class Framework(NamedTuple):
+    """Callers of a loader that are known to use it wrongly, or rightly.
+
+    `judge` gets the `self` of a stack frame of these modules, and returns None if it cannot tell, HARMLESS, or the
+    reason of a refusal."""
+
+    modules: Tuple[str, ...]  # prefixes of their names
+    call: str  # BATCH: any frame of the stack counts; STATE: the caller itself
+    judge: Callable[[Any], Optional[str]]
+
+
+def refuse_misuse(call: str) -> None:
     """Raise MisuseError if a caller on the stack shares this rank's batches with other ranks or processes, or saves the
-    state of a batch that it has only fetched.
+    state of a batch that it has only fetched, or would not find a state again.
 
     Accelerate's DataLoaderDispatcher reads on rank 0 alone. The other ranks then never join, and the run waits for
-    ever. Its IterableDatasetShard skips the batches of other ranks, although this rank gets none of them."""
-    if _is_torch_worker():
+    ever. Its IterableDatasetShard skips the batches of other ranks, although this rank gets none of them.
+
+    The stack decides refusals alone, never an answer. MILLRACE_CHECK=0 turns this off."""
+    if os.environ.get("MILLRACE_CHECK") == "0":
+        return
+    if call == BATCH and _is_torch_worker():
         raise MisuseError(_WORKERS)
-    frame: Any = sys._getframe(1)
+    frame: Any = sys._getframe(2)  # the caller of the loader's method, or further in
     while frame is not None:
         module = str(frame.f_globals.get("__name__", ""))
-        if module.startswith(("accelerate.", "transformers.")):
-            culprit = _sharing(frame.f_locals.get("self"))
-            if culprit is not None:
-                raise MisuseError(culprit + _RIGHT_WAY)
-        elif module.startswith(("lightning.", "pytorch_lightning.")):
-            loop = type(frame.f_locals.get("self")).__name__
-            if loop == "_EvaluationLoop":
-                return  # it saves no state
-            if loop in ("_FitLoop", "_TrainingEpochLoop"):
-                raise MisuseError(_LIGHTNING)
-        elif module == "millrace.lightning":
-            return  # it knows which batches are trained
+        for known in FRAMEWORKS:
+            if known.call == call and module.startswith(known.modules):
+                verdict = known.judge(frame.f_locals.get("self"))
+                if verdict == HARMLESS:
+                    return
+                if verdict is not None:
+                    raise MisuseError(verdict)
+        if call == STATE:
+            return
         frame = frame.f_back
 
 
@@ -60,7 +82,22 @@ def _sharing(reader: Any) -> Optional[str]:
     if ranks == 1:
         return None
     if "DataLoaderDispatcher" in kinds:
-        return "Accelerate reads this loader on rank 0 alone and splits its batches (dispatch_batches). "
+        return f"Accelerate reads this loader on rank 0 alone and splits its batches (dispatch_batches). {_RIGHT_WAY}"
     if "IterableDatasetShard" in kinds:
-        return "Accelerate gives each rank every n-th batch of this loader only (IterableDatasetShard). "
+        return f"Accelerate gives each rank every n-th batch of this loader only (IterableDatasetShard). {_RIGHT_WAY}"
     return None
+
+
+def _looking_ahead(loop: Any) -> Optional[str]:
+    """Return why a loop of Lightning may not read the loader. One that evaluates saves no state."""
+    verdicts = {"_EvaluationLoop": HARMLESS, "_FitLoop": _LIGHTNING, "_TrainingEpochLoop": _LIGHTNING}
+    return verdicts.get(type(loop).__name__)
+
+
+# The first row that has a verdict decides.
+FRAMEWORKS = (
+    Framework(("accelerate.", "transformers."), BATCH, _sharing),
+    Framework(("lightning.", "pytorch_lightning."), BATCH, _looking_ahead),
+    Framework(("millrace.lightning",), BATCH, lambda _: HARMLESS),  # it knows which batches are trained
+    Framework(("torch.distributed.checkpoint",), STATE, lambda _: _DCP),
+)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from types import FrameType
 from typing import Any, Dict, NamedTuple, Optional, Tuple
 
 
@@ -29,11 +28,6 @@ def read_begin(state: Optional[Dict[str, Any]]) -> State:
 
 
 STRING = "json"  # the only key of a state that is one string
-
-
-def is_for_dcp(frame: FrameType) -> bool:
-    """Return whether a frame belongs to torch.distributed.checkpoint."""
-    return str(frame.f_globals.get("__name__", "")).startswith("torch.distributed.checkpoint")
 
 
 def in_one_string(state: Dict[str, Any]) -> Dict[str, Any]:

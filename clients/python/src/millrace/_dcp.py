@@ -1,0 +1,28 @@
+"""The state of a loader for torch.distributed.checkpoint."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Dict
+
+from ._state import in_one_string
+
+if TYPE_CHECKING:
+    from ._loader import DataLoader
+
+
+class DcpState:
+    """A loader as a `Stateful` of torch.distributed.checkpoint (DCP).
+
+    DCP loads only the keys that a state has before it is loaded, and the keys of a loader's state change at its first
+    batch. So this state is one string under one key."""
+
+    def __init__(self, loader: "DataLoader") -> None:
+        self._loader = loader
+
+    def state_dict(self) -> Dict[str, Any]:
+        """Return the loader's state after its last returned batch, as one string under one key."""
+        return in_one_string(self._loader.state_dict())
+
+    def load_state_dict(self, state: Dict[str, Any]) -> None:
+        """Start the loader from a state of any rank."""
+        self._loader.load_state_dict(state)

@@ -83,7 +83,8 @@ class Frames:
     """Makes batches of frames. A frame is released when its last view is gone."""
 
     def __init__(self, tensors: str, names: Optional[Names] = None, copies: Optional[Copies] = None) -> None:
-        """`tensors` is "numpy", "torch" or "jax". With `copies`, every batch is copied to a device, and `read` returns its copy."""
+        """`tensors` is "numpy", "torch" or "jax". With `copies`, every batch is copied to a device, and `read` returns
+        its copy."""
         self.batches = self.bytes = self.copied = 0
         self._names = names
         self.copies = copies

@@ -9,6 +9,7 @@ import os
 import sys
 import threading
 import time
+import warnings
 from types import TracebackType
 from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Sequence, Tuple, Type
 
@@ -51,8 +52,8 @@ def connect(
         or of RANK in a trainer with ranks on several hosts.
         Without a path: MILLRACE_SOCKET, or MILLRACE_RUN_DIR with LOCAL_RANK.
     `tensors`: "numpy", "torch" (views of the same memory), "jax" (the same on CPUs, else copies on the default device),
-        or "auto": torch if it is imported at this call, else NumPy. None is "auto", but an error if torch is installed
-        and not imported: name the kind then, so that no import elsewhere decides it.
+        or "auto": torch if it is imported at this call, else NumPy. None is "auto", with a UserWarning if torch is
+        installed and not imported: name the kind then, so that no import elsewhere decides it.
     `start`: None, "fresh" (from step 0) or "latest" (the first step that not all ranks have committed). A loaded state
         replaces it. On a run with history, None without a state is a StartError. For a stream other than "train", None
         is "fresh".
@@ -333,9 +334,10 @@ def choose_kind(tensors: Optional[str]) -> str:
     if "torch" in sys.modules:
         return "torch"
     if tensors is None and is_installed("torch"):
-        raise ValueError(
-            "connect() has no tensors=, and torch is installed but not imported: write tensors=\"torch\" or "
-            "tensors=\"numpy\". tensors=\"auto\" gives torch tensors if torch is imported before this call"
+        warnings.warn(
+            "connect() has no tensors=, and torch is installed but not imported: batches are NumPy arrays. Write "
+            "tensors=\"torch\" or tensors=\"numpy\", so that no import elsewhere decides it",
+            stacklevel=4,
         )
     return "numpy"
 

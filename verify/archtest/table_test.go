@@ -141,7 +141,7 @@ var rooms = []room{
 	{"app/roles", list(".", "mixing", "checkpoint", "proto", "sources/...", "text/...", "sidecar/...",
 		"orchestrator/...", "app/...", shell), all},
 	// rows of answers as files
-	{"app/export", list("app/exit"), none},
+	{"app/export", list("app/exit"), list("github.com/apache/arrow/go/v17")},
 	// questions to a run, living or stopped
 	{"app/query", list(".", "checkpoint", "proto", "internal/wire", "orchestrator", "orchestrator/facts",
 		"orchestrator/ledger", "app/exit", "app/report", "app/roles", "app/rundir", "app/supervisor"),

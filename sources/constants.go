@@ -54,9 +54,6 @@ func (c Constants) Open(ctx context.Context, format Format, f File, field Field,
 	for i, name := range field.Others {
 		s.others[i], _ = c.of(name)
 	}
-	if u, ok := inner.(Unpacker); ok {
-		return &packedFilledShard{s, u}, nil
-	}
 	return s, nil
 }
 
@@ -69,7 +66,7 @@ func (c Constants) appendTo(in []byte) []byte {
 	return in
 }
 
-// filledShard is a shard whose records have constants. Formats with fields implement no other interfaces of shards.
+// filledShard is a shard whose records have constants. Only formats with fields have such shards.
 type filledShard struct {
 	Shard
 	constants Constants
@@ -77,28 +74,11 @@ type filledShard struct {
 	others    []any // the constants among Field.Others; nil: none
 }
 
-// packedFilledShard is a filledShard of a packed file.
-type packedFilledShard struct {
-	*filledShard
-	Unpacker
-}
-
-var (
-	_ Sized    = (*filledShard)(nil)
-	_ Grainer  = (*filledShard)(nil)
-	_ Lacking  = (*filledShard)(nil)
-	_ Unpacker = (*packedFilledShard)(nil)
-)
-
-// Memory implements Sized.
-func (s *filledShard) Memory() int64 { return memoryOf(s.Shard) }
-
-// Grain implements Grainer.
-func (s *filledShard) Grain() (int64, error) {
-	if g, ok := s.Shard.(Grainer); ok {
-		return g.Grain()
-	}
-	return 0, nil
+// Abilities implements Shard.
+func (s *filledShard) Abilities() Abilities {
+	a := s.Shard.Abilities()
+	a.Lacks = s
+	return a
 }
 
 // Lacks implements Lacking. A field with a constant is not lacked.

@@ -82,7 +82,25 @@ type Shard interface {
 	Scan(ctx context.Context, from uint64, fn func(Record) error) error
 	// Read passes the records with these ascending numbers to fn. The shard is seekable and counted.
 	Read(ctx context.Context, numbers []uint64, fn func(Record) error) error
+	// Abilities returns what the shard can do beside this. It costs little and takes no memory.
+	Abilities() Abilities
 	io.Closer
+}
+
+// Abilities are what a shard declares beside its records: each is the shard itself or a part of it, nil if the shard
+// lacks the ability. A shard around another one changes those that it implements and passes the others on.
+type Abilities struct {
+	Lengths Lengther
+	Runs    RunLengther
+	Sizes   Sizer
+	Patches Patcher
+	Pieces  PieceReader
+	Places  Placer
+	Names   Named
+	Grains  Grainer
+	Packed  Unpacker
+	Lacks   Lacking
+	Memory  Sized // nil: little
 }
 
 // Record is one record of a shard: text to tokenise, or tokens.
@@ -108,43 +126,43 @@ type Record struct {
 	Err error
 }
 
-// Lengther is implemented by shards that have the lengths of documents without reading them (pre-tokenised formats).
+// Lengther is the ability of shards that have the lengths of documents without reading them (pre-tokenised formats).
 type Lengther interface {
 	// Length returns the tokens of a record; ok is false if the record must be read to find whether it is good.
 	Length(record uint64) (tokens uint32, ok bool)
 }
 
-// RunLengther is implemented by shards whose file has runs of records of one length.
+// RunLengther is the ability of shards whose file has runs of records of one length.
 type RunLengther interface {
 	// LengthRuns calls fn for each run, in the order of the records, until fn fails. The lengths are those of Length.
 	LengthRuns(fn func(tokens uint32, records uint64) error) error
 }
 
-// Sizer is implemented by shards whose own index counts the tokens of every record.
+// Sizer is the ability of shards whose own index counts the tokens of every record.
 type Sizer interface {
 	// Size returns the tokens of a record if it is good, 0 if it is certainly bad.
 	Size(record uint64) uint32
 }
 
-// Patcher is implemented by shards whose records may have patches of images beside their tokens.
+// Patcher is the ability of shards whose records may have patches of images beside their tokens.
 type Patcher interface {
 	// Patches returns the patches of a record, 0 if it has none.
 	Patches(record uint64) uint32
 }
 
-// Sized is implemented by shards that know their memory.
+// Sized is the ability of shards that know their memory.
 type Sized interface {
 	// Memory returns the bytes that the open shard holds, without the file.
 	Memory() int64
 }
 
-// Named is implemented by shards whose records have named fields.
+// Named is the ability of shards whose records have named fields.
 type Named interface {
 	// FieldNames returns the names of the fields at the top of the first records, each once.
 	FieldNames(ctx context.Context) ([]string, error)
 }
 
-// Unpacker is implemented by shards of packed files. If a shard is not seekable, a seekable copy of its unpacked bytes
+// Unpacker is the ability of shards of packed files. If a shard is not seekable, a seekable copy of its unpacked bytes
 // can take the file's place in Format.Open.
 type Unpacker interface {
 	// Unpack returns the unpacked bytes of the file from the beginning. The caller closes it.
@@ -191,7 +209,7 @@ func settled(f Format) string {
 	return f.Name()
 }
 
-// Grainer is implemented by shards that unpack more than one record to read one at random.
+// Grainer is the ability of shards that unpack more than one record to read one at random.
 type Grainer interface {
 	// Grain returns the mean unpacked bytes of such a part, 0 if a record is read alone or if the shard was not
 	// indexed.
@@ -217,7 +235,7 @@ type Cached struct {
 // Name returns the name of the shard's file.
 func (c Cached) Name() string { return c.Source.manifest.Shards[c.Shard].Path }
 
-// PieceReader is implemented by shards that read a part of a document without the rest of it.
+// PieceReader is the ability of shards that read a part of a document without the rest of it.
 type PieceReader interface {
 	// ReadPieces passes parts of documents to fn, in the order of the requests. Record.Tokens has the tokens of the
 	// part; Record.Start and Record.Total give its place in the document. A part beyond the document's end has no
@@ -225,7 +243,7 @@ type PieceReader interface {
 	ReadPieces(ctx context.Context, parts []DocumentPart, fn func(Record) error) error
 }
 
-// Placer is implemented by shards in whose file documents lie as plain ids, so that another process can read them.
+// Placer is the ability of shards in whose file documents lie as plain ids, so that another process can read them.
 type Placer interface {
 	// Place returns the place of a document's ids. ok is false if the record must be read to find whether it is good.
 	Place(record uint64) (at DocumentPlace, ok bool)

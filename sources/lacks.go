@@ -50,7 +50,7 @@ func (l *Lacks) Note(lack *LackError) {
 	}
 }
 
-// Lacking is implemented by shards whose files have columns.
+// Lacking is the ability of shards whose files have columns.
 type Lacking interface {
 	// Lacks returns the fields that the file lacks. Each is among Field.MayLack.
 	Lacks() Lacks
@@ -58,7 +58,7 @@ type Lacking interface {
 
 // lacksOf returns the fields that an open shard lacks.
 func lacksOf(s Shard) Lacks {
-	if l, ok := s.(Lacking); ok {
+	if l := s.Abilities().Lacks; l != nil {
 		return l.Lacks()
 	}
 	return nil

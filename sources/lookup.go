@@ -65,7 +65,7 @@ func (v *LengthView) of(ctx context.Context, shard uint32) (func(uint64) (uint32
 			return nil, err
 		}
 		v.open = append(v.open, o)
-		if l, ok := o.Shard.(Lengther); ok {
+		if l := o.Abilities().Lengths; l != nil {
 			get = l.Length
 		}
 	} else if st := v.from.kept.Known(shard); st != nil {
@@ -140,8 +140,8 @@ func (st *Stats) add(tokens uint32, records uint64, piece uint32) {
 // runs returns the runs of equal lengths of a shard that the view has opened, nil if its file has none.
 func (v *LengthView) runs(shard uint32) RunLengther {
 	for _, o := range v.open {
-		if r, ok := o.Shard.(RunLengther); ok && o.index == shard {
-			return r
+		if o.index == shard {
+			return o.Abilities().Runs
 		}
 	}
 	return nil
@@ -152,7 +152,7 @@ func (v *LengthView) runs(shard uint32) RunLengther {
 func (v *LengthView) otherwise(shard uint32) func(record uint64) (uint32, bool) {
 	if v.from.isOfTokens {
 		for _, o := range v.open {
-			if sizer, ok := o.Shard.(Sizer); ok && o.index == shard {
+			if sizer := o.Abilities().Sizes; sizer != nil && o.index == shard {
 				return func(r uint64) (uint32, bool) { return sizer.Size(r), true }
 			}
 		}
@@ -196,7 +196,7 @@ func (v *LengthView) untrained(shard uint32) func(record uint64) (labels uint32,
 // patches returns the lookup of patches in a shard that the view has opened, nil if it has none.
 func (v *LengthView) patches(shard uint32) func(record uint64) uint32 {
 	for _, o := range v.open {
-		if p, ok := o.Shard.(Patcher); ok && o.index == shard {
+		if p := o.Abilities().Patches; p != nil && o.index == shard {
 			return p.Patches
 		}
 	}

@@ -204,8 +204,7 @@ func (op *opener) needsCopy(o *OpenShard) bool {
 	if op.copies == nil || o.Seekable() {
 		return false
 	}
-	_, ok := o.Shard.(Unpacker)
-	return ok
+	return o.Abilities().Packed != nil
 }
 
 // makeCopy writes the copy of an open shard that only streams. If another process has just written it, makeCopy waits
@@ -219,7 +218,7 @@ func (op *opener) makeCopy(ctx context.Context, o *OpenShard, sh millrace.Shard,
 	hash := newContentHash()
 	o.file.hash = hash
 	err := op.copies.Write(ctx, sh.Digest.String(), g.Doubts(), func() (io.ReadCloser, error) {
-		return o.Shard.(Unpacker).Unpack(ctx)
+		return o.Abilities().Packed.Unpack(ctx)
 	}, func() { progress(hash.hashed()) })
 	if err == nil && hash.hashed() > 0 {
 		err = op.keepContent(o, sh)
@@ -328,8 +327,8 @@ func (f *unpackedFile) stream(p []byte, off int64) (int, error) {
 		return 0, err
 	}
 	defer shard.Close()
-	u, ok := shard.(Unpacker)
-	if !ok {
+	u := shard.Abilities().Packed
+	if u == nil {
 		return 0, fmt.Errorf("unpack %s: it is not packed any more", f.packed.name)
 	}
 	r, err := u.Unpack(ctx)

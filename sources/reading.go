@@ -201,7 +201,7 @@ func (s *Source) Grain(ctx context.Context) (int64, error) {
 	if o.copy != nil {
 		return copies.FrameBytes, nil
 	}
-	if g, ok := o.Shard.(Grainer); ok {
+	if g := o.Abilities().Grains; g != nil {
 		return g.Grain()
 	}
 	return 0, nil

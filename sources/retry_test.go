@@ -142,6 +142,7 @@ func (twoRecords) Open(context.Context, File, Field, Limits, []byte) (Shard, err
 
 func (twoRecords) Count() (uint64, bool) { return 2, true }
 func (twoRecords) Seekable() bool        { return true }
+func (twoRecords) Abilities() Abilities  { return Abilities{} }
 func (twoRecords) Close() error          { return nil }
 
 // TestAwayAndBack: an opening waits for a file that is away. If another file comes back, it fails.

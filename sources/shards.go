@@ -180,7 +180,7 @@ func (s *shardSet) acquire(ctx context.Context, shard uint32) (*OpenShard, error
 
 // memoryOf returns the memory of an open shard.
 func memoryOf(s Shard) int64 {
-	if sized, ok := s.(Sized); ok {
+	if sized := s.Abilities().Memory; sized != nil {
 		return sized.Memory()
 	}
 	return plainMemory

@@ -154,8 +154,8 @@ func (d *File) read(ctx context.Context, format sources.Format, f sources.File) 
 
 // names returns the fields of the records, without those that no path can name.
 func (d *File) names(ctx context.Context, s sources.Shard) ([]string, error) {
-	named, ok := s.(sources.Named)
-	if !ok {
+	named := s.Abilities().Names
+	if named == nil {
 		return nil, nil
 	}
 	names, err := named.FieldNames(ctx)
@@ -202,7 +202,7 @@ func (d *File) count(ctx context.Context, s sources.Shard) error {
 		}
 		d.Records = &n
 	}
-	if g, ok := s.(sources.Grainer); ok {
+	if g := s.Abilities().Grains; g != nil {
 		var err error
 		if d.Grain, err = g.Grain(); err != nil {
 			return err

@@ -143,8 +143,8 @@ func (f Fixture) reads(t *testing.T, s sources.Shard, all []record) {
 
 // lengths tests that the lengths known without reading are those of the records.
 func (f Fixture) lengths(t *testing.T, s sources.Shard, all []record) {
-	l, ok := s.(sources.Lengther)
-	if !ok {
+	l := s.Abilities().Lengths
+	if l == nil {
 		return
 	}
 	for i, r := range all {
@@ -156,8 +156,8 @@ func (f Fixture) lengths(t *testing.T, s sources.Shard, all []record) {
 
 // places tests that the ids at a document's place are its tokens.
 func (f Fixture) places(t *testing.T, s sources.Shard, all []record) {
-	p, ok := s.(sources.Placer)
-	if !ok {
+	p := s.Abilities().Places
+	if p == nil {
 		return
 	}
 	for i, r := range all {
@@ -182,8 +182,8 @@ func (f Fixture) places(t *testing.T, s sources.Shard, all []record) {
 
 // pieces tests that parts of documents are the parts of whole ones.
 func (f Fixture) pieces(t *testing.T, s sources.Shard, all []record) {
-	r, ok := s.(sources.PieceReader)
-	if !ok {
+	r := s.Abilities().Pieces
+	if r == nil {
 		return
 	}
 	rng := rand.New(rand.NewPCG(3, 2))

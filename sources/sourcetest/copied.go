@@ -25,8 +25,8 @@ func (f unpackedFile) IsUnpacked() bool { return true }
 // read at random.
 func (f Fixture) copied(t *testing.T, mk New, s sources.Shard, all []record) {
 	t.Helper()
-	u, ok := s.(sources.Unpacker)
-	if !ok {
+	u := s.Abilities().Packed
+	if u == nil {
 		t.Fatal("a shard that only streams gives no unpacked bytes")
 	}
 	r, err := u.Unpack(t.Context())

@@ -131,8 +131,8 @@ func readShard(ctx context.Context, o *sources.OpenShard, sh millrace.Shard, rng
 
 // lengthsFit checks that the lengths that are known without reading are those of the records.
 func lengthsFit(s sources.Shard, found []*record) error {
-	l, ok := s.(sources.Lengther)
-	if !ok {
+	l := s.Abilities().Lengths
+	if l == nil {
 		return nil
 	}
 	for i, r := range found {

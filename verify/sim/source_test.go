@@ -63,6 +63,9 @@ type shard struct {
 	lengths []int // -1: bad
 }
 
+// Abilities implements sources.Shard.
+func (s *shard) Abilities() sources.Abilities { return sources.Abilities{Sizes: s, Pieces: s} }
+
 func (s *shard) Count() (uint64, bool)                              { return uint64(len(s.lengths)), !s.streams }
 func (s *shard) Seekable() bool                                     { return !s.streams }
 func (s *shard) Close() error                                       { return nil }

@@ -80,6 +80,9 @@ type shard struct {
 // Count implements sources.Shard.
 func (s *shard) Count() (uint64, bool) { return s.count, true }
 
+// Abilities implements sources.Shard.
+func (s *shard) Abilities() sources.Abilities { return sources.Abilities{Memory: s, Grains: s} }
+
 // Seekable implements sources.Shard.
 func (s *shard) Seekable() bool { return true }
 

@@ -130,6 +130,11 @@ func (s *shard) Lacks() sources.Lacks { return s.lacks }
 // Count implements sources.Shard.
 func (s *shard) Count() (uint64, bool) { return s.layout.rows, true }
 
+// Abilities implements sources.Shard.
+func (s *shard) Abilities() sources.Abilities {
+	return sources.Abilities{Names: s, Lacks: s, Memory: s, Grains: s}
+}
+
 // Seekable implements sources.Shard.
 func (s *shard) Seekable() bool { return true }
 

@@ -34,7 +34,7 @@ func described(t *testing.T, text string) (n uint64) {
 		return 0
 	}
 	last, documents := uint32(0), uint64(0)
-	_ = s.(sources.RunLengther).LengthRuns(func(tokens uint32, records uint64) error {
+	_ = s.Abilities().Runs.LengthRuns(func(tokens uint32, records uint64) error {
 		last, documents, n = tokens, documents+records, n+records*(1+uint64(tokens))
 		return nil
 	})
@@ -42,7 +42,7 @@ func described(t *testing.T, text string) (n uint64) {
 	if count != documents {
 		t.Errorf("%d documents, and %d in runs", count, documents)
 	}
-	if got, known := s.(sources.Lengther).Length(count - 1); count > 0 && (!known || got != last) {
+	if got, known := s.Abilities().Lengths.Length(count - 1); count > 0 && (!known || got != last) {
 		t.Errorf("the last document has %d tokens (%t), want %d", got, known, last)
 	}
 	return n

@@ -83,6 +83,11 @@ func (s *shard) count() uint64 {
 // Count implements sources.Shard.
 func (s *shard) Count() (uint64, bool) { return s.count(), true }
 
+// Abilities implements sources.Shard.
+func (s *shard) Abilities() sources.Abilities {
+	return sources.Abilities{Lengths: s, Runs: s, Patches: s, Memory: s}
+}
+
 // Seekable implements sources.Shard.
 func (s *shard) Seekable() bool { return true }
 

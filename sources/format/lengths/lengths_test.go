@@ -85,7 +85,7 @@ func TestPatches(t *testing.T) {
 		t.Fatal(err)
 	}
 	for record, want := range []uint32{0, 0, 12, 0} {
-		if got := s.(sources.Patcher).Patches(uint64(record)); got != want {
+		if got := s.Abilities().Patches.Patches(uint64(record)); got != want {
 			t.Errorf("record %d: %d patches, want %d", record, got, want)
 		}
 	}

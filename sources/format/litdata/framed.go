@@ -77,6 +77,13 @@ type framed struct {
 
 var _ sources.Grainer = (*framed)(nil)
 
+// Abilities implements sources.Shard.
+func (s *framed) Abilities() sources.Abilities {
+	a := s.Shard.Abilities()
+	a.Grains, a.Memory = s, s
+	return a
+}
+
 // Grain implements sources.Grainer.
 func (s *framed) Grain() (int64, error) { return s.file.total / int64(max(len(s.file.frames), 1)), nil }
 

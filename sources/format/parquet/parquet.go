@@ -105,6 +105,11 @@ func (s *shard) Lacks() sources.Lacks { return s.lacks }
 // FieldNames implements sources.Named.
 func (s *shard) FieldNames(context.Context) ([]string, error) { return s.names, nil }
 
+// Abilities implements sources.Shard.
+func (s *shard) Abilities() sources.Abilities {
+	return sources.Abilities{Lacks: s, Names: s, Grains: s, Memory: s}
+}
+
 // Seekable implements sources.Shard.
 func (s *shard) Seekable() bool { return true }
 

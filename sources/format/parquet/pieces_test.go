@@ -112,7 +112,7 @@ func testFewRows(t *testing.T, codec compress.Compression, version apq.DataPageV
 	if codec != compress.Codecs.Zstd && costs[7] > costs[0]/2 {
 		t.Errorf("the readings cost %d bytes of %d", costs, len(file))
 	}
-	known, told := parquet.KnownMemory(s), s.(sources.Sized).Memory()
+	known, told := parquet.KnownMemory(s), s.Abilities().Memory.Memory()
 	if known == 0 || told < known || told > 64<<10 {
 		t.Errorf("the shard says that it takes %d bytes; its pages and pieces take %d", told, known)
 	}

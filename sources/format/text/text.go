@@ -72,6 +72,9 @@ type shard struct {
 // Count implements sources.Shard.
 func (s *shard) Count() (uint64, bool) { return 1, true }
 
+// Abilities implements sources.Shard.
+func (s *shard) Abilities() sources.Abilities { return sources.Abilities{} }
+
 // Seekable implements sources.Shard.
 func (s *shard) Seekable() bool { return true }
 

@@ -87,6 +87,9 @@ func (s *shard) Count() (uint64, bool) {
 	return s.records, s.isCounted
 }
 
+// Abilities implements sources.Shard.
+func (s *shard) Abilities() sources.Abilities { return sources.Abilities{Memory: s, Packed: s} }
+
 // Seekable implements sources.Shard.
 func (s *shard) Seekable() bool { return s.packing == plain }
 

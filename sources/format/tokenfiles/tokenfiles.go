@@ -205,6 +205,9 @@ type fresh struct {
 // Count implements sources.Shard. Only the index has the count.
 func (s *fresh) Count() (uint64, bool) { return 0, false }
 
+// Abilities implements sources.Shard.
+func (s *fresh) Abilities() sources.Abilities { return sources.Abilities{} }
+
 // Seekable implements sources.Shard.
 func (s *fresh) Seekable() bool { return true }
 

@@ -41,6 +41,9 @@ func openStream(s *stream, blob []byte) (sources.Shard, error) {
 // Count implements sources.Shard.
 func (s *stream) Count() (uint64, bool) { return s.count, s.counted }
 
+// Abilities implements sources.Shard.
+func (s *stream) Abilities() sources.Abilities { return sources.Abilities{Packed: s} }
+
 // Seekable implements sources.Shard.
 func (s *stream) Seekable() bool { return false }
 

@@ -88,6 +88,9 @@ func (s *shard) Count() (uint64, bool) {
 	return s.table.count, true
 }
 
+// Abilities implements sources.Shard.
+func (s *shard) Abilities() sources.Abilities { return sources.Abilities{Memory: s, Names: s} }
+
 // Seekable implements sources.Shard.
 func (s *shard) Seekable() bool { return true }
 

@@ -124,7 +124,7 @@ func (p *placer) file(shard uint32) *placedFile {
 	file.open = open
 	id, err := open.Identity()
 	if err == nil && !id.IsZero() {
-		file.shard, _ = open.Shard.(sources.Placer)
+		file.shard = open.Abilities().Places
 		file.Path, file.Identity = open.Path(), id
 	}
 	return file

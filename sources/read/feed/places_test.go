@@ -160,3 +160,11 @@ func TestPlacedTokensAreNotMade(t *testing.T) {
 		}
 	}
 }
+
+// Abilities implements sources.Shard.
+func (s fakePieces) Abilities() sources.Abilities {
+	return sources.Abilities{Lengths: s, Pieces: s, Places: s}
+}
+
+// Abilities implements sources.Shard.
+func (s *fakeShard) Abilities() sources.Abilities { return sources.Abilities{} }

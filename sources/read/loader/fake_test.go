@@ -83,6 +83,9 @@ func (s *numberShard) Index(ctx context.Context, progress func(int64)) ([]byte, 
 	}
 }
 
+// Abilities implements sources.Shard.
+func (s *numberShard) Abilities() sources.Abilities { return sources.Abilities{Lengths: s} }
+
 // Length implements sources.Lengther.
 func (s *numberShard) Length(record uint64) (uint32, bool) {
 	if s.lines[record] == "late" {

@@ -207,11 +207,3 @@ func (s *shard) readShard(ctx context.Context, numbers []uint64, fn func(sources
 	}
 	return err
 }
-
-// Grain implements sources.Grainer for the shard itself.
-func (s *shard) Grain() (int64, error) {
-	if g, ok := s.Shard.(sources.Grainer); ok {
-		return g.Grain()
-	}
-	return 0, nil
-}

@@ -63,6 +63,11 @@ func (s *Shard) FieldNames(context.Context) ([]string, error) { return s.Names, 
 // Count implements sources.Shard.
 func (s *Shard) Count() (uint64, bool) { return s.Table.Count(), true }
 
+// Abilities implements sources.Shard.
+func (s *Shard) Abilities() sources.Abilities {
+	return sources.Abilities{Packed: s, Names: s, Memory: s}
+}
+
 // Seekable implements sources.Shard.
 func (s *Shard) Seekable() bool { return s.Stream == nil }
 

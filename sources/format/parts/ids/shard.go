@@ -43,6 +43,11 @@ func CheckField(f sources.File, field sources.Field) error {
 // Count implements sources.Shard.
 func (s *Shard) Count() (uint64, bool) { return s.table.count, true }
 
+// Abilities implements sources.Shard.
+func (s *Shard) Abilities() sources.Abilities {
+	return sources.Abilities{Lengths: s, Memory: s, Sizes: s, Pieces: s, Places: s}
+}
+
 // Seekable implements sources.Shard.
 func (s *Shard) Seekable() bool { return true }
 

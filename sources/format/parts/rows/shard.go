@@ -34,6 +34,11 @@ func (s *shard) Count() (uint64, bool) {
 	return s.index.count, true
 }
 
+// Abilities implements sources.Shard.
+func (s *shard) Abilities() sources.Abilities {
+	return sources.Abilities{Grains: s, Packed: s, Lacks: s, Names: s}
+}
+
 // Seekable implements sources.Shard.
 func (s *shard) Seekable() bool { return s.kind.seekable() }
 

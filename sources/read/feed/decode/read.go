@@ -211,9 +211,9 @@ func (d *Decoder) readAll(ctx context.Context, o *sources.OpenShard, entries []E
 // pieceReader returns the shard's reader of pieces, if slots are pieces and it has one.
 func (d *Decoder) pieceReader(o *sources.OpenShard) (r sources.PieceReader, ok bool) {
 	if d.piece > 0 {
-		r, ok = o.Shard.(sources.PieceReader)
+		r = o.Abilities().Pieces
 	}
-	return r, ok
+	return r, r != nil
 }
 
 // sameRead returns how many of the first entries one read serves: those of one record, or of one piece of it. A small

@@ -40,8 +40,8 @@ const digestEnds = 1 << 20
 // shardPaths returns the paths of a shard's file and of its companions.
 func shardPaths(format Format, path string) []string {
 	paths := []string{path}
-	if c, ok := format.(Companions); ok {
-		paths = append(paths, c.Companions(path)...)
+	if companions := format.Traits().Companions; companions != nil {
+		paths = append(paths, companions(path)...)
 	}
 	return paths
 }
@@ -49,7 +49,7 @@ func shardPaths(format Format, path string) []string {
 // mostPaths returns the most files of one of these shards.
 func mostPaths(format Format, files []find.File) int {
 	most := 1
-	if _, ok := format.(Companions); ok {
+	if format.Traits().Companions != nil {
 		for i := range files {
 			most = max(most, len(shardPaths(format, files[i].Path)))
 		}

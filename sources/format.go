@@ -61,6 +61,8 @@ func (l Limits) Resolved() Limits {
 type Format interface {
 	// Name is the word in the mixture file: jsonl, parquet, megatron, lengths.
 	Name() string
+	// Traits returns what the format declares beside its shards.
+	Traits() Traits
 	// Open reads the shard's head or footer, not its records. It fails with millrace.ErrDamaged if the whole file is
 	// unreadable. index is an earlier result of Shard.Index for the same bytes, or nil.
 	Open(ctx context.Context, f File, field Field, lim Limits, index []byte) (Shard, error)
@@ -182,29 +184,21 @@ func IsUnpacked(f File) bool {
 	return ok && u.IsUnpacked()
 }
 
-// Companions is implemented by formats whose shards have several files. The shard's digest covers the companions as it
-// covers the file that names the shard.
-type Companions interface {
-	// Companions returns the paths of the other files of the shard at path; nil: it has none.
-	Companions(path string) []string
-}
-
-// Configured is implemented by formats with settings of their own that decide the documents of a shard.
-type Configured interface {
-	// Settings returns the settings as a text, "" if none was given.
-	Settings() string
-}
-
-// NameReader is implemented by formats whose fields follow from the names of shards, not from their bytes alone.
-type NameReader interface {
-	// FieldsOfName returns the fields that follow from the name.
-	FieldsOfName() []string
+// Traits are what a format declares beside its shards. The zero Traits are those of most formats.
+type Traits struct {
+	// Companions returns the paths of the other files of the shard at path, nil if it has none. The shard's digest
+	// covers them as it covers the file that names the shard. nil: every shard is one file.
+	Companions func(path string) []string
+	// Settings of the format's own that decide the documents of a shard, as a text; "": none was given.
+	Settings string
+	// NameFields are the fields that follow from the names of shards, not from their bytes alone.
+	NameFields []string
 }
 
 // settled returns the name of a format with its settings, for digests of facts that follow from both.
 func settled(f Format) string {
-	if c, ok := f.(Configured); ok && c.Settings() != "" {
-		return f.Name() + " " + c.Settings()
+	if settings := f.Traits().Settings; settings != "" {
+		return f.Name() + " " + settings
 	}
 	return f.Name()
 }

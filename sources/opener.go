@@ -66,7 +66,7 @@ func (op *opener) openWith(ctx context.Context, sh millrace.Shard, g *guard.Guar
 			return err
 		})
 	}
-	if _, ok := op.format.(Companions); ok { // it opens another file meanwhile
+	if op.format.Traits().Companions != nil { // it opens another file meanwhile
 		if _, err = op.files.Open(open); err == nil {
 			op.files.Closed()
 		}

@@ -56,4 +56,5 @@ func TestPassedFieldsDecideTheTransform(t *testing.T) {
 
 type namedFormat struct{ Format }
 
-func (namedFormat) Name() string { return "named" }
+func (namedFormat) Name() string   { return "named" }
+func (namedFormat) Traits() Traits { return Traits{} }

@@ -134,7 +134,8 @@ func (f *failing) ReadAt([]byte, int64) (int, error) {
 // twoRecords is a format of shards that are opened only.
 type twoRecords struct{ Shard }
 
-func (twoRecords) Name() string { return "jsonl" }
+func (twoRecords) Name() string   { return "jsonl" }
+func (twoRecords) Traits() Traits { return Traits{} }
 
 func (twoRecords) Open(context.Context, File, Field, Limits, []byte) (Shard, error) {
 	return twoRecords{}, nil

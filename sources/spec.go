@@ -315,9 +315,9 @@ func (s Spec) madeBy() Maker {
 
 // filtersNames reports whether a filter asks for a field that follows from the name of a file.
 func (s Spec) filtersNames() bool {
-	r, ok := s.Format.(NameReader)
-	return ok && slices.ContainsFunc(s.Filters.Fields(), func(name string) bool {
-		return slices.Contains(r.FieldsOfName(), name)
+	fields := s.Format.Traits().NameFields
+	return slices.ContainsFunc(s.Filters.Fields(), func(name string) bool {
+		return slices.Contains(fields, name)
 	})
 }
 

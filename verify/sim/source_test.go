@@ -123,3 +123,6 @@ func (s *shard) record(i uint64) sources.Record {
 	}
 	return r
 }
+
+// Traits implements sources.Format.
+func (numbers) Traits() sources.Traits { return sources.Traits{} }

@@ -23,17 +23,18 @@ type Format struct {
 }
 
 var (
-	_ sources.Format     = Format{}
-	_ sources.Configured = Format{}
-	_ sources.Grainer    = (*shard)(nil)
-	_ sources.Sized      = (*shard)(nil)
+	_ sources.Format  = Format{}
+	_ sources.Grainer = (*shard)(nil)
+	_ sources.Sized   = (*shard)(nil)
 )
 
 // Name returns the format's word in the mixture file.
 func (Format) Name() string { return "arrayrecord" }
 
-// Settings implements sources.Configured.
-func (ff Format) Settings() string { return "record=" + string(ff.Content) }
+// Traits implements sources.Format.
+func (ff Format) Traits() sources.Traits {
+	return sources.Traits{Settings: "record=" + string(ff.Content)}
+}
 
 // Open reads the ends of the file and the footer. With an index it reads nothing.
 func (ff Format) Open(ctx context.Context, f sources.File, field sources.Field, lim sources.Limits,

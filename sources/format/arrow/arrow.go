@@ -31,6 +31,9 @@ var _ sources.Format = Format{}
 // Name returns the format's word in the mixture file.
 func (Format) Name() string { return "arrow" }
 
+// Traits implements sources.Format.
+func (Format) Traits() sources.Traits { return sources.Traits{} }
+
 // Open reads the heads of all messages. There is no index to keep.
 func (Format) Open(ctx context.Context, f sources.File, field sources.Field, lim sources.Limits,
 	_ []byte) (sources.Shard, error) {

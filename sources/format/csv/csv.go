@@ -31,6 +31,9 @@ var _ sources.Format = Format{}
 // Name returns the format's word in the mixture file.
 func (Format) Name() string { return "csv" }
 
+// Traits implements sources.Format.
+func (Format) Traits() sources.Traits { return sources.Traits{} }
+
 // Open reads the header.
 func (ff Format) Open(ctx context.Context, f sources.File, field sources.Field, lim sources.Limits,
 	blob []byte) (sources.Shard, error) {

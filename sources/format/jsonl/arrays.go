@@ -20,6 +20,9 @@ var _ sources.Format = Arrays{}
 // Name returns the format's word in the mixture file.
 func (Arrays) Name() string { return "json" }
 
+// Traits implements sources.Format.
+func (Arrays) Traits() sources.Traits { return sources.Traits{} }
+
 // Open opens a file.
 func (a Arrays) Open(ctx context.Context, f sources.File, field sources.Field, lim sources.Limits,
 	blob []byte) (sources.Shard, error) {

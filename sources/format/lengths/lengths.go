@@ -29,6 +29,9 @@ var (
 // Name returns the format's word in the mixture file.
 func (Format) Name() string { return "lengths" }
 
+// Traits implements sources.Format.
+func (Format) Traits() sources.Traits { return sources.Traits{} }
+
 // Open reads the whole file. There is no index to keep.
 func (Format) Open(ctx context.Context, f sources.File, field sources.Field, _ sources.Limits,
 	_ []byte) (sources.Shard, error) {

@@ -29,6 +29,9 @@ func New(files sources.FS) Format { return Format{fs: files, indexes: &indexes{}
 // Name returns the format's word in the mixture file.
 func (Format) Name() string { return "litdata" }
 
+// Traits implements sources.Format.
+func (Format) Traits() sources.Traits { return sources.Traits{} }
+
 // Open reads the table of items, and the index.json of the directory if it was not read before.
 func (ff Format) Open(ctx context.Context, f sources.File, field sources.Field, lim sources.Limits,
 	_ []byte) (sources.Shard, error) {

@@ -22,15 +22,14 @@ type Format struct {
 }
 
 var (
-	_ sources.Format     = Format{}
-	_ sources.Companions = Format{}
+	_ sources.Format = Format{}
 )
 
 // New returns the format over files. Shards must be opened from the same file system.
 func New(files sources.FS) Format { return Format{fs: files, indexes: &indexes{}} }
 
-// Companions names the description of a shard of lines.
-func (Format) Companions(path string) []string {
+// companions names the description of a shard of lines.
+func companions(path string) []string {
 	if meta := metaPath(path); meta != "" {
 		return []string{meta}
 	}
@@ -39,6 +38,9 @@ func (Format) Companions(path string) []string {
 
 // Name returns the format's word in the mixture file.
 func (Format) Name() string { return "mds" }
+
+// Traits implements sources.Format.
+func (Format) Traits() sources.Traits { return sources.Traits{Companions: companions} }
 
 // Open reads the table of samples and the description of the columns.
 func (ff Format) Open(ctx context.Context, f sources.File, field sources.Field, lim sources.Limits,

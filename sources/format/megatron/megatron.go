@@ -22,8 +22,7 @@ import (
 type Format struct{ fs sources.FS }
 
 var (
-	_ sources.Format     = Format{}
-	_ sources.Companions = Format{}
+	_ sources.Format = Format{}
 )
 
 // New returns the format over files. Shards must be opened from the same file system.
@@ -32,8 +31,11 @@ func New(files sources.FS) Format { return Format{fs: files} }
 // Name returns the format's word in the mixture file.
 func (Format) Name() string { return "megatron" }
 
-// Companions names the .idx of a .bin.
-func (Format) Companions(path string) []string { return []string{indexPath(path)} }
+// Traits implements sources.Format.
+func (Format) Traits() sources.Traits { return sources.Traits{Companions: companions} }
+
+// companions names the .idx of a .bin.
+func companions(path string) []string { return []string{indexPath(path)} }
 
 func indexPath(path string) string { return strings.TrimSuffix(path, ".bin") + ".idx" }
 

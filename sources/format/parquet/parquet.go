@@ -28,6 +28,9 @@ var _ sources.Format = Format{}
 // Name returns the format's word in the mixture file.
 func (Format) Name() string { return "parquet" }
 
+// Traits implements sources.Format.
+func (Format) Traits() sources.Traits { return sources.Traits{} }
+
 // Open reads the footer. There is no index to keep: the footer has the counts, and page headers lead to the pages.
 func (pf Format) Open(ctx context.Context, f sources.File, field sources.Field, lim sources.Limits,
 	_ []byte) (sources.Shard, error) {

@@ -34,7 +34,7 @@ func (ff Format) openRecords(ctx context.Context, f sources.File, field sources.
 			}
 			return p, err
 		},
-		Names: func() []string { return append([]string{"text"}, ff.FieldsOfName()...) }}
+		Names: func() []string { return append([]string{"text"}, nameFields()...) }}
 	if ff.Record == Paragraph {
 		l.NewCutter = func(bool) rows.Cutter { return &cutter{} }
 	}

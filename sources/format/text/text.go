@@ -28,19 +28,22 @@ type Format struct {
 }
 
 var (
-	_ sources.Format     = Format{}
-	_ sources.NameReader = Format{}
-	_ sources.Configured = Format{}
+	_ sources.Format = Format{}
 )
 
 // Name returns the format's word in the mixture file.
 func (Format) Name() string { return "text" }
 
-// FieldsOfName implements sources.NameReader.
-func (Format) FieldsOfName() []string { return []string{"path", "name", "extension", "language"} }
+// Traits implements sources.Format.
+func (ff Format) Traits() sources.Traits {
+	return sources.Traits{NameFields: nameFields(), Settings: ff.settings()}
+}
 
-// Settings implements sources.Configured.
-func (ff Format) Settings() string {
+// nameFields returns the fields that follow from a file's name.
+func nameFields() []string { return []string{"path", "name", "extension", "language"} }
+
+// settings returns the settings that decide documents.
+func (ff Format) settings() string {
 	if ff.Record == File {
 		return ""
 	}
@@ -56,7 +59,7 @@ func (ff Format) Open(ctx context.Context, f sources.File, field sources.Field, 
 	if _, err := fields.NewReader(field); err != nil {
 		return nil, err
 	}
-	if ff.Settings() != "" {
+	if ff.settings() != "" {
 		return ff.openRecords(ctx, f, field, lim, blob)
 	}
 	return &shard{file: f, field: field, limit: lim.SampleBytes}, nil

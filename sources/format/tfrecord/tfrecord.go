@@ -23,16 +23,17 @@ type Format struct {
 }
 
 var (
-	_ sources.Format     = Format{}
-	_ sources.Configured = Format{}
-	_ sources.Sized      = (*shard)(nil)
+	_ sources.Format = Format{}
+	_ sources.Sized  = (*shard)(nil)
 )
 
 // Name returns the format's word in the mixture file.
 func (Format) Name() string { return "tfrecord" }
 
-// Settings implements sources.Configured.
-func (ff Format) Settings() string { return "record=" + string(ff.Content) }
+// Traits implements sources.Format.
+func (ff Format) Traits() sources.Traits {
+	return sources.Traits{Settings: "record=" + string(ff.Content)}
+}
 
 // Open reads the first bytes of the file.
 func (ff Format) Open(ctx context.Context, f sources.File, field sources.Field, lim sources.Limits,

@@ -99,7 +99,7 @@ func (p *plan) cut(b *ids.Builder, buf []byte, length uint64) uint64 {
 // beside reads the file beside the ids, and checks that its documents cover the ids.
 func (p *plan) beside(ctx context.Context, read func(context.Context, sources.File) (*ids.Builder, uint64, error)) (
 	*ids.Builder, error) {
-	path := p.format.Companions(p.file.Name())[0]
+	path := p.format.companions(p.file.Name())[0]
 	f, err := p.format.fs.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, millrace.Errorf(millrace.ErrDamaged,

@@ -60,16 +60,19 @@ func newFormat(name string, files sources.FS, b beside, o Options) Format {
 }
 
 var (
-	_ sources.Format     = Format{}
-	_ sources.Companions = Format{}
-	_ sources.Configured = Format{}
+	_ sources.Format = Format{}
 )
 
 // Name returns the format's word in the mixture file.
 func (ff Format) Name() string { return ff.name }
 
-// Settings implements sources.Configured.
-func (ff Format) Settings() string {
+// Traits implements sources.Format.
+func (ff Format) Traits() sources.Traits {
+	return sources.Traits{Companions: ff.companions, Settings: ff.settings()}
+}
+
+// settings returns the settings that decide documents.
+func (ff Format) settings() string {
 	text := ""
 	if ff.opts.DType != "" {
 		text = "dtype=" + ff.opts.DType
@@ -80,8 +83,8 @@ func (ff Format) Settings() string {
 	return strings.TrimSpace(text)
 }
 
-// Companions names the file with the places of documents.
-func (ff Format) Companions(path string) []string {
+// companions names the file with the places of documents.
+func (ff Format) companions(path string) []string {
 	switch ff.beside {
 	case csvRows:
 		return []string{strings.TrimSuffix(path, ".npy") + ".csv.gz"}

@@ -32,6 +32,9 @@ func New(files sources.FS) Format { return Format{fs: files} }
 // Name returns the format's word in the mixture file.
 func (Format) Name() string { return "webdataset" }
 
+// Traits implements sources.Format.
+func (Format) Traits() sources.Traits { return sources.Traits{} }
+
 // Open reads nothing of the archive but its end, beside Energon's .tar.idx. The places of its groups are those of the
 // index, else those of the .tar.idx. An archive without both must be indexed.
 func (ff Format) Open(ctx context.Context, f sources.File, field sources.Field, lim sources.Limits,

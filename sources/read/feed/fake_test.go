@@ -327,3 +327,6 @@ func (f *flakyFile) ReadAt(p []byte, off int64) (int, error) {
 }
 
 var _ io.ReaderAt = (*flakyFile)(nil)
+
+// Traits implements sources.Format.
+func (fakeFormat) Traits() sources.Traits { return sources.Traits{} }

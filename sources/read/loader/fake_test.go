@@ -480,3 +480,6 @@ func (w *world) fetch(req *proto.FetchRequest) (fetched, error) {
 		out.take(w.t, reply, &cut)
 	}
 }
+
+// Traits implements sources.Format.
+func (numbers) Traits() sources.Traits { return sources.Traits{} }

@@ -8,6 +8,7 @@ import (
 	"millrace"
 	"millrace/app/config"
 	"millrace/orchestrator/facts"
+	"millrace/orchestrator/planner"
 	"millrace/sources/facts/growth"
 )
 
@@ -36,9 +37,21 @@ type Choice struct {
 	Text     string          `json:"text,omitempty"`
 }
 
+// Now is the run of a mixture file, as it would begin now.
+type Now struct {
+	Spec     *planner.Spec
+	Identity []byte               // canonical JSON
+	Files    []*millrace.Manifest // of the sources, in the order of Spec
+	Rules    facts.Rules          // of migrating a saved state to the run
+}
+
 // Compare compares a state with a run of a mixture file.
-func Compare(c *config.Config, text []byte, run *facts.Run, rules facts.Rules, override []string,
-	log *slog.Logger) (*Against, error) {
+func Compare(c *config.Config, text []byte, now Now, override []string, log *slog.Logger) (*Against, error) {
+	var files []facts.SourceFiles
+	for _, m := range now.Files {
+		files = append(files, facts.SourceFiles{Name: m.Source, Files: growth.Begin(m.Fingerprint)})
+	}
+	run := facts.NewRun(now.Spec, now.Identity, files)
 	saved, err := facts.ReadSaved(text)
 	if err != nil {
 		return nil, err
@@ -47,7 +60,7 @@ func Compare(c *config.Config, text []byte, run *facts.Run, rules facts.Rules, o
 	for _, at := range saved.OtherFiles(run) {
 		out.Sources = append(out.Sources, compareSource(c, at, log))
 	}
-	state, err := saved.Migrate(run, rules, override)
+	state, err := saved.Migrate(run, now.Rules, override)
 	if err != nil {
 		out.Refused = err.Error()
 	} else {

@@ -17,8 +17,6 @@ import (
 	"millrace/app/report"
 	"millrace/app/roles"
 	"millrace/app/setup"
-	"millrace/orchestrator/facts"
-	"millrace/sources/facts/growth"
 )
 
 // check is the flags of `millrace check`.
@@ -186,11 +184,8 @@ func (k *check) compare(c *cobra.Command, cfg *config.Config) (*growing.Against,
 	if err != nil {
 		return nil, err
 	}
-	var files []facts.SourceFiles
-	for _, m := range opened.Manifests() {
-		files = append(files, facts.SourceFiles{Name: m.Source, Files: growth.Begin(m.Fingerprint)})
-	}
-	against, err := growing.Compare(cfg, text, facts.NewRun(of.Spec, of.Identity, files), of.Rules, k.override, log)
+	now := growing.Now{Spec: of.Spec, Identity: of.Identity, Files: opened.Manifests(), Rules: of.Rules}
+	against, err := growing.Compare(cfg, text, now, k.override, log)
 	if err != nil {
 		return nil, exit.Failuref("%s: %v", k.against, err)
 	}

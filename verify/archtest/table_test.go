@@ -140,6 +140,10 @@ var rooms = []room{
 	// wiring of the processes
 	{"app/roles", list(".", "mixing", "checkpoint", "proto", "sources/...", "text/...", "sidecar/...",
 		"orchestrator/...", "app/...", shell), all},
+	// a batch as text
+	{"app/preview", list(".", "internal/tokenid", "text/tokenize", "app/config", "app/dryrun", "app/report"), none},
+	// a rolling restart
+	{"app/restart", list("internal/seam", "proto", "app/exit", "app/report", "app/rundir", "app/supervisor"), none},
 	// rows of answers as files
 	{"app/export", list("app/exit"), list("github.com/apache/arrow/go/v17")},
 	// questions to a run, living or stopped
@@ -154,8 +158,8 @@ var rooms = []room{
 		"orchestrator/planner", "app/exit", "app/config/...", "app/dryrun",
 		"app/setup", "app/supervisor"), none},
 	// the files of a source at a state and now
-	{"app/growing", list(".", "orchestrator/facts", "sources/facts/growth", "sources/facts/index", "sources/read/order",
-		"app/config"), none},
+	{"app/growing", list(".", "orchestrator/planner", "orchestrator/facts", "sources/facts/growth",
+		"sources/facts/index", "sources/read/order", "app/config"), none},
 	// the cost of reading each source: measured, and kept
 	{"app/profile/measure", list(".", "internal/activity", "app/config", "app/dryrun",
 		"app/profile", "app/setup", "sources/...", "text/..."), none},

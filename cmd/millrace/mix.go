@@ -48,7 +48,7 @@ func oldMix(c *cobra.Command, args []string) error {
 	}
 	at := slices.IndexFunc(args[1:], func(arg string) bool { return slices.Contains(verbs, arg) }) + 1
 	if at == 0 {
-		return exit.Usagef("%s: no verb %q: want `%s VERB DIR`, with one of %s: see `%s --help`", c.CommandPath(),
+		return exit.Usagef("%s: unknown verb %q: want `%s VERB DIR`, with one of %s: see `%s --help`", c.CommandPath(),
 			args[0], c.CommandPath(), strings.Join(verbs, ", "), c.CommandPath())
 	}
 	verb := args[at]

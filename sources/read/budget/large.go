@@ -10,7 +10,7 @@ import (
 // Large bounds the large documents that a process decodes at the same time. Together they have at most the bytes that
 // one document may have. It is safe for concurrent use.
 //
-// Whoever has room waits for no other room, and for no receiver of documents. So all room is given back.
+// A holder of room waits neither for more room nor for the receiver of its document, so it always gives its room back.
 type Large struct{ parts *semaphore.Weighted }
 
 // largeParts is the number of equal parts of the room.

@@ -25,8 +25,8 @@ func commands(of *cobra.Command) (out []*cobra.Command) {
 	return out
 }
 
-// TestEveryCommandThatPrintsTakesJSON holds the promise of docs/commands.md. `top` shows the numbers of `status --json`,
-// `init` and `import` write YAML, and `etcd`, `up` and the commands of its roles serve.
+// TestEveryCommandThatPrintsTakesJSON holds the promise of docs/commands.md. `top` shows the numbers of
+// `status --json`, `init` and `import` write YAML, and `etcd`, `up` and the commands of its roles serve.
 func TestEveryCommandThatPrintsTakesJSON(t *testing.T) {
 	all := commands(rootCommand())
 	if len(all) < 13 {

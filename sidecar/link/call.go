@@ -19,6 +19,7 @@ import (
 	"millrace/proto"
 	"millrace/sidecar/incoming"
 	"millrace/sidecar/link/watch"
+	"millrace/sidecar/retrieve"
 )
 
 // These bound a request, so that neither it nor its rows grow with the step. gRPC refuses messages of 4 MiB.
@@ -27,27 +28,10 @@ const (
 	callTokens = 1 << 20   // a longer row has a request of its own
 )
 
-// purpose is the purpose of a request.
-type purpose uint8
-
-const (
-	ask    purpose = iota
-	hedge          // the loader is late: ask the standby as well
-	help           // the loader has a fault of its own: ask the standby
-	second         // ask the standby to read and decode the documents again
-	again          // ask the loader for that
-)
-
-// isHedge reports whether the request goes to a standby.
-func (p purpose) isHedge() bool { return p == hedge || p == help || p == second }
-
-// isAgain reports whether the loader has to read and decode the documents a second time.
-func (p purpose) isAgain() bool { return p == second || p == again }
-
 // call is one request to a loader, for rows of any number of portions. The gathering's loop owns it.
 type call struct {
-	to      *member // of one of its parts; the process is the same for all
-	purpose purpose
+	to      *retrieve.Loader // of one of its parts; the process is the same for all
+	purpose retrieve.Purpose
 	parts   []*part
 	req     *proto.FetchRequest
 	bytes   int          // of req, at most
@@ -71,17 +55,18 @@ type call struct {
 	isAnswered bool
 	isComplete bool      // the loader has sent everything
 	isFinished bool      // the loader has sent everything, or the request is cancelled
-	suspected  string    // the watcher's verdict
 	lateAt     time.Time // when the next reply is late; zero: never
 }
 
 // part is the share of a portion in a call.
 type part struct {
+	number retrieve.Request
 	of     *portion
 	call   *call
-	member *member
+	loader *retrieve.Loader
 	which  []int // assignments
-	first  int   // number of its first row
+	rows   []int // of the portion, for each of which
+	first  int   // number of its first row in the call
 	over   bool  // the portion does not wait for it any more
 	heard  bool  // rows have come
 }
@@ -91,10 +76,10 @@ func (c *call) fits(bytes, tokens int) bool {
 	return len(c.index) == 0 || c.bytes+bytes <= callBytes && c.size+tokens <= callTokens
 }
 
-// add adds a row to the last part.
-func (c *call) add(i int, a *millrace.Assignment, bytes int) {
+// add adds row k of a portion, which is assignment i, to the last part.
+func (c *call) add(k, i int, a *millrace.Assignment, bytes int) {
 	x, to := c.parts[len(c.parts)-1], c.req.Part[len(c.parts)-1]
-	x.which = append(x.which, i)
+	x.which, x.rows = append(x.which, i), append(x.rows, k)
 	to.Ordinal = append(to.Ordinal, uint64(a.Ordinal))
 	to.Offset = append(to.Offset, a.Offset)
 	to.Length = append(to.Length, a.Length)
@@ -105,10 +90,10 @@ func (c *call) add(i int, a *millrace.Assignment, bytes int) {
 }
 
 // begin adds a part.
-func (c *call) begin(p *portion, m *member) *part {
-	x := &part{of: p, call: c, member: m, first: len(c.index)}
+func (c *call) begin(p *portion, m *retrieve.Loader, number retrieve.Request) *part {
+	x := &part{number: number, of: p, call: c, loader: m, first: len(c.index)}
 	c.parts = append(c.parts, x)
-	c.req.Part = append(c.req.Part, &proto.FetchPart{Source: p.key.source, Stripe: p.key.stripe, Term: m.term})
+	c.req.Part = append(c.req.Part, &proto.FetchPart{Source: p.key.source, Stripe: p.key.stripe, Term: m.Term})
 	c.bytes += partBytes(p)
 	c.open++
 	return x
@@ -134,12 +119,12 @@ type row struct {
 	fields string // passed-through fields of its record, a JSON object; empty: none
 }
 
-// take gives each complete row of a reply to keep, which may retain the tokens: rows keep the memory of the reply. It
-// refuses a row that was not requested and a row of another length. Such an error is final.
+// take gives each complete row of a reply to keep, by its number in its part. keep may retain the tokens: rows keep the
+// memory of the reply. take refuses a row that was not requested and a row of another length. Such an error is final.
 func (c *call) take(
 	plan *millrace.Plan,
 	r *proto.FetchReply,
-	keep func(x *part, i int, row row) error,
+	keep func(x *part, k int, row row) error,
 ) error {
 	c.kept += int64(len(r.Tokens))
 	for next, err := range wire.Rows(r, c.lease != nil) {
@@ -183,10 +168,11 @@ func (c *call) take(
 }
 
 // complete gives a row that has come as a whole to keep.
-func (c *call) complete(number uint32, whole row, keep func(x *part, i int, row row) error) error {
+func (c *call) complete(number uint32, whole row, keep func(x *part, k int, row row) error) error {
 	c.came[number] = true
 	c.awaited--
-	return keep(c.partOf(int(number)), c.index[number], whole)
+	x := c.partOf(int(number))
+	return keep(x, int(number)-x.first, whole)
 }
 
 // room returns the memory of a row with so many tokens.
@@ -221,7 +207,7 @@ func (g *gathering) receive(ctx context.Context, c *call) {
 	if status.Code(err) == codes.ResourceExhausted {
 		err = millrace.Errorf(millrace.ErrInvalid,
 			"step %d, request of %d segments to %s: a message is larger than the receiver takes; report it: %v",
-			c.req.Step, len(c.index), c.to.name, err)
+			c.req.Step, len(c.index), c.to.Name, err)
 	} else if err != nil {
 		err = wire.FromStatus(err)
 	} else {
@@ -248,7 +234,7 @@ func (g *gathering) openStream(
 	c *call,
 	req *proto.FetchRequest,
 ) (proto.Loader_FetchClient, error) {
-	conn, err := g.conns.dial(c.to.address)
+	conn, err := g.conns.dial(c.to.Address)
 	if err != nil {
 		return nil, err
 	}
@@ -258,7 +244,7 @@ func (g *gathering) openStream(
 // salvage files the rows of a part that its loader has completed in the arena and not reported.
 func (g *gathering) salvage(x *part) error {
 	c, found := x.call, 0
-	if c.lease == nil {
+	if c.lease == nil || x.over {
 		return nil
 	}
 	for k, i := range x.which {
@@ -272,7 +258,7 @@ func (g *gathering) salvage(x *part) error {
 		if found++; found == 1 {
 			g.fail.Hit("sidecar/salvage/before")
 		}
-		if err := g.file(x, i, row{tokens: tokens.Tokens(true)}); err != nil {
+		if err := g.file(x, k, row{tokens: tokens.Tokens(true)}); err != nil {
 			return err
 		}
 	}

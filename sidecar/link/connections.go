@@ -13,10 +13,11 @@ import (
 	"millrace/internal/seam"
 	"millrace/internal/secure"
 	"millrace/internal/wire"
+	"millrace/sidecar/retrieve"
 )
 
-// retryAfter is the pause before a failed request or a lost connection is tried again.
-const retryAfter = 20 * time.Millisecond
+// retryAfter is the pause before a lost connection is tried again.
+const retryAfter = retrieve.RetryAfter
 
 // connections holds one connection to each address. A new process gets a new address, so the connection to a process
 // that is gone can be closed.

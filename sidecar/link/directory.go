@@ -16,6 +16,7 @@ import (
 	"millrace/proto"
 	"millrace/sidecar"
 	"millrace/sidecar/link/watch"
+	"millrace/sidecar/retrieve"
 )
 
 // directory has the sources of the run, and the loader and standby of each stripe.
@@ -99,9 +100,9 @@ func (d *directory) load(list *proto.Loaders) error {
 func (d *directory) connect() {
 	paces := map[string]*pace{}
 	for _, r := range d.routes {
-		for _, m := range []*member{r.using, r.standby} {
-			if m != nil && paces[m.address] == nil {
-				paces[m.address] = cmp.Or(d.paces[m.address], newPace())
+		for _, m := range []*retrieve.Loader{r.using, r.standby} {
+			if m != nil && paces[m.Address] == nil {
+				paces[m.Address] = cmp.Or(d.paces[m.Address], newPace())
 			}
 		}
 	}
@@ -139,7 +140,7 @@ func (d *directory) name(portions []*portion) {
 	d.Lock()
 	defer d.Unlock()
 	for _, p := range portions {
-		p.using, p.spare, p.saw = nil, nil, d.changed
+		p.using, p.spare = nil, nil
 		if r := d.routes[p.key]; r != nil {
 			p.using, p.spare = r.using, r.spare()
 		}
@@ -158,7 +159,7 @@ func (d *directory) shardName(source, shard uint32) string {
 
 // failOver switches a stripe from a loader to its standby and reports the switch to the orchestrator. It returns true
 // if the stripe now has another loader.
-func (d *directory) failOver(key stripeKey, from *member, step millrace.Step, why string) bool {
+func (d *directory) failOver(key stripeKey, from *retrieve.Loader, step millrace.Step, why string) bool {
 	d.Lock()
 	defer d.Unlock()
 	r := d.routes[key]
@@ -171,8 +172,8 @@ func (d *directory) failOver(key stripeKey, from *member, step millrace.Step, wh
 	}
 	d.fail.Hit("sidecar/switch/before")
 	d.turn(r, &proto.Switched{
-		Source: key.source, Stripe: key.stripe, Term: to.term, Step: uint64(step),
-		Reason: fmt.Sprintf("%s: %s", from.name, why),
+		Source: key.source, Stripe: key.stripe, Term: to.Term, Step: uint64(step),
+		Reason: fmt.Sprintf("%s: %s", from.Name, why),
 	})
 	d.fail.Hit("sidecar/switch/after")
 	return true
@@ -184,7 +185,7 @@ func (d *directory) join(s *proto.Switched) {
 	d.Lock()
 	defer d.Unlock()
 	if r := d.routes[stripeKey{s.Source, s.Stripe}]; r != nil {
-		if to := r.spare(); to != nil && to.term == s.Term {
+		if to := r.spare(); to != nil && to.Term == s.Term {
 			d.turn(r, s)
 		}
 	}
@@ -204,8 +205,8 @@ func (d *directory) turn(r *route, s *proto.Switched) {
 	from, to := r.using, r.spare()
 	r.using, r.standby, r.switched = to, nil, s
 	d.log.Warn("a loader was replaced by its standby", "source", s.Source, "stripe", s.Stripe, "step", s.Step,
-		"loader", from.name, "standby", to.name, "reason", s.Reason)
-	d.record("switched", int64(s.Step), stripeKey{s.Source, s.Stripe}, to.name, to.term)
+		"loader", from.Name, "standby", to.Name, "reason", s.Reason)
+	d.record("switched", int64(s.Step), stripeKey{s.Source, s.Stripe}, to.Name, to.Term)
 	d.up.send(&proto.SidecarEvent{Event: &proto.SidecarEvent_Switched{Switched: s}})
 	d.wake()
 }
@@ -236,12 +237,12 @@ func (d *directory) hasSwitched(key stripeKey) bool {
 }
 
 // noteReply records in the event log the first rows from a stripe's loader under a term.
-func (d *directory) noteReply(key stripeKey, m *member, step millrace.Step) {
+func (d *directory) noteReply(key stripeKey, m *retrieve.Loader, step millrace.Step) {
 	d.Lock()
 	defer d.Unlock()
-	if r := d.routes[key]; r != nil && r.heard < m.term {
-		r.heard = m.term
-		d.record("heard", int64(step), key, m.name, m.term)
+	if r := d.routes[key]; r != nil && r.heard < m.Term {
+		r.heard = m.Term
+		d.record("heard", int64(step), key, m.Name, m.Term)
 	}
 }
 

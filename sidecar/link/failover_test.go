@@ -171,7 +171,7 @@ func TestADeadPrimaryIsReplacedAtOnce(t *testing.T) {
 	x.directory(pair(5, "l2", 7, "l3"))
 	eventually(t, func() bool {
 		_, spare := w.link.dir.lookup(stripeKey{"web", 0})
-		return spare != nil && spare.term == 7
+		return spare != nil && spare.Term == 7
 	})
 	w.orchestrate()
 	x = w.orch.next(t)
@@ -421,7 +421,7 @@ func TestALateReplyIsHedged(t *testing.T) {
 	if n := len(second.requests()); n != 2 {
 		t.Errorf("%d hedges in 33 requests", n)
 	}
-	if using, _ := w.link.dir.lookup(stripeKey{"web", 0}); using.name != "l1" {
+	if using, _ := w.link.dir.lookup(stripeKey{"web", 0}); using.Name != "l1" {
 		t.Errorf("a late loader was replaced by %v", using)
 	}
 }
@@ -446,7 +446,7 @@ func TestAHedgeThatFailsChangesNothing(t *testing.T) {
 				t.Fatal(f.err)
 			}
 			verify(t, p, f.payload, false)
-			if using, _ := w.link.dir.lookup(stripeKey{"web", 0}); using.name != "l1" ||
+			if using, _ := w.link.dir.lookup(stripeKey{"web", 0}); using.Name != "l1" ||
 				len(second.requests()) != 1 {
 				t.Errorf("%v is asked now; the standby was asked %d times", using, len(second.requests()))
 			}
@@ -595,7 +595,7 @@ func TestAHostsOwnFaultIsNoBadSample(t *testing.T) {
 	}
 	first.set(func() { first.fault = nil })
 	w.fetches(webPlan(t, 1))
-	if using, _ := w.link.dir.lookup(stripeKey{"web", 0}); using.name != "l1" {
+	if using, _ := w.link.dir.lookup(stripeKey{"web", 0}); using.Name != "l1" {
 		t.Errorf("%v is asked now", using)
 	}
 	w.begin(x, 0, 1, 0) // no event came before the join

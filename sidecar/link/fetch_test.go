@@ -18,6 +18,7 @@ import (
 	"millrace/proto"
 	"millrace/sidecar"
 	"millrace/sidecar/incoming"
+	"millrace/sidecar/retrieve"
 )
 
 func (x *session) directory(stripes ...*proto.LoaderStripe) {
@@ -112,7 +113,7 @@ func TestFetchGathersSourcesAndStripes(t *testing.T) {
 }
 
 // lookup returns the loader and the standby of a stripe.
-func (d *directory) lookup(key stripeKey) (using, spare *member) {
+func (d *directory) lookup(key stripeKey) (using, spare *retrieve.Loader) {
 	p := &portion{key: key}
 	d.name([]*portion{p})
 	return p.using, p.spare
@@ -286,10 +287,10 @@ func TestAPlanOfAnUnknownSourceIsAnError(t *testing.T) {
 func three() (*call, *millrace.Plan, *proto.FetchReply) {
 	p := &millrace.Plan{}
 	c := &call{req: &proto.FetchRequest{}}
-	c.begin(&portion{}, &member{})
+	c.begin(&portion{}, &retrieve.Loader{}, 0)
 	for i, n := range []uint32{3, 1, 2} {
 		p.Assignments = append(p.Assignments, millrace.Assignment{Segment: millrace.Segment{Length: n, More: n == 2}})
-		c.add(i, &p.Assignments[i], rowBytes(&p.Assignments[i]))
+		c.add(i, i, &p.Assignments[i], rowBytes(&p.Assignments[i]))
 	}
 	c.tokens = make([]uint32, c.size)
 	tokens := wire.AppendIDs(nil, []uint32{1, 2, 3}, false)
@@ -309,7 +310,7 @@ func try(t *testing.T, replies ...*proto.FetchReply) (rows [3][]uint32, err erro
 		if _, err = p.read(t.Context(), plan, c, r); err != nil {
 			break
 		}
-		err = c.take(plan, r, func(_ *part, i int, row row) error {
+		err = c.take(plan, r, func(_ *part, i int, row row) error { // the part has all rows of the call
 			rows[i] = row.tokens.IDs()
 			return nil
 		})

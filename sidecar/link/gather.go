@@ -15,29 +15,36 @@ import (
 	"millrace/internal/wire"
 	"millrace/proto"
 	"millrace/sidecar"
+	"millrace/sidecar/retrieve"
 )
 
-// gathering gets the rows of one step. One loop owns its state. It asks each loader once for all portions that the
-// loader serves, split by size. A portion whose loader dies or fails is asked of another one; the others go on.
+// gathering gets the rows of one step. One loop owns its state. It turns replies, verdicts, changes and times into
+// events of portions, and carries out the actions that follow. It asks each loader once for all portions that the
+// loader serves, split by size.
 type gathering struct {
 	*suppliers
 	payload *payload
 	sources []sidecar.SourceNames
-	from    []*member // by assignment: the loader whose row counts
+	from    []*retrieve.Loader // by assignment: the loader whose row counts
 
 	unrouted map[uint32][]int // by source without a known stripe: the assignments
 	portions []*portion
-	ready    []*portion // in state ready
+	ready    []*portion // in state Ready
 	left     int        // portions that are not done
-	masking  int        // portions in state masking
-	resting  int        // portions in state resting
+	masking  int        // portions in state Masking
+	resting  int        // portions in state Resting
 	calls    []*call    // not finished
+	parts    []*part    // by the numbers of their requests
+	orders   *orders    // that are being collected
+
+	actions []retrieve.Action // room for those of one event
+	came    row               // the row of the event in hand
 
 	group   errgroup.Group
 	ctx     context.Context
 	heard   chan heardOf
 	changed <-chan struct{} // closed when the directory changes
-	masked  <-chan struct{} // closed when a mask is added
+	masked  <-chan struct{} // closed when a mask is added; nil: no portion waits for one
 	timer   <-chan time.Time
 	timerAt time.Time
 
@@ -50,7 +57,7 @@ const lingerFor = 5 * time.Millisecond
 // gather returns when all rows are here or masked. It goes on when loaders are replaced.
 func (s *suppliers) gather(ctx context.Context, p *payload, wanted [][]int) error {
 	g := &gathering{
-		suppliers: s, payload: p, sources: s.dir.sourceNames(), from: make([]*member, len(p.tokens)),
+		suppliers: s, payload: p, sources: s.dir.sourceNames(), from: make([]*retrieve.Loader, len(p.tokens)),
 		unrouted: map[uint32][]int{}, heard: make(chan heardOf, 16),
 	}
 	for source, indices := range wanted {
@@ -112,14 +119,13 @@ func (g *gathering) await() error {
 		g.route()
 		return g.redirect()
 	case <-g.masked:
-		g.unmask()
+		return g.unmask()
 	case <-g.timer:
 		g.timer = nil
 		return g.wake(g.clock.Now())
 	case <-g.ctx.Done():
 		return g.ctx.Err()
 	}
-	return nil
 }
 
 // route makes the portions of the sources whose stripes the directory knows.
@@ -133,16 +139,17 @@ func (g *gathering) route() {
 			continue
 		}
 		delete(g.unrouted, source)
-		of := make([]*portion, stripes)
+		of := make([][]int, stripes)
 		for _, i := range indices {
 			k := g.payload.plan.Assignments[i].Ordinal.Stripe(uint64(stripes))
-			if of[k] == nil {
-				of[k] = &portion{key: stripeKey{name, uint32(k)}}
-			}
-			of[k].indices = append(of[k].indices, i)
+			of[k] = append(of[k], i)
 		}
-		of = slices.DeleteFunc(of, func(p *portion) bool { return p == nil })
-		g.portions, g.ready, g.left = append(g.portions, of...), append(g.ready, of...), g.left+len(of)
+		for k, indices := range of {
+			if len(indices) > 0 {
+				p := g.payload.newPortion(stripeKey{name, uint32(k)}, indices)
+				g.portions, g.ready, g.left = append(g.portions, p), append(g.ready, p), g.left+1
+			}
+		}
 	}
 }
 
@@ -174,20 +181,20 @@ func (g *gathering) handle(h heardOf) error {
 func (g *gathering) take(c *call, r *proto.FetchReply) error {
 	g.fail.Hit("sidecar/reply/before")
 	now, step := g.clock.Now(), g.payload.plan.Step
-	if c.purpose == ask {
+	if c.purpose == retrieve.Ask {
 		if !c.isAnswered {
 			c.isAnswered = true
-			g.dir.noteTime(c.to.address, now.Sub(c.began))
+			g.dir.noteTime(c.to.Address, now.Sub(c.began))
 		}
 		g.expect(c, now)
 	}
 	if err := c.take(g.payload.plan, r, g.file); err != nil {
-		return fmt.Errorf("payload of step %d from %s: %w", step, c.to.name, err)
+		return fmt.Errorf("payload of step %d from %s: %w", step, c.to.Name, err)
 	}
 	g.fail.Hit("sidecar/reply/after")
 	for _, f := range r.Failed {
 		if uint64(f.Part) >= uint64(len(c.parts)) {
-			return millrace.Errorf(millrace.ErrMismatch, "payload of step %d from %s: part %d of %d", step, c.to.name,
+			return millrace.Errorf(millrace.ErrMismatch, "payload of step %d from %s: part %d of %d", step, c.to.Name,
 				f.Part, len(c.parts))
 		}
 		if err := g.ended(c.parts[f.Part], wire.FromPartFailed(f)); err != nil {
@@ -198,145 +205,47 @@ func (g *gathering) take(c *call, r *proto.FetchReply) error {
 		return nil
 	}
 	c.isComplete = true
-	g.pool.Forgotten(c.to.address, c.req.Gone)
+	g.pool.Forgotten(c.to.Address, c.req.Gone)
 	return g.handle(heardOf{call: c, err: io.EOF})
 }
 
-// file stores one row. If a later copy differs from the first, the error ends the run.
-func (g *gathering) file(x *part, i int, row row) error {
-	p := x.of
+// file hands row k of a part to its portion.
+func (g *gathering) file(x *part, k int, row row) error {
 	if x.over {
 		return nil // another loader is asked, or the row is not needed
 	}
-	if !x.heard && !x.call.purpose.isHedge() {
+	if !x.heard && !x.call.purpose.IsHedge() {
 		x.heard = true
-		g.dir.noteReply(p.key, x.member, g.payload.plan.Step)
+		g.dir.noteReply(x.of.key, x.loader, g.payload.plan.Step)
 	}
-	first := g.payload.tokens[i]
-	if !first.IsNone() {
-		was, is := first.IDs(), row.tokens.IDs()
-		if slices.Equal(was, is) {
-			return nil
-		}
-		return g.dump.differ(g.payload.plan, i, p.key.source, g.from[i].name, was, x.member.name, is)
-	}
-	g.payload.tokens[i], g.from[i] = row.tokens, x.member
-	g.payload.setFields(i, row.fields)
-	if p.due--; p.due == 0 {
-		p.tried = false
-		g.release(p)
-		g.makeReady(p)
-	}
-	return nil
+	g.came = row
+	return g.on(x.of, retrieve.Event{Kind: retrieve.Came, Request: x.number, Row: x.rows[k]})
 }
 
-// makeReady makes the next action of a portion due.
-func (g *gathering) makeReady(p *portion) {
-	switch p.state {
-	case ready, done:
-		return
-	case masking:
-		g.masking--
-	case resting:
-		g.resting--
-	}
-	p.state = ready
-	g.ready = append(g.ready, p)
-}
-
-// release ends the wait of a portion for all its requests. A request that no portion waits for is cancelled.
-func (g *gathering) release(p *portion) {
-	for _, x := range p.main {
-		g.leave(x)
-	}
-	for _, x := range p.late {
-		g.leave(x)
-	}
-	p.late, p.main = nil, nil
-}
-
-// leave ends the wait of a portion for one request.
-func (g *gathering) leave(x *part) {
+// ended hands the end of a part with err to its portion; nil: the part is complete.
+func (g *gathering) ended(x *part, err error) error {
 	if x.over {
-		return
+		return nil
 	}
-	x.over = true
-	c := x.call
-	if c.open--; c.open == 0 && c.awaited > 0 {
-		c.cancel()
-		g.finish(c)
+	e := retrieve.Event{Kind: g.kindOf(x, err), Request: x.number, Now: g.clock.Now(), Why: err}
+	var bad *wire.BadSamples
+	if errors.As(err, &bad) {
+		e.Documents = x.note(bad.Samples)
 	}
-}
-
-// finish takes a call out of use. Its stream may still be open.
-func (g *gathering) finish(c *call) {
-	if c.isFinished {
-		return
+	if err := g.hide(x.of); err != nil {
+		return err
 	}
-	c.isFinished = true
-	g.detach(c)
-	g.calls = slices.DeleteFunc(g.calls, func(other *call) bool { return other == c })
-	switch c.purpose {
-	case hedge, help:
-		g.fail.Hit("sidecar/hedge/after")
-	case second, again:
-		g.fail.Hit("sidecar/again/after")
-	}
-}
-
-// detach ends the watch of a call's loader.
-func (g *gathering) detach(c *call) {
-	g.watch.Detach(c.watched)
-	c.watched = nil
-}
-
-// redirect follows a change of the directory.
-func (g *gathering) redirect() error {
-	g.dir.name(g.portions)
-	for _, p := range g.portions {
-		if p.state == resting {
-			g.makeReady(p)
-		}
-		if p.state != asking || p.main[0].call.purpose != ask {
-			continue
-		}
-		if p.using != p.main[0].member { // another loader is asked now
-			for _, x := range slices.Clone(p.main) {
-				if err := g.salvage(x); err != nil {
-					return err
-				}
-			}
-			g.release(p)
-			g.makeReady(p)
-			continue
-		}
-		for _, x := range p.main {
-			if x.call.suspected != "" && p.spare != nil {
-				if err := g.ended(x, &judgedDead{x.call.suspected}); err != nil {
-					return err
-				}
-			}
-		}
-	}
-	return nil
+	return g.on(x.of, e)
 }
 
 // suspect follows the watcher's verdict on the loader of a call. Portions with a standby ask it. The others wait on.
 func (g *gathering) suspect(c *call) error {
-	c.suspected = g.watch.Judged(c.watched)
+	verdict := &judgedDead{g.watch.Judged(c.watched)}
 	g.dir.name(partsOf(c.parts))
-	for _, x := range slices.Clone(c.parts) {
-		if x.over {
-			continue
-		}
-		if x.of.spare == nil {
-			g.because(x.of, x.which, reason{
-				format: "a loader of source %s (shard %s): %s is %s", isTrouble: true,
-				more: []any{x.member.name, c.suspected}, asked: x.member,
-			})
-			continue
-		}
-		if err := g.ended(x, &judgedDead{c.suspected}); err != nil {
+	for _, x := range c.parts {
+		e := retrieve.Event{Kind: retrieve.Silent, Request: x.number, Using: x.of.using, Spare: x.of.spare,
+			Now: g.clock.Now(), Why: verdict}
+		if err := g.on(x.of, e); err != nil {
 			return err
 		}
 	}
@@ -350,21 +259,53 @@ func partsOf(parts []*part) (out []*portion) {
 	return out
 }
 
-// unmask continues with the portions whose rows are masked now.
-func (g *gathering) unmask() {
-	g.masks.Lock()
-	defer g.masks.Unlock()
-	g.masked = nil
+// redirect follows a change of the directory.
+func (g *gathering) redirect() error {
+	g.dir.name(g.portions)
+	now := g.clock.Now()
 	for _, p := range g.portions {
-		if p.state == masking && !slices.ContainsFunc(p.lost, func(i int) bool {
-			return !g.masks.hides(p.key.source, &g.payload.plan.Assignments[i])
-		}) {
-			g.makeReady(p)
+		e := retrieve.Event{Kind: retrieve.Moved, Using: p.using, Spare: p.spare, Now: now}
+		if err := g.on(p, e); err != nil {
+			return err
 		}
 	}
-	if g.masking > 0 {
-		g.masked = g.masks.changed
+	return nil
+}
+
+// unmask continues with the portions whose rows are masked now.
+func (g *gathering) unmask() error {
+	g.masks.Lock()
+	g.masked = g.masks.changed
+	g.masks.Unlock()
+	for _, p := range g.portions {
+		if p.State() == retrieve.Masking {
+			if err := g.hide(p); err != nil {
+				return err
+			}
+		}
 	}
+	if g.masking == 0 {
+		g.masked = nil
+	}
+	return nil
+}
+
+// hide tells a portion which of its missing rows are masked.
+func (g *gathering) hide(p *portion) error {
+	var hidden []int
+	g.masks.Lock()
+	if len(g.masks.masked) > 0 {
+		for k, i := range p.indices {
+			if p.IsMissing(k) && g.masks.hides(p.key.source, &g.payload.plan.Assignments[i]) {
+				hidden = append(hidden, k)
+			}
+		}
+	}
+	g.masks.Unlock()
+	if hidden == nil {
+		return nil
+	}
+	return g.on(p, retrieve.Event{Kind: retrieve.Masked, Rows: hidden})
 }
 
 // arm sets the timer to the next time at which a reply is late or a try is due.
@@ -380,8 +321,8 @@ func (g *gathering) arm() {
 	}
 	if g.resting > 0 {
 		for _, p := range g.portions {
-			if p.state == resting {
-				earliest(p.retry)
+			if p.State() == retrieve.Resting {
+				earliest(p.Retry())
 			}
 		}
 	}
@@ -396,13 +337,18 @@ func (g *gathering) wake(now time.Time) error {
 	for _, c := range slices.Clone(g.calls) {
 		if !c.lateAt.IsZero() && !now.Before(c.lateAt) {
 			c.lateAt = time.Time{}
-			g.askStandbys(c)
+			if err := g.askStandbys(c); err != nil {
+				return err
+			}
 		}
 	}
-	if g.resting > 0 {
-		for _, p := range g.portions {
-			if p.state == resting && !now.Before(p.retry) {
-				g.makeReady(p)
+	if g.resting == 0 {
+		return nil
+	}
+	for _, p := range g.portions {
+		if p.State() == retrieve.Resting {
+			if err := g.on(p, retrieve.Event{Kind: retrieve.Woke, Now: now}); err != nil {
+				return err
 			}
 		}
 	}

@@ -209,7 +209,7 @@ func TestAStripeThatFailsDoesNotStopTheOthers(t *testing.T) {
 	if l1.calls.Load() != 1 || l2.calls.Load() != 1 || l3.calls.Load() != 0 || !l2.reqs[0].Hedge {
 		t.Errorf("%d, %d and %d requests", l1.calls.Load(), l2.calls.Load(), l3.calls.Load())
 	}
-	if using, _ := w.link.dir.lookup(stripeKey{"web", 1}); using.name != "l1" {
+	if using, _ := w.link.dir.lookup(stripeKey{"web", 1}); using.Name != "l1" {
 		t.Errorf("%v is asked now", using)
 	}
 }

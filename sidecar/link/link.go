@@ -8,7 +8,7 @@
 //   - directory and connections have the loaders; watch judges their heartbeats.
 //   - masks and alerts hold the masks and alerts of the run.
 //   - waits holds the reasons of delays.
-//   - suppliers fetch the tokens of steps from loaders; a gathering does it for one step.
+//   - suppliers fetch the tokens of steps from loaders. A gathering does it for one step, as retrieve decides.
 //   - tier.Tier lets one of the hosts that need the same tokens fetch them for all.
 package link
 

@@ -44,8 +44,8 @@ func TestALoaderOfAnotherHostSharesNoMemory(t *testing.T) {
 				w.files.reads)
 		}
 		using, spare := w.link.dir.lookup(stripeKey{"code", 0})
-		if using.beat == "" != isRemote || spare.beat == "" != isRemote || spare.isRemote != isRemote ||
-			isRemote && spare.address != "host:2" {
+		if using.Beat == "" != isRemote || spare.Beat == "" != isRemote || spare.IsRemote != isRemote ||
+			isRemote && spare.Address != "host:2" {
 			t.Errorf("up %q: the loader is %v, the standby %v", up, using, spare)
 		}
 	}

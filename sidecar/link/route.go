@@ -5,23 +5,15 @@ import (
 	"time"
 
 	"millrace/proto"
+	"millrace/sidecar/retrieve"
 )
 
-// member is a loader process and the term under which it serves one stripe.
-type member struct {
-	name, address string
-	beat          string // its heartbeat page; empty: it has none here
-	isRemote      bool   // of another host: it shares neither memory nor files with this process
-	up            string // of its host, if that is another
-	term          uint64
-}
-
-// newMember returns the member that an entry of a directory describes, for a process of the `up` here. Processes of one
+// newLoader returns the loader that an entry of a directory describes, for a process of the `up` here. Processes of one
 // `up` share a host. Without an `up`, the run has one host.
-func newMember(here string, e *proto.Standby) *member {
-	m := &member{name: e.Name, address: e.Address, beat: e.Beat, term: e.Term}
+func newLoader(here string, e *proto.Standby) *retrieve.Loader {
+	m := &retrieve.Loader{Name: e.Name, Address: e.Address, Beat: e.Beat, Term: e.Term}
 	if here != "" && e.Up != "" && e.Up != here {
-		m.address, m.beat, m.isRemote, m.up = e.Remote, "", true, e.Up
+		m.Address, m.Beat, m.IsRemote, m.Up = e.Remote, "", true, e.Up
 	}
 	return m
 }
@@ -35,20 +27,20 @@ type stripeKey struct {
 // route has the loader and the standby of a stripe. The term of using never falls: a directory with a lower term is
 // older than this host's own switch.
 type route struct {
-	using    *member         // the loader; nil: there is none
-	standby  *member         // answers requests at any time, under a higher term; nil: there is none
-	switched *proto.Switched // reported to every orchestrator until its directory agrees
-	heard    uint64          // the highest term under which using has sent a row
+	using    *retrieve.Loader // the loader; nil: there is none
+	standby  *retrieve.Loader // answers requests at any time, under a higher term; nil: there is none
+	switched *proto.Switched  // reported to every orchestrator until its directory agrees
+	heard    uint64           // the highest term under which using has sent a row
 }
 
 // names returns the names of the loader and of the standby, for the event log.
 func (r *route) names() string {
 	using, spare := "-", "-"
 	if r.using != nil {
-		using = r.using.name
+		using = r.using.Name
 	}
 	if m := r.spare(); m != nil {
-		spare = m.name
+		spare = m.Name
 	}
 	return using + " " + spare
 }
@@ -58,12 +50,12 @@ func (r *route) term() uint64 {
 	if r.using == nil {
 		return 0
 	}
-	return r.using.term
+	return r.using.Term
 }
 
 // spare returns the standby if its term is above the loader's.
-func (r *route) spare() *member {
-	if r.standby != nil && r.using != nil && r.standby.term > r.using.term {
+func (r *route) spare() *retrieve.Loader {
+	if r.standby != nil && r.using != nil && r.standby.Term > r.using.Term {
 		return r.standby
 	}
 	return nil
@@ -78,18 +70,18 @@ func (r *route) follow(s *proto.LoaderStripe, here string) {
 		}
 		return
 	}
-	primary := newMember(here, &proto.Standby{
+	primary := newLoader(here, &proto.Standby{
 		Term: s.Term, Name: s.Name, Up: s.Up, Address: s.Address, Remote: s.Remote, Beat: s.Beat,
 	})
-	// An unchanged loader keeps its *member: requests in flight compare the pointer.
-	if r.using == nil || s.Term >= r.using.term && *primary != *r.using {
+	// An unchanged loader keeps its pointer: requests in flight compare the pointer.
+	if r.using == nil || s.Term >= r.using.Term && *primary != *r.using {
 		r.using = primary
 	}
 	if r.switched != nil && s.Term >= r.switched.Term {
 		r.switched = nil
 	}
 	if b := s.Standby; b != nil {
-		r.standby = newMember(here, b)
+		r.standby = newLoader(here, b)
 	}
 }
 

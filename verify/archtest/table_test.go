@@ -84,6 +84,7 @@ var rooms = []room{
 		"orchestrator/roster"), none},
 	{"orchestrator", list(".", "mixing", "checkpoint", "proto", "orchestrator/...", shell), all},
 	{"sidecar/gauge", list(".", "proto", "internal/wire", "internal/activity"), none},
+	{"sidecar/retrieve", none, none}, // whom to ask for rows: no clock, no goroutine, no socket
 	{"sidecar/...", list(".", "constructors", "proto", "internal/seal", shell), all},
 
 	// for every package
@@ -245,6 +246,7 @@ var tables = map[string][]string{
 	"internal/wire":                    {"table"},
 	"internal/secure":                  {"callers"},
 	"checkpoint":                       {"castagnoli"},
+	"sidecar/retrieve":                 {"kindNames", "stateNames", "table"},
 	"cmd/millrace":                     {"version"}, // set by the linker
 }
 

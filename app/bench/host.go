@@ -80,7 +80,8 @@ func (b *Bench) Serve(ctx context.Context) (*Figures, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(cfg.Payload(), setup.CheckSidecarMemory(cfg, b.Ranks)); err != nil {
+	part := setup.Alone(cfg, setup.ThisHost(b.Ranks), setup.Measured{})
+	if err := errors.Join(cfg.Payload(), setup.CheckSidecarMemory(cfg, part, b.Ranks)); err != nil {
 		return nil, err
 	}
 	free, err := lockForMock(b.RunDir)
@@ -101,7 +102,7 @@ func (b *Bench) Serve(ctx context.Context) (*Figures, error) {
 	if err != nil {
 		return nil, exit.Failure(err)
 	}
-	return b.serve(ctx, mock, int64(cfg.Limits.SidecarMemory)/2/int64(b.Ranks))
+	return b.serve(ctx, mock, part.Sidecar.Frames/int64(b.Ranks))
 }
 
 // serve serves a mock run. ring is the limit of one rank's ring in bytes.

@@ -181,9 +181,6 @@ type Tokenizer struct {
 	AddBOS bool `yaml:"add_bos" jsonschema:"default=false"`
 	// AddEOS puts eos after each document.
 	AddEOS bool `yaml:"add_eos" jsonschema:"default=true"`
-
-	// Fingerprint is a digest of the vocabulary. The caller sets it before it calls Identity.
-	Fingerprint string `yaml:"-"`
 }
 
 // Parallelism is the number of ranks that share one copy of the model, by axis. Ranks are counted along tp first, then

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -295,6 +296,18 @@ func (c *Config) Reshaped(t millrace.Topology) (*Config, error) {
 	}
 	_, err := other.Topology(t.Ranks)
 	return &other, err
+}
+
+// WithAxes returns the configuration with other axes of parallelism in all streams. An axis of 0 is as in the file.
+func (c *Config) WithAxes(tp, cp, pp uint32) *Config {
+	out := *c
+	p := c.Parallelism
+	out.Parallelism = Parallelism{TP: cmp.Or(tp, p.TP), CP: cmp.Or(cp, p.CP), PP: cmp.Or(pp, p.PP)}
+	out.Streams = slices.Clone(c.Streams)
+	for i := range out.Streams {
+		out.Streams[i].Config = out.Streams[i].Config.WithAxes(tp, cp, pp)
+	}
+	return &out
 }
 
 // group returns the number of data-parallel ranks that are balanced among themselves, 0 for all. An error names the

@@ -12,16 +12,26 @@ import (
 	"millrace/internal/bucket"
 )
 
-// Identity returns the run's identity. A default that is written out does not change it. Set Tokenizer.Fingerprint
-// before; without a fingerprint the name of the tokenizer counts.
-func (c *Config) Identity() identity.Identity {
+// Facts are the facts about a run's data that its identity holds beside the mixture file. The zero Facts are those of a
+// file whose data nobody looked at.
+type Facts struct {
+	// Vocabulary is a fingerprint of the tokenizer's vocabulary. Without it, the name of the tokenizer counts.
+	Vocabulary string
+	// Sizes are the sizes of one pass of each source, in the unit of the mixture. nil: they were not measured. A
+	// mixture that derives weights from sizes (Mixture.Derives) needs them.
+	Sizes []uint64
+}
+
+// Identity returns the identity of a run of this mixture file over data of which the facts are known. A default that is
+// written out does not change it.
+func (c *Config) Identity(of Facts) identity.Identity {
 	var id identity.Identity
 	add := func(name string, value any) {
 		id.Entries = append(id.Entries, identity.Entry{Name: name, Value: fmt.Sprint(value)})
 	}
 	add("version", c.Version)
 	add("seed", c.Seed)
-	id.Entries = append(id.Entries, c.Tokenizer.identity()...)
+	id.Entries = append(id.Entries, c.Tokenizer.identity(of.Vocabulary)...)
 	add("sequence_length", c.SequenceLength)
 	add("global_batch_size", c.GlobalBatchSize)
 	add("packing", c.Packing)
@@ -69,10 +79,8 @@ func (c *Config) Identity() identity.Identity {
 	if !c.Mixture.Floor.IsZero() {
 		add("mixture.floor", c.Mixture.Floor)
 	}
-	if c.Mixture.Measured {
-		for i := range c.Sources {
-			add("mixture.sizes."+c.Sources[i].Name, c.Sources[i].Size)
-		}
+	for i, size := range of.Sizes {
+		add("mixture.sizes."+c.Sources[i].Name, size)
 	}
 	for i := range c.Mixture.Schedule {
 		add(fmt.Sprintf("mixture.schedule[%d]", i), c.Mixture.Schedule[i].identity(c))
@@ -97,11 +105,11 @@ func (c *Config) pieceTokens() (tokens uint32) {
 	return tokens
 }
 
-func (t *Tokenizer) identity() []identity.Entry {
+func (t *Tokenizer) identity(vocabulary string) []identity.Entry {
 	if t == nil {
 		return []identity.Entry{{Name: "tokenizer", Value: "none"}}
 	}
-	value, note := t.Fingerprint, t.Name
+	value, note := vocabulary, t.Name
 	if note == "" {
 		note = t.Path
 	}

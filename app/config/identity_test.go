@@ -12,7 +12,7 @@ import (
 )
 
 func TestIdentityIgnoresWhatMayDiffer(t *testing.T) {
-	want := parse(t, base).Identity().Fingerprint()
+	want := parse(t, base).Identity(Facts{}).Fingerprint()
 	for _, edit := range []string{
 		"micro_batch_size: 8", "balance: none", "layout: varlen\ncap_slack: 1.5", "token_dtype: int32",
 		"cost: {linear: 5, quadratic: 1}",
@@ -30,14 +30,15 @@ func TestIdentityIgnoresWhatMayDiffer(t *testing.T) {
 		"sources:\n  code: {path: code/*.parquet, format: parquet, text: text, on_exhausted: repeat}\n  web: {path: " +
 			"web/*.jsonl}",
 	} {
-		if c := parse(t, change(edit+"\n")); c.Identity().Fingerprint() != want {
-			t.Errorf("%s\nchanges the identity: %q", edit, identity.Diff(parse(t, base).Identity(), c.Identity()))
+		if c := parse(t, change(edit+"\n")); c.Identity(Facts{}).Fingerprint() != want {
+			old := parse(t, base).Identity(Facts{})
+			t.Errorf("%s\nchanges the identity: %q", edit, identity.Diff(old, c.Identity(Facts{})))
 		}
 	}
 }
 
 func TestIdentityNamesWhatChanged(t *testing.T) {
-	old := parse(t, base).Identity()
+	old := parse(t, base).Identity(Facts{})
 	for edit, want := range map[string]string{
 		"seed: 1":                                "seed: 0 -> 1",
 		"tokenizer: {name: cl100k_base}":         "tokenizer: gpt2 -> cl100k_base",
@@ -64,7 +65,7 @@ func TestIdentityNamesWhatChanged(t *testing.T) {
 		"sources:\n  web: {path: web/*.jsonl}\n  code: {path: x.parquet, text: body, on_exhausted: stop, " +
 			"max_epochs: 2}": "sources.code: parquet text=text repeat -> parquet text=body stop max_epochs=2",
 	} {
-		now := parse(t, change(edit+"\n")).Identity()
+		now := parse(t, change(edit+"\n")).Identity(Facts{})
 		if got := strings.Join(identity.Diff(old, now), "\n"); got != want {
 			t.Errorf("%s\ngot  %q\nwant %q", edit, got, want)
 		}
@@ -76,12 +77,11 @@ func TestIdentityNamesWhatChanged(t *testing.T) {
 
 func TestTokenizerIsItsFingerprint(t *testing.T) {
 	a, b := parse(t, base), parse(t, change("tokenizer: {path: moved/gpt2.tiktoken}\n"))
-	a.Tokenizer.Fingerprint, b.Tokenizer.Fingerprint = "f1", "f1"
-	if d := identity.Diff(a.Identity(), b.Identity()); d != nil {
+	f1, f2 := Facts{Vocabulary: "f1"}, Facts{Vocabulary: "f2"}
+	if d := identity.Diff(a.Identity(f1), b.Identity(f1)); d != nil {
 		t.Errorf("one vocabulary under two names: %q", d)
 	}
-	b.Tokenizer.Fingerprint = "f2"
-	if d := identity.Diff(throughJSON(t, a.Identity()), b.Identity()); len(d) != 1 ||
+	if d := identity.Diff(throughJSON(t, a.Identity(f1)), b.Identity(f2)); len(d) != 1 ||
 		d[0] != "tokenizer: gpt2 (f1) -> moved/gpt2.tiktoken (f2)" {
 		t.Errorf("%q", d)
 	}
@@ -133,7 +133,7 @@ func TestCompactFormIsSmallAndTellsChanges(t *testing.T) {
 	for _, x := range []struct{ sources, name, milestones int }{{64, 12, 0}, {64, 24, 0}, {64, 100, 0}, {64, 12, 5}, {8,
 		12, 60}, {500, 30, 3}, {500, 30, 0}} {
 		text := large(x.sources, x.name, x.milestones, "0.123456789")
-		id := parse(t, text).Identity()
+		id := parse(t, text).Identity(Facts{})
 		b, err := json.Marshal(id)
 		if err != nil || len(b) > 5<<10 {
 			t.Errorf("%+v: %d bytes, %v", x, len(b), err)
@@ -143,11 +143,11 @@ func TestCompactFormIsSmallAndTellsChanges(t *testing.T) {
 		if d := identity.Diff(old, id); d != nil {
 			t.Errorf("%+v: differs from itself: %q", x, d)
 		}
-		other := parse(t, strings.Replace(text, "0.123456789", "0.5", 1)).Identity()
+		other := parse(t, strings.Replace(text, "0.123456789", "0.5", 1)).Identity(Facts{})
 		if d := identity.Diff(old, other); len(d) != 1 || !strings.HasPrefix(d[0], "mixture.") {
 			t.Errorf("%+v: one weight changed: %q", x, d)
 		}
-		other = parse(t, strings.Replace(text, "text: field3", "text: other", 1)).Identity()
+		other = parse(t, strings.Replace(text, "text: field3", "text: other", 1)).Identity(Facts{})
 		if d := identity.Diff(other, old); len(d) != 1 || !strings.HasPrefix(d[0], "sources") {
 			t.Errorf("%+v: one source changed: %q", x, d)
 		}
@@ -169,9 +169,6 @@ func TestResolvedRoundTrip(t *testing.T) {
 		c, err := Parse(f, read(t, f), "/data")
 		if err != nil {
 			t.Fatal(err)
-		}
-		if c.Tokenizer != nil {
-			c.Tokenizer.Fingerprint = "f"
 		}
 		b, err := c.MarshalResolved()
 		if err != nil {
@@ -198,7 +195,7 @@ func TestResolvedRoundTrip(t *testing.T) {
 // TestRunsFromBeforeAKeyGoOn: an identity without the entry of a key agrees with the values under which its run would
 // go on as before.
 func TestRunsFromBeforeAKeyGoOn(t *testing.T) {
-	before := parse(t, base).Identity()
+	before := parse(t, base).Identity(Facts{})
 	before.Entries = slices.DeleteFunc(before.Entries, func(e identity.Entry) bool { return e.Name == "carry" })
 	text, err := json.Marshal(before)
 	if err != nil {
@@ -213,7 +210,8 @@ func TestRunsFromBeforeAKeyGoOn(t *testing.T) {
 		"carry: auto\nseed: 7": "seed: 0 -> 7",
 	} {
 		for _, old := range []identity.Identity{before, saved} {
-			if got := strings.Join(identity.Diff(old, parse(t, change(edit+"\n")).Identity()), "; "); got != want {
+			now := parse(t, change(edit+"\n")).Identity(Facts{})
+			if got := strings.Join(identity.Diff(old, now), "; "); got != want {
 				t.Errorf("%s: %q, want %q", edit, got, want)
 			}
 		}
@@ -224,10 +222,10 @@ func TestRunsFromBeforeAKeyGoOn(t *testing.T) {
 // constant rows alone. Its defaults have them.
 func TestBucketedRunsFromBeforeKeepTheirRows(t *testing.T) {
 	earlier := parse(t, change("packing: bucketed\n")).Earlier()
-	before := earlier.Identity()
+	before := earlier.Identity(Facts{})
 	before.Entries = slices.DeleteFunc(before.Entries, func(e identity.Entry) bool { return e.Name == "bucket_rows" })
-	if before.Value("window") != "1" || len(identity.Diff(before, earlier.Identity())) > 0 {
-		t.Errorf("a run of before has changed: %q", identity.Diff(before, earlier.Identity()))
+	if before.Value("window") != "1" || len(identity.Diff(before, earlier.Identity(Facts{}))) > 0 {
+		t.Errorf("a run of before has changed: %q", identity.Diff(before, earlier.Identity(Facts{})))
 	}
 	for edit, want := range map[string]string{
 		"bucket_rows: constant": "",
@@ -235,14 +233,13 @@ func TestBucketedRunsFromBeforeKeepTheirRows(t *testing.T) {
 		"window: 1":             "bucket_rows: added (tokens)",
 	} {
 		now := parse(t, change("packing: bucketed\n"+edit+"\n"))
-		if got := strings.Join(identity.Diff(before, now.Identity()), "; "); got != want {
+		if got := strings.Join(identity.Diff(before, now.Identity(Facts{})), "; "); got != want {
 			t.Errorf("%s: %q, want %q", edit, got, want)
 		}
 	}
 	for _, edit := range []string{"packing: pad\nbucket_rows: constant", "packing: pad\nbucket_rows: tokens"} {
-		if got := identity.Diff(parse(t, change("packing: pad\n")).Identity(), parse(t, change(edit)).Identity()); len(
-			got,
-		) > 0 {
+		old := parse(t, change("packing: pad\n")).Identity(Facts{})
+		if got := identity.Diff(old, parse(t, change(edit)).Identity(Facts{})); len(got) > 0 {
 			t.Errorf("%q changes a run without bucketed steps: %q", edit, got)
 		}
 	}

@@ -289,7 +289,7 @@ func TestEveryKeyHasARule(t *testing.T) {
 		}
 		before, after, _ := strings.Cut(edit, "=>")
 		old, now := parseEdit(t, before), parseEdit(t, after)
-		changes := identity.Diff(throughJSON(t, old.Identity()), now.Identity())
+		changes := identity.Diff(throughJSON(t, old.Identity(Facts{})), now.Identity(Facts{}))
 		if len(changes) == 0 != (len(r.Entries) == 0) {
 			t.Errorf("%s: the rule names entries %q, and the changes are %v", key, r.Entries, changes)
 		}

@@ -297,7 +297,7 @@ func TestFormatAliases(t *testing.T) {
 		if !reflect.DeepEqual(got.Sources, want.Sources) || got.Sources[1].Format != registry.Name(name) {
 			t.Errorf("format %s: %+v, want %+v", alias, got.Sources, want.Sources)
 		}
-		if d := identity.Diff(got.Identity(), want.Identity()); d != nil {
+		if d := identity.Diff(got.Identity(Facts{}), want.Identity(Facts{})); d != nil {
 			t.Errorf("format %s: the identity has other %v", alias, d)
 		}
 	}
@@ -407,7 +407,7 @@ func checkAccepted(t fataler, c *Config) {
 		t.Fatal(err)
 	}
 	again, err := UnmarshalResolved(b)
-	if err != nil || again.Identity().Fingerprint() != c.Identity().Fingerprint() {
+	if err != nil || again.Identity(Facts{}).Fingerprint() != c.Identity(Facts{}).Fingerprint() {
 		t.Fatalf("resolved form differs: %v\n%s", err, b)
 	}
 }

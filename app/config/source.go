@@ -31,10 +31,6 @@ type Mixture struct {
 	// Floor is the least fraction of the mixture for every source with weight, at every step. A source's min_fraction
 	// takes precedence.
 	Floor value.Decimal `yaml:"floor" jsonschema:"maximum=1"`
-
-	// Measured says that the sizes of the sources are known. If Derives is true, the caller sets it before it calls
-	// Identity.
-	Measured bool `yaml:"-"`
 }
 
 // Milestone is one point of a schedule. Its weights hold from its step or token on.
@@ -223,18 +219,6 @@ type Source struct {
 	MaxFraction value.Decimal `yaml:"max_fraction" jsonschema:"maximum=1"`
 	// MinFraction is the least fraction of the mixture for the source while it has weight. Left out: mixture.floor.
 	MinFraction value.Decimal `yaml:"min_fraction" jsonschema:"maximum=1"`
-
-	// Size of one pass, in the unit of the mixture. The caller sets it together with Mixture.Measured.
-	Size uint64 `yaml:"-"`
-	// Profile is the cost of reading the source, if it was measured before the run. It decides which loaders read the
-	// source, and belongs to no identity.
-	Profile Profile `yaml:"-" json:",omitzero"`
-}
-
-// Profile is the measured cost of reading a source. The zero Profile is not known.
-type Profile struct {
-	Nanoseconds uint64 // of work of one decoder, for a million tokens
-	Resident    uint64 // bytes of memory that a loader holds for the source
 }
 
 // Storage is the place of a store of files. It never holds credentials: those come from the environment.

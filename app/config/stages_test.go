@@ -39,8 +39,8 @@ func TestAStageInheritsWhatItLeavesOut(t *testing.T) {
 	}
 	written := parse(
 		t, string(read(t, "testdata/valid/stages.yaml"))+"    sequence_length: 8192\n    micro_batch_size: 2\n",
-	).Identity()
-	if d := identity.Diff(c.Identity(), written); d != nil {
+	).Identity(Facts{})
+	if d := identity.Diff(c.Identity(Facts{}), written); d != nil {
 		t.Errorf("an inherited value written out, and another micro_batch_size, change the identity: %q", d)
 	}
 	longer := parse(
@@ -49,8 +49,8 @@ func TestAStageInheritsWhatItLeavesOut(t *testing.T) {
 			string(read(t, "testdata/valid/stages.yaml")), "from_step: 300,", "from_step: 300, sequence_length: 4096,",
 			1,
 		),
-	).Identity()
-	if d := strings.Join(identity.Diff(throughJSON(t, c.Identity()), longer), "\n"); d !=
+	).Identity(Facts{})
+	if d := strings.Join(identity.Diff(throughJSON(t, c.Identity(Facts{})), longer), "\n"); d !=
 		"stages[1]: step 300: 32 x 8192 pad -> step 300: 32 x 4096 pad\nstages[2]: changed" {
 		t.Errorf("got %s", d)
 	}

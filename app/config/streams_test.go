@@ -50,7 +50,7 @@ func TestAStreamHasTheRunsKeys(t *testing.T) {
 func TestStreamsChangeNoIdentity(t *testing.T) {
 	alone := parse(t, withEval[:len(base)]+"stages: [{from_step: 9, sequence_length: 4096}]\nadaptive: {policy: ado}\n")
 	beside := parse(t, withEval)
-	if d := identity.Diff(alone.Identity(), beside.Identity()); len(d) > 0 {
+	if d := identity.Diff(alone.Identity(Facts{}), beside.Identity(Facts{})); len(d) > 0 {
 		t.Errorf("streams change the identity: %v", d)
 	}
 	a, err := alone.MarshalResolved()

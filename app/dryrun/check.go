@@ -20,9 +20,10 @@ import (
 // CheckOptions say how much of a mixture is read and planned.
 type CheckOptions struct {
 	Ranks    int
-	Steps    int   // planned, fetched and built
-	Budget   int64 // bytes of files read to their end; negative: all
-	Deep     bool  // all files, and their hashes
+	Part     *setup.Part // of the stream in a run's resources; nil: all limits of the file
+	Steps    int         // planned, fetched and built
+	Budget   int64       // bytes of files read to their end; negative: all
+	Deep     bool        // all files, and their hashes
 	Progress func(what string, done, total int64)
 	Logger   *slog.Logger
 }
@@ -53,6 +54,7 @@ func Check(ctx context.Context, c *config.Config, o CheckOptions) (*Report, erro
 			Quarantined: Quarantined{Recent: []millrace.Quarantine{}},
 		},
 	}
+	k.o.Part = orAlone(o.Part, c, o.Ranks)
 	var err error
 	if k.topology, err = c.Topology(o.Ranks); err != nil {
 		return nil, err
@@ -90,15 +92,9 @@ func (k *check) complain(source string, format string, args ...any) {
 func (k *check) run(ctx context.Context) error {
 	k.memory()
 	var err error
-	k.opened, err = Open(
-		ctx,
-		k.c,
-		Options{Deep: k.o.Deep, Measure: true, Logger: k.o.Logger, Looked: func(source string, done, total int64) {
-			k.o.Progress("look at the files of "+source, done, total)
-		}, Progress: func(source string, done, total int64) {
-			k.o.Progress("index "+source, done, total)
-		}},
-	)
+	k.opened, err = Open(ctx, k.c, Options{Deep: k.o.Deep, Measure: true, Part: k.o.Part, Logger: k.o.Logger,
+		Looked:   func(s string, done, total int64) { k.o.Progress("look at the files of "+s, done, total) },
+		Progress: func(s string, done, total int64) { k.o.Progress("index "+s, done, total) }})
 	if k.opened == nil {
 		return err
 	}
@@ -111,8 +107,8 @@ func (k *check) run(ctx context.Context) error {
 	for _, p := range problems {
 		k.problem(p)
 	}
-	if k.c.Mixture.Measured || !k.c.Mixture.Derives() {
-		if k.spec, err = setup.PlanSpec(k.c); err != nil {
+	if k.opened.Facts.Sizes != nil || !k.c.Mixture.Derives() {
+		if k.spec, err = setup.PlanSpec(k.c, k.opened.Facts); err != nil {
 			return err
 		}
 		if err := k.share(); err != nil {
@@ -456,20 +452,20 @@ func (k *check) early(i int, r *SourceReport) {
 
 // memory compares a run's memory with the limits, as the roles do at their start.
 func (k *check) memory() {
-	c, m := k.c, &k.report.Memory
+	c, part, m := k.c, k.o.Part, &k.report.Memory
 	m.Frame, m.SidecarNeeded = setup.SidecarMemory(c, k.o.Ranks)
-	m.LoaderLimit, m.SidecarLimit = int64(c.Limits.LoaderMemory), int64(c.Limits.SidecarMemory)
+	m.LoaderLimit, m.SidecarLimit = part.LoaderMemory, part.SidecarMemory
 	m.StepPayload = 4 * int64(c.StepTokens())
-	k.report.Run.Loaders, k.report.Run.Shadows = setup.Loaders(c), int(c.Reliability.Shadows)
+	k.report.Run.Loaders, k.report.Run.Shadows = part.Fleet.Loaders, part.Fleet.Shadows
 	k.report.Run.MostLoaders = int(c.Loaders.Most)
-	m.PayloadSteps = setup.LoaderMemory(c) * int64(setup.Loaders(c)) / 2 / m.StepPayload
+	m.PayloadSteps = part.Reader.Heap * int64(part.Fleet.Loaders) / 2 / m.StepPayload
 	for cp := 1; cp == 1 || 2*cp <= int(c.PadMultiple) && cp <= mostCP; cp++ {
 		// A rank takes a piece of each end of a segment, so that causal attention costs all ranks the same.
 		if cp == 1 || int(c.PadMultiple)%(2*cp) == 0 {
 			k.report.CPSizes = append(k.report.CPSizes, cp)
 		}
 	}
-	for _, err := range []error{setup.CheckLoaderMemory(c), setup.CheckSidecarMemory(c, k.o.Ranks)} {
+	for _, err := range []error{setup.CheckLoaderMemory(c, *part), setup.CheckSidecarMemory(c, *part, k.o.Ranks)} {
 		var at *tree.Error
 		if errors.As(err, &at) {
 			k.complain("", "%s:%d:%d: %s: %s", at.File, at.Line, at.Column, at.Msg, at.Cure)

@@ -87,7 +87,11 @@ func TestForecastAgreesWithThePlans(t *testing.T) {
 			if !r.Run.Exact || r.Run.Steps == nil {
 				t.Fatalf("a small run was not planned to its end: %+v", r.Run)
 			}
-			spec, err := setup.PlanSpec(c)
+			facts, err := Measure(t.Context(), c, Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			spec, err := setup.PlanSpec(c, facts)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -81,7 +81,7 @@ func (o *Opened) lengths(ctx context.Context, src *sources.Source, tell func(don
 	defer stop()
 	feed := feed.New(
 		src, feed.Position{}, order.Stripe{},
-		feed.Config{Budget: budget.New(min(int64(o.Config.Limits.LoaderMemory)/2, mostMemory))},
+		feed.Config{Budget: budget.New(o.memory)},
 	)
 	var group errgroup.Group
 	group.Go(func() error { return feed.Run(ctx) })

@@ -8,18 +8,19 @@ import (
 
 	"millrace"
 	"millrace/app/config"
+	"millrace/app/setup"
 )
 
-// measure sets in the configuration the size of one pass of every source, in the unit of the mixture. The sizes depend
+// measure returns the size of one pass of every source, in the unit of the mixture. The sizes depend
 // on the sources' bytes and on the settings that turn records into documents. The manifests and the identity of a run
 // pin both. Problems name sources without a known size, with the cure.
-func (out *Opened) measure(ctx context.Context) (Problems, error) {
+func (out *Opened) measure(ctx context.Context) (sizes []uint64, problems Problems, err error) {
 	c := out.Config
-	var problems Problems
+	sizes = make([]uint64, len(out.Sources))
 	for i, src := range out.Sources {
 		st, err := src.Stats(ctx)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		why := ""
 		switch {
@@ -40,30 +41,33 @@ func (out *Opened) measure(ctx context.Context) (Problems, error) {
 				)})
 			continue
 		}
-		c.Sources[i].Size = st.Tokens
+		sizes[i] = st.Tokens
 		if c.Mixture.Unit == millrace.UnitSamples {
-			c.Sources[i].Size = st.Records - st.Refused - st.Skipped
+			sizes[i] = st.Records - st.Refused - st.Skipped
 			if src.PieceTokens() > 0 {
-				c.Sources[i].Size = st.Pieces
+				sizes[i] = st.Pieces
 			}
 		}
 	}
-	c.Mixture.Measured = len(problems) == 0
-	return problems, nil
+	if len(problems) > 0 {
+		return nil, problems, nil
+	}
+	return sizes, nil, nil
 }
 
-// Measure sets the sizes of the sources in a configuration whose weights are derived from them. Call it before planning
-// and before Identity. It does nothing for other mixtures.
-func Measure(ctx context.Context, c *config.Config, o Options) error {
+// Measure returns the facts about the data of a mixture file that a run needs for its plans and its identity. It reads
+// sources only if weights are derived from their sizes.
+func Measure(ctx context.Context, c *config.Config, o Options) (config.Facts, error) {
 	if !c.Mixture.Derives() {
-		return nil
+		e, err := setup.Tokenizer(c)
+		return config.Facts{Vocabulary: setup.Vocabulary(e)}, err
 	}
 	o.Measure = true
 	opened, err := Open(ctx, c, o)
-	if opened != nil {
-		err = errors.Join(err, opened.Close())
+	if opened == nil {
+		return config.Facts{}, err
 	}
-	return err
+	return opened.Facts, errors.Join(err, opened.Close())
 }
 
 // LongestReport is the part of a step's tokens that the longest document of a mixture has at most. Consecutive pieces

@@ -31,14 +31,17 @@ type Options struct {
 	Logger   *slog.Logger                           // default: none
 	Meter    *activity.Meter                        // nil: nothing is measured
 	Measure  bool                                   // measure the sources if weights are derived from their sizes
+	Part     *setup.Part                            // of the stream in the limits; nil: all limits of the file
 	Whole    bool                                   // documents are read whole, whatever the mixture file says
 }
 
 // Opened is the sources of a mixture, sorted by name. It is safe for concurrent use until Close.
 type Opened struct {
 	Config   *config.Config
+	Facts    config.Facts       // about the data; the sizes are among them if Options.Measure asks for them
 	Encoding *tokenize.Encoding // nil if no source is text
 	Sources  []*sources.Source
+	memory   int64 // bytes for documents that are read
 	host     *sources.Host
 	kept     *setup.Kept
 	stores   *remote.Host
@@ -104,12 +107,14 @@ func Open(ctx context.Context, c *config.Config, o Options) (*Opened, error) {
 	if o.Progress == nil {
 		o.Progress = func(string, int64, int64) {}
 	}
-	host := sources.NewHost(sources.HostOptions{OpenFiles: int(c.Limits.OpenFiles), Logger: o.Logger})
+	o.Part = orAlone(o.Part, c, 0)
+	host := sources.NewHost(sources.HostOptions{OpenFiles: o.Part.OpenFiles, Logger: o.Logger})
 	stores, err := setup.Stores(c, keptBytes, nil, o.Logger)
 	if err != nil {
 		return nil, errors.Join(err, host.Close())
 	}
-	out := &Opened{Config: c, Encoding: encoding, host: host, stores: stores,
+	out := &Opened{Config: c, Facts: config.Facts{Vocabulary: setup.Vocabulary(encoding)}, Encoding: encoding,
+		memory: o.Part.Walk, host: host, stores: stores,
 		kept: setup.NewKept(2*runtime.GOMAXPROCS(0), keptBytes, stores)}
 	if out.cache, err = setup.TokenCache(c, o.Logger); err != nil {
 		return nil, errors.Join(err, out.Close())
@@ -128,10 +133,12 @@ func Open(ctx context.Context, c *config.Config, o Options) (*Opened, error) {
 		}
 	}
 	if len(problems) == 0 && o.Measure && c.Mixture.Derives() {
-		if problems, err = out.measure(ctx); err != nil {
+		var sizes []uint64
+		if sizes, problems, err = out.measure(ctx); err != nil {
 			out.Close()
 			return nil, err
 		}
+		out.Facts = config.Facts{Vocabulary: setup.Vocabulary(encoding), Sizes: sizes}
 	}
 	if len(problems) > 0 {
 		return out, problems
@@ -178,6 +185,15 @@ func (out *Opened) open(ctx context.Context, s *config.Source, o Options) (*Prob
 	out.Sources = append(out.Sources, src)
 	out.skipped, out.files = append(out.skipped, files.Skipped), append(out.files, stored)
 	return nil, nil
+}
+
+// orAlone returns the given part, or that of a stream which has all limits of its mixture file.
+func orAlone(given *setup.Part, c *config.Config, ranks int) *setup.Part {
+	if given != nil {
+		return given
+	}
+	alone := setup.Alone(c, setup.ThisHost(ranks), setup.Measured{})
+	return &alone
 }
 
 // where returns the place of a key in the mixture file.

@@ -71,7 +71,8 @@ func (k *check) reading(ctx context.Context, i int, r *SourceReport) (*Reading, 
 
 // share divides the sources into stripes, and reports them if profiles decide.
 func (k *check) share() (err error) {
-	if k.shares, err = setup.Shares(k.c); err != nil {
+	stream := setup.Stream{Config: k.c, Facts: k.opened.Facts, Part: *k.o.Part}
+	if k.shares, err = stream.Shares(); err != nil {
 		return err
 	}
 	for i, s := range k.shares {
@@ -112,8 +113,9 @@ func globalBytes(grain, record, text, span float64) float64 {
 
 // spanBytes returns the bytes of text that a feed reads ahead together.
 func (k *check) spanBytes() int64 {
-	feeds := (len(k.c.Sources) + setup.Loaders(k.c) - 1) / setup.Loaders(k.c)
-	return setup.Division(k.c).Payload / int64(feeds) / 4
+	loaders := k.o.Part.Fleet.Loaders
+	feeds := (len(k.c.Sources) + loaders - 1) / loaders
+	return k.o.Part.Reader.Payload / int64(feeds) / 4
 }
 
 // cacheBytes estimates the bytes of a source's documents in the token cache.

@@ -92,7 +92,7 @@ func readingCheck(t *testing.T, cached bool) (k *check, source string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { opened.Close() })
-	return &check{c: c, opened: opened, report: &Report{}}, "web"
+	return &check{c: c, o: CheckOptions{Part: orAlone(nil, c, 1)}, opened: opened, report: &Report{}}, "web"
 }
 
 func put(t *testing.T, path, text string) {

@@ -23,9 +23,6 @@ import (
 	"millrace/text/tokenize"
 )
 
-// mostMemory bounds the payload that a walk holds, independent of the run's limits.
-const mostMemory = 512 << 20
-
 // Step is one planned step.
 type Step = strategy.Planned
 
@@ -93,7 +90,7 @@ func (o *Opened) newWalk(ranks int) (*Walk, error) {
 	if err != nil {
 		return nil, err
 	}
-	strategy, err := setup.Strategy(c, topology)
+	strategy, err := setup.Strategy(c, o.Facts, topology)
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +115,7 @@ func (o *Opened) newWalk(ranks int) (*Walk, error) {
 	if w.plans, err = strategy.Plans(topology, progress.New(len(spec.Sources))); err != nil {
 		return nil, err
 	}
-	budget := budget.New(min(int64(c.Limits.LoaderMemory)/2, mostMemory))
+	budget := budget.New(o.memory)
 	parallel := max(1, runtime.GOMAXPROCS(0)/len(o.Sources))
 	for _, s := range o.Sources {
 		w.queues = append(w.queues, offers.NewQueue(s.Name(), 1))

@@ -2,7 +2,7 @@
 // figures lie beside the index. They decide how many stripes a source gets and which loaders read them, never a plan.
 //
 //	profile.go  Source, Read and Save: the figures and their file
-//	facts.go    Facts, Load and Adopt: the figures that all processes of a run must have alike
+//	facts.go    Load, Facts and ReadFacts: the figures that all processes of a run must have alike
 package profile
 
 import (
@@ -33,8 +33,8 @@ const file = "profile.json"
 
 // key identifies a source: the settings that decide its documents and how they are read, its files, and the tokenizer.
 func key(c *config.Config, s *config.Source) string {
-	id, tokenizer := c.Identity(), ""
-	if t := c.Tokenizer; t != nil { // its fingerprint is not known everywhere
+	id, tokenizer := c.Identity(config.Facts{}), ""
+	if t := c.Tokenizer; t != nil { // its vocabulary is not known everywhere
 		tokenizer = t.Name + " " + t.Path
 	}
 	b, _ := json.Marshal([]any{s.Path, s.Root, c.Shuffle, id.Value("sources." + s.Name), tokenizer,

@@ -45,7 +45,7 @@ func (r *role) load(ctx context.Context, standby bool) (err error) {
 	p := &readers{role: r, standby: standby, ready: r.readyAfter(), encodings: map[string]*tokenize.Encoding{}}
 	procs := 0
 	for _, s := range r.streams {
-		division := setup.Division(s.cfg)
+		division := s.of.Part.Reader
 		p.heap.Add(division.Heap)
 		procs = max(procs, division.Procs)
 	}
@@ -98,7 +98,7 @@ func (p *readers) open(s *stream, leave <-chan struct{}) (run func(context.Conte
 	if err := removeLeftovers(runtimeDir, p.Name); err != nil {
 		return nil, err
 	}
-	division := setup.Division(s.cfg)
+	division := s.of.Part.Reader
 	encoding, err := p.encoding(s, division)
 	if err != nil {
 		return nil, err
@@ -108,13 +108,13 @@ func (p *readers) open(s *stream, leave <-chan struct{}) (run func(context.Conte
 		return nil, err
 	}
 	meter := activity.New(time.Now)
-	stores, err := setup.Stores(s.cfg, division.Ahead, meter, p.log)
+	stores, err := setup.Stores(s.of.Config, division.Ahead, meter, p.log)
 	if err != nil { // without it, the stores have every block
 		p.log.Warn("the cache of files is not used", "err", err)
 	}
 	kept := setup.NewKept(division.Decoders, division.Kept, stores)
 	address := rundir.Socket(s.dir, fmt.Sprintf("%s-%d", p.Name, os.Getpid()))
-	tokens, err := setup.TokenCache(s.cfg, p.log)
+	tokens, err := setup.TokenCache(s.of.Config, p.log)
 	if err != nil { // up found the directory good; without it, the files have every document
 		p.log.Warn("the token cache is not used", "err", err)
 	}
@@ -125,18 +125,18 @@ func (p *readers) open(s *stream, leave <-chan struct{}) (run func(context.Conte
 		ForGood: func() bool { return supervisor.Reason(p.RunDir) != "" },
 		Version: speaks(p.Version),
 		Spec: func(name string) (sources.Spec, error) {
-			src, ok := s.cfg.Source(name)
+			src, ok := s.of.Config.Source(name)
 			if !ok {
 				return sources.Spec{}, millrace.Errorf(millrace.ErrInvalid, "source %s is not in the mixture", name)
 			}
-			return setup.SourceSpec(s.cfg, src, encoding, kept)
+			return setup.SourceSpec(s.of.Config, src, encoding, kept)
 		},
 		Files: func(name string) sources.FS {
-			src, _ := s.cfg.Source(name)
+			src, _ := s.of.Config.Source(name)
 			return setup.Files(src, kept)
 		},
 		Facts:     p.facts(),
-		OpenFiles: int(s.cfg.Limits.OpenFiles), Cache: tokens, Texts: p.texts,
+		OpenFiles: s.of.Part.OpenFiles, Cache: tokens, Texts: p.texts,
 		Memory: division.Payload, Parallel: division.Decoders,
 		Remote: p.remote(), Host: p.site.Name, Up: p.site.Up,
 		Arenas: arena.Host{}, Net: p.net(), Credentials: p.credentials, Clock: seam.System{},
@@ -157,14 +157,14 @@ func (p *readers) open(s *stream, leave <-chan struct{}) (run func(context.Conte
 
 // encoding returns the tokenizer of a stream. Streams with one tokenizer share it. nil: the stream has none.
 func (p *readers) encoding(s *stream, division setup.Reader) (*tokenize.Encoding, error) {
-	key, err := json.Marshal(s.cfg.Tokenizer)
+	key, err := json.Marshal(s.of.Config.Tokenizer)
 	if err != nil {
 		return nil, fmt.Errorf("compare tokenizers: %w", err)
 	}
 	if e := p.encodings[string(key)]; e != nil {
 		return e, nil
 	}
-	e, err := setup.Tokenizer(s.cfg)
+	e, err := setup.Tokenizer(s.of.Config)
 	if e != nil {
 		e.LimitEncoders(division.Encoders, division.EncoderBytes)
 		if err := e.Share(supervisor.RuntimeDir(p.RunDir)); err != nil {

@@ -200,7 +200,7 @@ type planning struct {
 func (r *role) openPlanning(
 	ctx context.Context, s *stream, o Planning, grant *lease.Grant, places *follow.Places,
 ) (_ *planning, err error) {
-	cfg, err := OrchestratorConfig(s.cfg, r.World, r.Version)
+	cfg, err := OrchestratorConfig(s.of, r.World, r.Version)
 	if err != nil {
 		return nil, err
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"millrace"
-	"millrace/app/config"
 	"millrace/app/place/kubernetes"
 	"millrace/app/place/local"
 	"millrace/app/place/mailbox"
@@ -52,13 +51,14 @@ func (r *role) mailbox(ctx context.Context, p *planning) (placer.Placer, error) 
 		return nil, err
 	}
 	p.etcd = etcd
-	return mailbox.New(etcd, cfg, r.loadersOfHosts(p.stream.cfg), func() millrace.Term { return p.Term() }), nil
+	loaders := r.loadersOfHosts(p.stream.of.Part.Fleet)
+	return mailbox.New(etcd, cfg, loaders, func() millrace.Term { return p.Term() }), nil
 }
 
 // loadersOfHosts returns the loaders that each `up` of the run starts.
-func (r *role) loadersOfHosts(c *config.Config) (out []placer.Instance) {
+func (r *role) loadersOfHosts(f setup.Fleet) (out []placer.Instance) {
 	for _, host := range (setup.Place{Ranks: r.Ranks, World: r.World}).Others() {
-		for _, name := range host.Loaders(c) {
+		for _, name := range host.Loaders(f) {
 			out = append(out, placer.Instance{Role: LoaderRole, Name: name, State: placer.Running})
 		}
 	}

@@ -28,18 +28,18 @@ import (
 )
 
 // The runway has at least runwaySteps steps, at any pace of the ranks, and at most mostRunwaySteps. Its plans take at
-// most runwayPlans bytes in the orchestrator. Its tokens take at most one part in runwayShare of the loaders' memory,
-// as ids of 4 bytes; it has two steps in any case.
+// most runwayPlans bytes in the orchestrator. Its tokens take at most Part.Runway of the loaders' memory, as ids of 4
+// bytes; it has two steps in any case.
 const (
 	runwaySteps     = 8
 	mostRunwaySteps = 1000
 	runwayPlans     = 16 << 20
-	runwayShare     = 4
 )
 
 // runway returns the steps to plan ahead at any pace, and how many more.
-func runway(c *config.Config) (least int, ahead orchestrator.Ahead) {
-	most := int(uint64(c.Limits.LoaderMemory) / (4 * runwayShare) / c.StepTokens())
+func runway(s *setup.Stream) (least int, ahead orchestrator.Ahead) {
+	c := s.Config
+	most := int(uint64(s.Part.Runway) / 4 / c.StepTokens())
 	ahead = orchestrator.Ahead{Time: time.Duration(c.Limits.RunwaySeconds) * time.Second,
 		Steps: max(2, min(mostRunwaySteps, most)), Bytes: runwayPlans}
 	if a := setup.Adaptive(c); a != nil { // weights that follow losses come late by the runway
@@ -48,39 +48,41 @@ func runway(c *config.Config) (least int, ahead orchestrator.Ahead) {
 	return max(2, min(runwaySteps, most)), ahead
 }
 
-// OrchestratorConfig turns a mixture file into the configuration of an orchestrator that plans for so many ranks.
+// OrchestratorConfig turns a stream into the configuration of an orchestrator that plans for so many ranks.
 // Version is this program's.
-func OrchestratorConfig(c *config.Config, world int, version string) (orchestrator.Config, error) {
+func OrchestratorConfig(s *setup.Stream, world int, version string) (orchestrator.Config, error) {
 	var out orchestrator.Config
+	c := s.Config
 	topology, err := c.Topology(world)
 	if err != nil {
 		return out, err
 	}
-	strategy, err := setup.Strategy(c, topology)
+	strategy, err := setup.Strategy(c, s.Facts, topology)
 	if err != nil {
 		return out, err
 	}
-	identity, err := json.Marshal(c.Identity())
+	now := c.Identity(s.Facts)
+	encoded, err := json.Marshal(now)
 	if err != nil {
 		return out, fmt.Errorf("encode identity: %w", err)
 	}
 	options := strategy.Options()
 	out = orchestrator.Config{
-		Stream: millrace.Train, Spec: &strategy.Mix, Identity: identity, Compare: sources.Compare, Inverse: Inverse,
+		Stream: millrace.Train, Spec: &strategy.Mix, Identity: encoded, Compare: sources.Compare, Inverse: Inverse,
 		By: version, Cost: options.Cost, Adaptive: setup.Adaptive(c), Refit: setup.Refit(c),
 		Topology: topologyOf(c, topology, options),
 		Rules: facts.Rules{
-			Changed:  func(stored []byte) ([]string, error) { return changed(stored, c) },
+			Changed:  func(stored []byte) ([]string, error) { return changed(stored, now) },
 			Classify: resume.Classify,
 			Files:    growing.Files(c, nil),
 		},
-		Shadows: int(c.Reliability.Shadows),
+		Shadows: s.Part.Fleet.Shadows,
 	}
-	earlier := c.Earlier()
+	earlier := c.Earlier().Identity(s.Facts)
 	out.Rules.Earlier = &facts.Earlier{
 		Changed: func(stored []byte) ([]string, error) { return changed(stored, earlier) },
 	}
-	if out.Rules.Earlier.Identity, err = json.Marshal(earlier.Identity()); err != nil {
+	if out.Rules.Earlier.Identity, err = json.Marshal(earlier); err != nil {
 		return out, fmt.Errorf("encode identity: %w", err)
 	}
 	out.Reshape = func(t millrace.Topology) (*attempts.Topology, error) {
@@ -88,27 +90,29 @@ func OrchestratorConfig(c *config.Config, world int, version string) (orchestrat
 		if err != nil {
 			return nil, err
 		}
-		reshaped, err := OrchestratorConfig(other, t.Ranks, version)
+		of := setup.Stream{Config: other, Facts: s.Facts, Part: s.Part}
+		reshaped, err := OrchestratorConfig(&of, t.Ranks, version)
 		return reshaped.Topology, err
 	}
-	out.Runway, out.Ahead = runway(c)
-	out.Loaders, out.MostLoaders = setup.Readers(c), setup.Readers(c)
-	if c.Loaders.IsRange() {
-		out.Loaders = setup.Loaders(c)
+	out.Runway, out.Ahead = runway(s)
+	fleet, memory := s.Part.Fleet, s.Part.Reader.Heap
+	out.Loaders, out.MostLoaders = fleet.Readers, fleet.Readers
+	if fleet.IsRange {
+		out.Loaders = fleet.Loaders
 		out.Elastic = &orchestrator.Elastic{
-			Limits: scale.Limits{Min: out.Loaders, Max: out.MostLoaders}, Memory: setup.LoaderMemory(c)}
-		for _, cost := range setup.ReadingCosts(c) {
+			Limits: scale.Limits{Min: out.Loaders, Max: out.MostLoaders}, Memory: memory}
+		for _, cost := range s.ReadingCosts() {
 			out.Elastic.Costs = append(out.Elastic.Costs, float64(cost)/1e12) // seconds a token
 		}
 	}
-	shares, err := setup.Shares(c)
+	shares, err := s.Shares()
 	if err != nil {
 		return out, err
 	}
-	out.Memory = setup.LoaderMemory(c)
-	for i, s := range shares {
-		out.Sources = append(out.Sources, orchestrator.Source{Name: c.Sources[i].Name, Stripes: s.Stripes,
-			Work: s.Work, Resident: s.Resident, Allowed: setup.Allowed(c)})
+	out.Memory = memory
+	for i, share := range shares {
+		out.Sources = append(out.Sources, orchestrator.Source{Name: c.Sources[i].Name, Stripes: share.Stripes,
+			Work: share.Work, Resident: share.Resident, Allowed: setup.Allowed(c)})
 	}
 	return out, nil
 }
@@ -139,13 +143,13 @@ func recosted(
 	return func(sel *planner.Selection) (*millrace.Plan, error) { return place.Plan(sel, topology, options) }
 }
 
-// changed returns the differences between a stored identity and the identity of a mixture file.
-func changed(stored []byte, c *config.Config) ([]string, error) {
+// changed returns the differences between a stored identity and the present one.
+func changed(stored []byte, now identity.Identity) ([]string, error) {
 	var old identity.Identity
 	if err := json.Unmarshal(stored, &old); err != nil {
 		return nil, millrace.Mark(err, millrace.ErrInvalid)
 	}
-	return identity.Diff(old, c.Identity()), nil
+	return identity.Diff(old, now), nil
 }
 
 // Inverse returns the ordinals below a bound at which a source's order holds a sample. stored is the identity of the

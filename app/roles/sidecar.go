@@ -38,15 +38,14 @@ func (p Process) Serve(ctx context.Context, first int) error {
 	return asFailure(r.serve(ctx, first))
 }
 
-// ownMemory is the memory of a sidecar that has nothing to do, in bytes. limits.sidecar_memory comes on top: half of it
-// for frames, a quarter for arenas with tokens, a quarter for plans and all else.
+// ownMemory is the memory of a sidecar that has nothing to do, in bytes. limits.sidecar_memory comes on top.
 const ownMemory = 24 << 20
 
 func (r *role) serve(ctx context.Context, first int) error {
 	heap, files := int64(ownMemory), 0
 	for _, s := range r.streams {
-		heap += int64(s.cfg.Limits.SidecarMemory) / 4
-		files += int(s.cfg.Limits.OpenFiles)
+		heap += s.of.Part.Sidecar.Heap
+		files += s.of.Part.OpenFiles
 	}
 	LimitMemory(heap)
 	reader := inplace.New(sources.OSFS(), files)
@@ -74,7 +73,7 @@ func (r *role) serveStream(
 	ctx, linked context.Context, s *stream, first int, files link.Files, ready func(),
 	observe func(sidecar.Event), group *errgroup.Group,
 ) error {
-	memory := int64(s.cfg.Limits.SidecarMemory)
+	memory := s.of.Part.Sidecar
 	shaped, topology, err := r.shaped(s)
 	if err != nil {
 		return err
@@ -110,12 +109,12 @@ func (r *role) serveStream(
 			IsSpread: r.isSpread(),
 			Upstream: up,
 			Fetcher:  up,
-			RingSize: memory / 2 / int64(len(ranks)),
+			RingSize: memory.Frames / int64(len(ranks)),
 			Shared: sidecar.Shared{
-				TP: slices.Contains(s.cfg.SharedMemory, config.AxisTP),
-				PP: slices.Contains(s.cfg.SharedMemory, config.AxisPP),
+				TP: slices.Contains(s.of.Config.SharedMemory, config.AxisTP),
+				PP: slices.Contains(s.of.Config.SharedMemory, config.AxisPP),
 			},
-			Reserve: memory / 8, // half of the arenas
+			Reserve: memory.Reserve,
 			UIDs:    r.users(), Ready: ready,
 			Observe: observe,
 			Watch:   watch,
@@ -146,15 +145,15 @@ func (r *role) newLink(
 			Name:         r.Name,
 			Orchestrator: r.orchestrator(s),
 			Shapes:       shaped.Shapes(),
-			PadMultiple:  s.cfg.PadMultiple,
+			PadMultiple:  s.of.Config.PadMultiple,
 			Topology:     topology,
-			Broadcast:    setup.Broadcast(s.cfg),
+			Broadcast:    setup.Broadcast(s.of.Config),
 			Ranks:        ranks,
-			Untrained:    s.cfg.Sources.HaveUntrained(),
-			Fields:       s.cfg.Sources.HaveFields(),
+			Untrained:    s.of.Config.Sources.HaveUntrained(),
+			Fields:       s.of.Config.Sources.HaveFields(),
 			Host:         r.site.Name, Up: r.site.Up, Remote: r.remote(), Net: r.net(), Credentials: r.credentials,
 			Arenas:      arena.Host{},
-			ArenaMemory: int64(s.cfg.Limits.SidecarMemory) / 4,
+			ArenaMemory: s.of.Part.Sidecar.Arenas,
 			Files:       files,
 			Clock:       seam.System{},
 			Fail:        r.fail, Events: s.events, Log: r.log, Term: r.terms(s),
@@ -168,10 +167,10 @@ func (r *role) newLink(
 
 // shaped returns the configuration of a stream with the topology that this sidecar serves.
 func (r *role) shaped(s *stream) (*config.Config, millrace.Topology, error) {
-	topology := Reshaped(s.cfg, r.World, r.TP, r.CP, r.PP)
-	c, err := s.cfg.Reshaped(topology)
+	topology := Reshaped(s.of.Config, r.World, r.TP, r.CP, r.PP)
+	c, err := s.of.Config.Reshaped(topology)
 	if err == nil {
-		err = setup.CheckSidecarMemory(c, r.Ranks)
+		err = setup.CheckSidecarMemory(c, s.of.Part, r.Ranks)
 	}
 	return c, topology, err
 }

@@ -7,8 +7,8 @@ import (
 	"os"
 
 	"millrace"
-	"millrace/app/config"
 	"millrace/app/rundir"
+	"millrace/app/setup"
 	"millrace/app/supervisor"
 	"millrace/internal/event"
 )
@@ -17,7 +17,7 @@ import (
 type stream struct {
 	name   millrace.Stream
 	dir    string // laid out as a run directory
-	cfg    *config.Config
+	of     *setup.Stream
 	events *event.Log
 }
 
@@ -33,7 +33,7 @@ func openStreams(runDir string, events *event.Log) ([]*stream, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read the run's configuration: %w", err)
 		}
-		if s.cfg, err = config.UnmarshalResolved(text); err != nil {
+		if s.of, err = setup.ReadStream(text); err != nil {
 			return nil, fmt.Errorf("read the run's configuration: %w", err)
 		}
 		out = append(out, s)

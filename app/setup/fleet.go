@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-	"millrace/app/config"
 	"millrace/app/config/value"
 )
 
@@ -33,8 +32,8 @@ func (p Place) name(role string, i int) string {
 }
 
 // Loaders returns the names of the loaders that an `up` starts.
-func (p Place) Loaders(c *config.Config) []string {
-	out := make([]string, p.count(c))
+func (p Place) Loaders(f Fleet) []string {
+	out := make([]string, p.count(f))
 	for i := range out {
 		out[i] = p.Loader(i)
 	}
@@ -44,21 +43,20 @@ func (p Place) Loaders(c *config.Config) []string {
 // count returns the number of loaders of an `up`. A range counts the loaders of the whole run: its hosts share the
 // least number, and an engine adds others. The host of rank 0 has one in any case, and no step is planned without that
 // rank. So a run needs no room of the engine.
-func (p Place) count(c *config.Config) int {
-	n := Loaders(c)
-	if !p.IsSpread || !c.Loaders.IsRange() {
-		return n
+func (p Place) count(f Fleet) int {
+	if !p.IsSpread || !f.IsRange {
+		return f.Loaders
 	}
 	hosts, i := (p.World+p.Ranks-1)/p.Ranks, p.First/p.Ranks
-	return max(0, (n-i+hosts-1)/hosts)
+	return max(0, (f.Loaders-i+hosts-1)/hosts)
 }
 
 // Loader returns the name of loader i of an `up`.
 func (p Place) Loader(i int) string { return p.name("loader", i) }
 
 // Shadows returns the names of the shadows of an `up`.
-func (p Place) Shadows(c *config.Config) []string {
-	out := make([]string, c.Reliability.Shadows)
+func (p Place) Shadows(f Fleet) []string {
+	out := make([]string, f.Shadows)
 	for i := range out {
 		out[i] = p.name("shadow", i)
 	}
@@ -78,27 +76,27 @@ type Share struct {
 // whole is the work of all sources at once.
 const whole = 1_000_000
 
-// Shares divides the sources into stripes. If no source has a profile, a source has one stripe with fewer loaders than
-// sources. With more loaders, there are as many stripes as loaders.
+// Shares divides the sources of the stream into stripes. If no source has a profile, a source has one stripe with fewer
+// loaders than sources. With more loaders, there are as many stripes as loaders.
 //
 // With profiles, a source gets so many stripes that none has more than one loader's equal part of the work and an
 // eighth, at the time at which the mixture needs the source most. There are as many stripes as loaders or more. Beyond
 // that number, all stripes must fit into the memory of the loaders in any order.
-func Shares(c *config.Config) ([]Share, error) {
-	out, loaders := make([]Share, len(c.Sources)), Readers(c)
-	if !slices.ContainsFunc(c.Sources, func(s config.Source) bool { return s.Profile != config.Profile{} }) {
+func (s *Stream) Shares() ([]Share, error) {
+	out, loaders := make([]Share, len(s.Config.Sources)), s.Part.Fleet.Readers
+	if !slices.ContainsFunc(s.Part.Profiles, func(p Profile) bool { return p != Profile{} }) {
 		for i := range out {
 			out[i].Stripes = max(1, (i+1)*loaders/len(out)-i*loaders/len(out))
 		}
 		return out, nil
 	}
-	work, err := mostWork(c)
+	work, err := s.mostWork()
 	if err != nil {
 		return nil, err
 	}
-	d := division{shares: out, work: work, loaders: loaders, memory: LoaderMemory(c) * int64(loaders)}
+	d := division{shares: out, work: work, loaders: loaders, memory: s.Part.Reader.Heap * int64(loaders)}
 	for i := range out {
-		out[i] = Share{Stripes: 1, Resident: int64(c.Sources[i].Profile.Resident)}
+		out[i] = Share{Stripes: 1, Resident: int64(s.Part.Profiles[i].Resident)}
 		d.count, d.held, d.largest = d.count+1, d.held+out[i].Resident, max(d.largest, out[i].Resident)
 	}
 	for d.split() {
@@ -150,17 +148,17 @@ func (d *division) maySplit(i int) bool {
 
 // mostWork returns the largest part that each source has in the work, over all entries of the schedule. A source
 // without a profile costs as much as the mean of the others.
-func mostWork(c *config.Config) ([]int64, error) {
-	s, err := schedule(c)
+func (s *Stream) mostWork() ([]int64, error) {
+	schedule, err := schedule(s.Config, s.Facts)
 	if err != nil {
 		return nil, err
 	}
-	costs := ReadingCosts(c)
-	out := make([]int64, len(c.Sources))
-	for _, k := range s.Milestones() {
+	costs := s.ReadingCosts()
+	out := make([]int64, len(s.Config.Sources))
+	for _, k := range schedule.Milestones() {
 		at := k.From.Count + k.Over.Count // the ramp has ended
 		total, parts := uint64(0), make([]uint64, len(out))
-		for i, share := range s.Divide(s.At(at, at), nil) {
+		for i, share := range schedule.Divide(schedule.At(at, at), nil) {
 			parts[i] = uint64(share) * costs[i]
 			total += parts[i]
 		}
@@ -173,11 +171,11 @@ func mostWork(c *config.Config) ([]int64, error) {
 
 // ReadingCosts returns the work of one decoder for a thousand tokens of each source, in nanoseconds. A source without a
 // profile costs as much as the mean of the others; 0: none has one.
-func ReadingCosts(c *config.Config) []uint64 {
+func (s *Stream) ReadingCosts() []uint64 {
 	const most = 1 << 30 // so that no sum of shares overflows
-	out, sum, known := make([]uint64, len(c.Sources)), uint64(0), uint64(0)
-	for i := range out {
-		if p := c.Sources[i].Profile; p != (config.Profile{}) {
+	out, sum, known := make([]uint64, len(s.Config.Sources)), uint64(0), uint64(0)
+	for i, p := range s.Part.Profiles {
+		if p != (Profile{}) {
 			out[i] = min(max(p.Nanoseconds/1000, 1), most)
 			sum, known = sum+out[i], known+1
 		}

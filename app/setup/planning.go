@@ -15,8 +15,8 @@ import (
 )
 
 // PlanSpec returns the part of the configuration that decides the content of a step.
-func PlanSpec(c *config.Config) (*planner.Spec, error) {
-	schedule, err := schedule(c)
+func PlanSpec(c *config.Config, of config.Facts) (*planner.Spec, error) {
+	schedule, err := schedule(c, of)
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +88,7 @@ func stages(c *config.Config) (out []planner.Stage) {
 	return out
 }
 
-func schedule(c *config.Config) (*mixing.Schedule, error) {
+func schedule(c *config.Config, of config.Facts) (*mixing.Schedule, error) {
 	milestones := c.Mixture.Milestones()
 	out := make([]mixing.Milestone, len(milestones))
 	for i := range milestones {
@@ -107,7 +107,7 @@ func schedule(c *config.Config) (*mixing.Schedule, error) {
 			out[i].Ramp, out[i].Over = ramp, mixing.Point{Measure: measure, Count: k.Over()}
 		}
 		var err error
-		if out[i].Weights, err = weights(c, k); err != nil {
+		if out[i].Weights, err = weights(c, of, k); err != nil {
 			return nil, millrace.Errorf(millrace.ErrInvalid, "mixture, entry %d: %w", i, err)
 		}
 	}
@@ -120,8 +120,8 @@ func schedule(c *config.Config) (*mixing.Schedule, error) {
 }
 
 // Strategy returns the part of the configuration that decides the content and the placement of a step.
-func Strategy(c *config.Config, t millrace.Topology) (*strategy.Strategy, error) {
-	mix, err := PlanSpec(c)
+func Strategy(c *config.Config, of config.Facts, t millrace.Topology) (*strategy.Strategy, error) {
+	mix, err := PlanSpec(c, of)
 	if err != nil {
 		return nil, err
 	}

@@ -28,19 +28,6 @@ func Files(s *config.Source, k *Kept) sources.FS {
 	return host.Files(s.Name, storage)
 }
 
-// readAhead returns the memory of a process for reading remote files ahead, 0 if no source is remote.
-func readAhead(c *config.Config, part int64) int64 {
-	if !c.IsRemote() {
-		return 0
-	}
-	return min(max(part/8, leastAhead), mostAhead)
-}
-
-const (
-	leastAhead = 4 << 20
-	mostAhead  = 64 << 20
-)
-
 // Stores returns the means of a process for reading remote files, with the cache of their blocks if there is one. The
 // meter shows their figures; with nil, nothing does.
 // The error of a directory that cannot be written names its place in the mixture file; it wraps millrace.ErrInvalid.

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -45,7 +44,7 @@ func TestStripesAreEnoughForEveryLoader(t *testing.T) {
 	for sources := 1; sources <= 9; sources++ {
 		for loaders := 1; loaders <= 20; loaders++ {
 			c := &config.Config{Sources: make(config.Sources, sources), Loaders: value.Loaders{Count: uint32(loaders)}}
-			stripes, sum := stripesOf(t, c), 0
+			stripes, sum := stripesOf(t, c, Measured{}), 0
 			for _, n := range stripes {
 				sum += n
 			}
@@ -53,21 +52,31 @@ func TestStripesAreEnoughForEveryLoader(t *testing.T) {
 				sum != max(sources, loaders) {
 				t.Errorf("%d sources, %d loaders: %v", sources, loaders, stripes)
 			}
-			c.Loaders = value.Loaders{Count: 1, Readers: uint32(loaders)}
-			if got := stripesOf(t, c); !slices.Equal(got, stripes) {
+			c.Loaders = value.Loaders{Count: 1}
+			if got := stripesOf(t, c, Measured{Loaders: 1, Readers: loaders}); !slices.Equal(got, stripes) {
 				t.Errorf("%d sources, agreed for %d loaders: %v", sources, loaders, got)
 			}
 		}
 	}
-	if n := Loaders(&config.Config{Sources: make(config.Sources, 2)}); n < 1 || n > 2 {
+	if n := alone(&config.Config{Sources: make(config.Sources, 2)}).Fleet.Loaders; n < 1 || n > 2 {
 		t.Errorf("auto is %d loaders for two sources", n)
 	}
 }
 
+// alone returns the part of a stream on this host.
+func alone(c *config.Config) Part { return Alone(c, ThisHost(1), Measured{}) }
+
+// profiled returns a measurement of the sources of the only stream.
+func profiled(m Measured, profiles []Profile) Measured {
+	m.Profiles = map[string][]Profile{string(millrace.Train): profiles}
+	return m
+}
+
 // stripesOf returns the number of stripes of each source.
-func stripesOf(t *testing.T, c *config.Config) (out []int) {
+func stripesOf(t *testing.T, c *config.Config, m Measured) (out []int) {
 	t.Helper()
-	shares, err := Shares(c)
+	s := Stream{Config: c, Part: Alone(c, ThisHost(1), m)}
+	shares, err := s.Shares()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,11 +107,12 @@ func TestProfilesDivideHeavySources(t *testing.T) {
 	} {
 		c := parse(t, want.mixture, "limits: {loader_memory: 2GiB}")
 		c.Loaders = value.Loaders{Count: uint32(want.loaders)}
+		profiles := make([]Profile, 3)
 		for i, ms := range []uint64{want.books, want.code, want.web} {
-			c.Sources[i].Profile.Nanoseconds = ms * 1e6
+			profiles[i].Nanoseconds = ms * 1e6
 		}
-		c.Sources[0].Profile.Resident = uint64(want.resident) << 20
-		if got := stripesOf(t, c); !slices.Equal(got, want.stripes) {
+		profiles[0].Resident = uint64(want.resident) << 20
+		if got := stripesOf(t, c, profiled(Measured{}, profiles)); !slices.Equal(got, want.stripes) {
 			t.Errorf("%+v: %v", want, got)
 		}
 	}
@@ -114,12 +124,13 @@ func TestAnyProfilesGiveEachLoaderAPart(t *testing.T) {
 		n := func(name string, most int) int { return rapid.IntRange(0, most).Draw(rt, name) }
 		c := parse(t, fmt.Sprintf("weights: {books: %d, code: %d, web: 1}", n("a", 9), n("b", 9)))
 		loaders := 1 + n("loaders", 30)
-		c.Loaders = value.Loaders{Count: 1, Readers: uint32(loaders)}
-		for i := range c.Sources {
-			c.Sources[i].Profile.Nanoseconds = uint64(n("cost", 1e9))
+		profiles := make([]Profile, len(c.Sources))
+		for i := range profiles {
+			profiles[i].Nanoseconds = uint64(n("cost", 1e9))
 		}
-		c.Sources[0].Profile.Nanoseconds++
-		shares, err := Shares(c)
+		profiles[0].Nanoseconds++
+		s := Stream{Config: c, Part: Alone(c, ThisHost(1), profiled(Measured{Loaders: 1, Readers: loaders}, profiles))}
+		shares, err := s.Shares()
 		if err != nil {
 			rt.Fatal(err)
 		}
@@ -138,8 +149,7 @@ func TestAnyProfilesGiveEachLoaderAPart(t *testing.T) {
 
 // TestProcessesOfHostsHaveTheirOwnNames: no two hosts have a process of one name.
 func TestProcessesOfHostsHaveTheirOwnNames(t *testing.T) {
-	c := &config.Config{Sources: make(config.Sources, 3), Loaders: value.Loaders{Count: 2}}
-	c.Reliability.Shadows = 1
+	fleet := Fleet{Loaders: 2, Shadows: 1}
 	for _, want := range []struct {
 		place Place
 		names string
@@ -148,7 +158,7 @@ func TestProcessesOfHostsHaveTheirOwnNames(t *testing.T) {
 		{Place{IsSpread: true}, "[loader-0-0 loader-0-1 shadow-0-0 sidecar-0]"},
 		{Place{IsSpread: true, First: 8}, "[loader-8-0 loader-8-1 shadow-8-0 sidecar-8]"},
 	} {
-		got := append(append(want.place.Loaders(c), want.place.Shadows(c)...), want.place.Sidecar())
+		got := append(append(want.place.Loaders(fleet), want.place.Shadows(fleet)...), want.place.Sidecar())
 		if fmt.Sprint(got) != want.names {
 			t.Errorf("%v, want %s", got, want.names)
 		}
@@ -161,9 +171,10 @@ func TestTheLeastNumberOfARangeIsThatOfTheRun(t *testing.T) {
 		for hosts := 2; hosts <= 7; hosts++ {
 			c := &config.Config{Sources: make(config.Sources, 3)}
 			c.Loaders = value.Loaders{Count: uint32(least), Most: 20}
+			fleet := alone(c).Fleet
 			names := map[string]bool{}
 			for i, p := range (Place{Ranks: 8, World: 8 * hosts}).Others() {
-				here := p.Loaders(c)
+				here := p.Loaders(fleet)
 				if i == 0 && len(here) == 0 || len(here) > (least+hosts-1)/hosts {
 					t.Errorf("%d loaders on %d hosts: host %d has %v", least, hosts, i, here)
 				}
@@ -186,7 +197,7 @@ func TestLoaderMemoryIsForAll(t *testing.T) {
 				t, plain, "limits: {loader_memory: 100MiB, sample_bytes: 1MiB}", fmt.Sprintf("loaders: %d", loaders),
 				fmt.Sprintf("reliability: {shadows: %d}", shadows),
 			)
-			all := int64(loaders+shadows) * LoaderMemory(c)
+			all := int64(loaders+shadows) * alone(c).Reader.Heap
 			if all > 100<<20 || all < 100<<20-10 {
 				t.Errorf("%d loaders and %d shadows hold %d bytes", loaders, shadows, all)
 			}
@@ -315,7 +326,7 @@ func TestSchedulesKeepTheirMeasure(t *testing.T) {
 			120: middle, 140: second}},
 		{"weights: {books: 1, code: 0, web: 3}", false, map[uint64][]uint64{0: first, 1 << 40: first}},
 	} {
-		spec, err := PlanSpec(parse(t, c.mixture))
+		spec, err := PlanSpec(parse(t, c.mixture), config.Facts{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -340,6 +351,7 @@ func TestSchedulesKeepTheirMeasure(t *testing.T) {
 func TestAPlanSpecIsTheFile(t *testing.T) {
 	spec, err := PlanSpec(
 		parse(t, plain, "stop: {tokens: 5000}", "packing: pad", "pad_multiple: 8", "last_step: drop", "window: 4"),
+		config.Facts{},
 	)
 	if err != nil {
 		t.Fatal(err)
@@ -352,7 +364,8 @@ func TestAPlanSpecIsTheFile(t *testing.T) {
 		spec.Sources[2].Name != "web" {
 		t.Errorf("%+v", spec)
 	}
-	if spec, err := PlanSpec(parse(t, plain, "carry: 9")); err != nil || spec.Carry != 9 || spec.Window != 0 {
+	spec, err = PlanSpec(parse(t, plain, "carry: 9"), config.Facts{})
+	if err != nil || spec.Carry != 9 || spec.Window != 0 {
 		t.Errorf("%+v, %v", spec, err)
 	}
 }
@@ -367,7 +380,7 @@ func TestStagesAreTheFiles(t *testing.T) {
 		"stages: [{from_tokens: 9000, sequence_length: 128, micro_batch_size: 1}, {from_tokens: 20000, "+
 			"global_batch_size: 4, packing: pad}]",
 	)
-	spec, err := PlanSpec(cfg)
+	spec, err := PlanSpec(cfg, config.Facts{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -395,7 +408,7 @@ func TestFiltersHaveTheirBits(t *testing.T) {
 	)
 	web, _ := c.Source("web")
 	web.Filter = "d"
-	spec, err := PlanSpec(c)
+	spec, err := PlanSpec(c, config.Facts{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -425,8 +438,8 @@ func TestSourcesAreWhatTheFileSays(t *testing.T) {
 	if err != nil || e == nil {
 		t.Fatal(err)
 	}
-	if c.Tokenizer.Fingerprint != fmt.Sprintf("%x", e.Fingerprint()) {
-		t.Error("the fingerprint is not in the configuration, where the identity looks for it")
+	if Vocabulary(e) != fmt.Sprintf("%x", e.Fingerprint()) {
+		t.Error("the identity does not get the fingerprint of the vocabulary")
 	}
 	src, _ := c.Source("code")
 	spec, err := SourceSpec(c, src, e, nil)
@@ -448,7 +461,7 @@ func TestSourcesAreWhatTheFileSays(t *testing.T) {
 
 func placeOptions(t *testing.T, c *config.Config, topology millrace.Topology) place.Options {
 	t.Helper()
-	s, err := Strategy(c, topology)
+	s, err := Strategy(c, config.Facts{}, topology)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -458,18 +471,17 @@ func placeOptions(t *testing.T, c *config.Config, topology millrace.Topology) pl
 // TestDivision: the division of loader_memory fits into each loader's part with 1 to 4,096 sources and 1 to 64
 // processors. `loaders: auto` looks at both.
 func TestDivision(t *testing.T) {
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
 	for _, cores := range []int{1, 2, 7, 64} {
-		runtime.GOMAXPROCS(cores)
 		for _, sources := range []int{1, 3, 306, 4096} {
 			for _, memory := range []value.Bytes{64 << 20, 512 << 20, 16 << 30} {
 				c := &config.Config{Sources: make(config.Sources, sources)}
 				c.Limits.LoaderMemory, c.Reliability.Shadows = memory, 1
-				loaders, d := Loaders(c), Division(c)
+				part := Alone(c, Host{Cores: cores}, Measured{})
+				loaders, d := part.Fleet.Loaders, part.Reader
 				if loaders < 1 || loaders > min(cores, sources) {
 					t.Errorf("%d loaders for %d sources on %d processors", loaders, sources, cores)
 				}
-				if part := int64(memory) / int64(loaders+1); d.Heap > part || loaders > 1 && part < autoPart {
+				if part := int64(memory) / int64(loaders+1); d.Heap > part || loaders > 1 && part < leastAuto {
 					t.Errorf("%d loaders with %s: each has %d bytes", loaders, memory, d.Heap)
 				}
 				if d.Encoders < 1 || (d.Encoders-1)*loaders >= cores {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
-	"runtime"
 	"slices"
 	"strings"
 
@@ -19,8 +18,7 @@ import (
 	"millrace/text/tokenize"
 )
 
-// Tokenizer opens the run's tokenizer and sets its fingerprint in the configuration for the identity. It returns nil if
-// the mixture file has no tokenizer.
+// Tokenizer opens the run's tokenizer. It returns nil if the mixture file has none.
 func Tokenizer(c *config.Config) (*tokenize.Encoding, error) {
 	t := c.Tokenizer
 	if t == nil {
@@ -39,8 +37,15 @@ func Tokenizer(c *config.Config) (*tokenize.Encoding, error) {
 	case err != nil:
 		return nil, c.FailureAt("tokenizer", err.Error(), err, "")
 	}
-	t.Fingerprint = fmt.Sprintf("%x", e.Fingerprint())
 	return e, nil
+}
+
+// Vocabulary returns the fingerprint of a tokenizer's vocabulary for the identity of a run; empty without a tokenizer.
+func Vocabulary(e *tokenize.Encoding) string {
+	if e == nil {
+		return ""
+	}
+	return fmt.Sprintf("%x", e.Fingerprint())
 }
 
 // SourceSpec returns the settings with which a loader opens a source. The sources of a process share the encoding and
@@ -217,33 +222,6 @@ func format(s *config.Source, k *Kept, files sources.FS) (sources.Format, error)
 		settings.Windows, settings.Pages = k.windows, k.pages
 	}
 	return all.New(s.Format, settings)
-}
-
-// Loaders returns the number of loader processes of an `up`. Auto is one for each source: a file that crashes a decoder
-// then affects one source. There are at most as many as processors, and each loader and shadow has at least autoPart of
-// limits.loader_memory.
-func Loaders(c *config.Config) int {
-	if c.Loaders.Count > 0 {
-		return int(c.Loaders.Count)
-	}
-	fit := int(c.Limits.LoaderMemory/autoPart) - int(c.Reliability.Shadows)
-	return max(1, min(len(c.Sources), runtime.GOMAXPROCS(0), fit))
-}
-
-// Readers returns the number of loaders of all hosts for which the sources are divided into stripes.
-func Readers(c *config.Config) int {
-	if c.Loaders.Readers > 0 {
-		return int(c.Loaders.Readers)
-	}
-	return MostLoaders(c)
-}
-
-// MostLoaders returns the largest number of loader processes of an `up`.
-func MostLoaders(c *config.Config) int {
-	if c.Loaders.IsRange() {
-		return int(c.Loaders.Most)
-	}
-	return Loaders(c)
 }
 
 // uncounted is the least number of records that the quarantine budget assumes for a source without a count.

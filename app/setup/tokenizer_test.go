@@ -55,7 +55,7 @@ func TestTokenizerKeys(t *testing.T) {
 	if id, ok := e.EOS(); id != 258 || !ok || e.Pattern() != "qwen2" || e.VocabSize() != 259 {
 		t.Errorf("eos %d (%v), pattern %s, %d ids", id, ok, e.Pattern(), e.VocabSize())
 	}
-	before := c.Identity().Value("tokenizer")
+	before := Vocabulary(e)
 	for name, keys := range map[string]string{
 		"pattern":  strings.Replace(given, "qwen2", "cl100k", 1),
 		"specials": strings.Replace(given, "257", "259", 1),
@@ -63,7 +63,7 @@ func TestTokenizerKeys(t *testing.T) {
 		"bos":      given + "  bos: \"<|a|>\"\n",
 	} {
 		c := withTokenizer(t, base, keys)
-		if _, err := Tokenizer(c); err != nil || c.Identity().Value("tokenizer") == before {
+		if e, err := Tokenizer(c); err != nil || Vocabulary(e) == before {
 			t.Errorf("another %s does not change the identity: %v", name, err)
 		}
 	}

@@ -10,8 +10,8 @@ import (
 )
 
 // weights returns the weights of one milestone of the schedule for each source.
-func weights(c *config.Config, k *config.Milestone) ([]mixing.Weight, error) {
-	root, err := node(c, k.Weights, k.Groups)
+func weights(c *config.Config, of config.Facts, k *config.Milestone) ([]mixing.Weight, error) {
+	root, err := node(c, of, k.Weights, k.Groups)
 	if err != nil {
 		return nil, err
 	}
@@ -26,9 +26,9 @@ func weights(c *config.Config, k *config.Milestone) ([]mixing.Weight, error) {
 }
 
 // node translates a set of weights or of groups for mixing.
-func node(c *config.Config, w config.Weights, groups config.Groups) (out mixing.Node, err error) {
+func node(c *config.Config, of config.Facts, w config.Weights, groups config.Groups) (out mixing.Node, err error) {
 	if w.Derived != nil {
-		return derived(c, w.Derived)
+		return derived(c, of, w.Derived)
 	}
 	names := c.Sources.Names()
 	for _, x := range w.Given {
@@ -41,7 +41,7 @@ func node(c *config.Config, w config.Weights, groups config.Groups) (out mixing.
 	}
 	for i := range groups {
 		g := &groups[i]
-		inner, err := node(c, g.Weights, g.Groups)
+		inner, err := node(c, of, g.Weights, g.Groups)
 		if err == nil {
 			inner.Weight, err = mixing.ParseWeight(g.Weight.String())
 		}
@@ -57,8 +57,8 @@ func node(c *config.Config, w config.Weights, groups config.Groups) (out mixing.
 var errUnmeasured = errors.New("derive weights: the sizes of the sources were not measured")
 
 // derived returns the weights that a rule derives from the sizes of its sources.
-func derived(c *config.Config, d *config.Derived) (out mixing.Node, err error) {
-	if d.From != config.RuleUniform && !c.Mixture.Measured {
+func derived(c *config.Config, of config.Facts, d *config.Derived) (out mixing.Node, err error) {
+	if d.From != config.RuleUniform && of.Sizes == nil {
 		return out, errUnmeasured
 	}
 	var sizes []uint64
@@ -66,7 +66,11 @@ func derived(c *config.Config, d *config.Derived) (out mixing.Node, err error) {
 	for _, name := range d.Members(c.Sources) {
 		at, _ := slices.BinarySearch(names, name)
 		out.Parts = append(out.Parts, mixing.Node{Source: at})
-		sizes = append(sizes, c.Sources[at].Size)
+		if of.Sizes != nil {
+			sizes = append(sizes, of.Sizes[at])
+		} else {
+			sizes = append(sizes, 0) // equal weights need no sizes
+		}
 	}
 	rule := map[config.Rule]mixing.Rule{
 		config.RuleUniform:     mixing.Uniform,

@@ -108,10 +108,12 @@ func (u *Up) reshape(ctx context.Context, cfg *config.Config, r reshape.Request)
 	for name, stream := range cfg.All() {
 		other, err := stream.Reshaped(roles.Reshaped(stream, r.World, r.TP, r.CP, r.PP))
 		if err == nil {
-			_, err = roles.OrchestratorConfig(other, r.World, u.Version)
+			of := u.streams[name]
+			of.Config = other
+			_, err = roles.OrchestratorConfig(&of, r.World, u.Version)
 		}
 		if err == nil {
-			err = setup.CheckSidecarMemory(other, r.Ranks)
+			err = setup.CheckSidecarMemory(other, u.streams[name].Part, r.Ranks)
 		}
 		if err != nil && name != string(millrace.Train) {
 			err = fmt.Errorf("stream %s: %w", name, err)
@@ -145,18 +147,14 @@ func asAway(err error) error {
 	return fmt.Errorf("agree with the other hosts in etcd: %s: call this again when etcd answers", lease.Reason(err))
 }
 
-// takeAxes gives the configuration the axes of parallelism that the other hosts have.
-func takeAxes(cfg *config.Config, axes string) error {
+// withAxes returns the configuration with the axes of parallelism that the other hosts have.
+func withAxes(cfg *config.Config, axes string) (*config.Config, error) {
 	var tp, cp, pp uint32
 	if axes == "" {
-		return nil
+		return cfg, nil
 	}
 	if _, err := fmt.Sscan(axes, &tp, &cp, &pp); err != nil {
-		return fmt.Errorf("read the axes %q of another host: %w", axes, err)
+		return nil, fmt.Errorf("read the axes %q of another host: %w", axes, err)
 	}
-	for _, stream := range cfg.All() {
-		p := &stream.Parallelism
-		p.TP, p.CP, p.PP = cmp.Or(tp, p.TP), cmp.Or(cp, p.CP), cmp.Or(pp, p.PP)
-	}
-	return nil
+	return cfg.WithAxes(tp, cp, pp), nil
 }

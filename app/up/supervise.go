@@ -40,7 +40,7 @@ func (u *Up) supervise(ctx context.Context, asked func() bool, cfg *config.Confi
 	registered, change := u.stay(ctx, end), make(chan supervisor.Child)
 	_, err = supervisor.Run(ctx, supervisor.Config{
 		Fail:   fail,
-		RunDir: u.RunDir, Children: u.children(cfg), Spawn: u.spawn, Change: change,
+		RunDir: u.RunDir, Children: u.children(), Spawn: u.spawn, Change: change,
 		Program: strings.Fields(os.Getenv(roles.EnvProgram)),
 		Stderr:  u.Err,
 		Prepare: func() error {
@@ -143,7 +143,7 @@ func judge(child supervisor.Child, ended supervisor.Exit) supervisor.Verdict {
 }
 
 // children returns the roles in the order of their start. They are stopped in the reverse order.
-func (u *Up) children(cfg *config.Config) []supervisor.Child {
+func (u *Up) children() []supervisor.Child {
 	if u.Role == roles.LoaderRole || u.Role == roles.ShadowRole {
 		child := u.child(u.Role, u.Name)
 		child.HandsOver = true
@@ -155,10 +155,10 @@ func (u *Up) children(cfg *config.Config) []supervisor.Child {
 	}
 	place := u.place()
 	if u.Role == "" {
-		for _, name := range place.Loaders(cfg) {
+		for _, name := range place.Loaders(u.fleet) {
 			out = append(out, u.child(roles.LoaderRole, name))
 		}
-		for _, name := range place.Shadows(cfg) {
+		for _, name := range place.Shadows(u.fleet) {
 			out = append(out, u.child(roles.ShadowRole, name))
 		}
 	}

@@ -5,7 +5,6 @@ package up
 import (
 	"cmp"
 	"context"
-	"errors"
 	"io"
 	"os"
 	"os/signal"
@@ -46,6 +45,9 @@ type Up struct {
 
 	file *cluster.File     // nil: no etcd
 	here *hosts.Membership // nil: the run has one host
+
+	fleet   setup.Fleet
+	streams map[string]setup.Stream // all streams of the run
 }
 
 // TrainersGrace is the default of Up.Grace. Schedulers kill a job 30 s after SIGTERM; 5 s are left for the stop.
@@ -149,7 +151,8 @@ func (u *Up) Run(ctx context.Context) error {
 		return cfg.ErrorAt("loaders", "an `up` of several hosts has no engine that adds loaders",
 			"write the number of loaders of each host, or start the run with millrace.ray.launch")
 	}
-	if err := setup.Divide(cfg, u.Ranks); err != nil {
+	host, measured := setup.ThisHost(u.Ranks), setup.Measured{}
+	if _, err := setup.Divide(cfg, host, measured); err != nil {
 		return err
 	}
 	if err := setup.CheckIndexDir(cfg); err != nil {
@@ -168,12 +171,15 @@ func (u *Up) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := profile.Load(cfg); err != nil { // after the digest: hosts may have different ones
+	if measured.Profiles, err = profile.Load(cfg); err != nil {
 		return err
 	}
-	cfg.Loaders.Count = uint32(setup.Loaders(cfg)) // one number for all roles
+	resources, err := setup.Divide(cfg, host, measured)
+	if err != nil {
+		return err
+	}
 	if u.isSpread() {
-		if err := u.join(ctx, cfg, digest); err != nil {
+		if cfg, resources, err = u.join(ctx, cfg, digest, host, resources.Fleet, measured); err != nil {
 			if ctx.Err() != nil {
 				return nil // it was asked to stop while it waited for etcd or for another host
 			}
@@ -181,8 +187,9 @@ func (u *Up) Run(ctx context.Context) error {
 		}
 		defer u.here.Leave()
 	}
-	for _, stream := range cfg.All() {
-		if err := u.prepare(ctx, stream); err != nil {
+	u.fleet, u.streams = resources.Fleet, map[string]setup.Stream{}
+	for name, stream := range cfg.All() {
+		if u.streams[name], err = u.prepare(ctx, stream, resources.Streams[name]); err != nil {
 			return err
 		}
 	}
@@ -206,47 +213,59 @@ func (u *Up) loadCluster() (err error) {
 	return err
 }
 
-// join registers this host. All hosts agree on the numbers of loaders and stripes, and on the profiles. The loaders of
-// an `up` are as many on each host, unless they are a range: that counts those of the run.
-func (u *Up) join(ctx context.Context, cfg *config.Config, digest string) (err error) {
+// join registers this host. It returns the configuration and the resources of this host as the hosts agreed. All hosts
+// agree on the numbers of loaders and stripes, on the profiles, and on the axes of parallelism. The loaders of an `up`
+// are as many on each host, unless they are a range: that counts those of the run.
+func (u *Up) join(
+	ctx context.Context, cfg *config.Config, digest string, host setup.Host, fleet setup.Fleet, measured setup.Measured,
+) (*config.Config, *setup.Resources, error) {
 	me := u.host()
-	me.Loaders, me.Readers = setup.Loaders(cfg), setup.Readers(cfg)
-	if u.Role == "" && !cfg.Loaders.IsRange() {
+	me.Loaders, me.Readers = fleet.Loaders, fleet.Readers
+	if u.Role == "" && !fleet.IsRange {
 		me.Readers *= (u.World + u.Ranks - 1) / u.Ranks
 	}
-	me.Mixture, me.Program, me.Profile = digest, u.Version, profile.Facts(cfg)
+	me.Mixture, me.Program, me.Profile = digest, u.Version, profile.Facts(measured.Profiles)
+	var err error
 	if u.here, err = cluster.Join(ctx, u.file, me, u.Err); err != nil {
-		return err
+		return nil, nil, err
 	}
 	agreed := u.here.Host()
-	cfg.Loaders.Count, cfg.Loaders.Readers = uint32(agreed.Loaders), uint32(agreed.Readers)
-	return errors.Join(profile.Adopt(cfg, agreed.Profile), takeAxes(cfg, agreed.Axes))
+	measured = setup.Measured{Loaders: agreed.Loaders, Readers: agreed.Readers}
+	if measured.Profiles, err = profile.ReadFacts(cfg, agreed.Profile); err != nil {
+		return nil, nil, err
+	}
+	if cfg, err = withAxes(cfg, agreed.Axes); err != nil {
+		return nil, nil, err
+	}
+	resources, err := setup.Divide(cfg, host, measured)
+	return cfg, resources, err
 }
 
-// prepare refuses a stream that cannot be served.
-func (u *Up) prepare(ctx context.Context, cfg *config.Config) error {
+// prepare returns a stream with the facts about its data, or refuses one that cannot be served.
+func (u *Up) prepare(ctx context.Context, cfg *config.Config, part setup.Part) (out setup.Stream, err error) {
+	out.Config, out.Part = cfg, part
 	if err := cfg.Payload(); err != nil {
-		return err
+		return out, err
 	}
-	if err := setup.CheckLoaderMemory(cfg); err != nil {
-		return err
+	if err := setup.CheckLoaderMemory(cfg, part); err != nil {
+		return out, err
 	}
 	if u.runs(Sidecar) {
-		if err := setup.CheckSidecarMemory(cfg, u.Ranks); err != nil {
-			return err
+		if err := setup.CheckSidecarMemory(cfg, part, u.Ranks); err != nil {
+			return out, err
 		}
 	}
-	if _, err := setup.Tokenizer(cfg); err != nil {
-		return err
-	}
 	if !u.runs(Orchestrator) {
-		return nil
+		encoding, err := setup.Tokenizer(cfg)
+		out.Facts = config.Facts{Vocabulary: setup.Vocabulary(encoding)}
+		return out, err
 	}
-	if err := dryrun.Measure(ctx, cfg, dryrun.Options{Logger: roles.NewLogger("up")}); err != nil {
-		return report.Problems(u.Err, err)
+	options := dryrun.Options{Part: &part, Logger: roles.NewLogger("up")}
+	if out.Facts, err = dryrun.Measure(ctx, cfg, options); err != nil {
+		return out, report.Problems(u.Err, err)
 	}
-	_, err := roles.OrchestratorConfig(cfg, u.World, u.Version)
-	return err
+	_, err = roles.OrchestratorConfig(&out, u.World, u.Version)
+	return out, err
 }
 
 // writeConfigs makes the directories of further streams, and writes the configuration of every stream for the roles.
@@ -263,8 +282,9 @@ func (u *Up) writeConfigs(cfg *config.Config) error {
 			return err
 		}
 	}
-	for name, stream := range cfg.All() {
-		resolved, err := stream.MarshalResolved()
+	for name := range cfg.All() {
+		stream := u.streams[name]
+		resolved, err := stream.Marshal()
 		if err != nil {
 			return err
 		}

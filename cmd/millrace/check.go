@@ -74,23 +74,25 @@ func (k *check) run(c *cobra.Command, mixture string) error {
 	if err != nil {
 		return err
 	}
-	if err := setup.Divide(cfg, k.ranks); err != nil {
-		return err
-	}
 	if err := setup.CheckIndexDir(cfg); err != nil {
 		return err
 	}
-	if err := profile.Load(cfg); err != nil {
+	profiles, err := profile.Load(cfg)
+	if err != nil {
+		return err
+	}
+	resources, err := setup.Divide(cfg, setup.ThisHost(k.ranks), setup.Measured{Profiles: profiles})
+	if err != nil {
 		return err
 	}
 	roles.LimitMemory(toolMemory)
-	r, err := k.all(c, cfg)
+	r, err := k.all(c, cfg, resources)
 	if err != nil {
 		return err
 	}
 	var against *growing.Against
 	if k.against != "" && r.OK {
-		if against, err = k.compare(c, stream); err != nil {
+		if against, err = k.compare(c, stream, resources.Streams[k.stream]); err != nil {
 			return err
 		}
 	}
@@ -146,10 +148,10 @@ func (k *check) usage(c *cobra.Command) error {
 }
 
 // all checks all streams. The report of the main one has those of the others.
-func (k *check) all(c *cobra.Command, cfg *config.Config) (*dryrun.Report, error) {
+func (k *check) all(c *cobra.Command, cfg *config.Config, resources *setup.Resources) (*dryrun.Report, error) {
 	var r *dryrun.Report
 	for name, one := range cfg.All() {
-		of, err := k.check(c, one)
+		of, err := k.check(c, one, resources.Streams[name])
 		switch {
 		case err != nil:
 			return nil, err
@@ -167,20 +169,21 @@ func (k *check) all(c *cobra.Command, cfg *config.Config) (*dryrun.Report, error
 }
 
 // compare compares a stream of the mixture file, and its files, with a saved state.
-func (k *check) compare(c *cobra.Command, cfg *config.Config) (*growing.Against, error) {
+func (k *check) compare(c *cobra.Command, cfg *config.Config, part setup.Part) (*growing.Against, error) {
 	text, err := os.ReadFile(k.against)
 	if err != nil {
 		return nil, exit.Usagef("millrace check: read the state: %w", err)
 	}
 	log := roles.NewLogger("check")
-	opened, err := dryrun.Open(c.Context(), cfg, dryrun.Options{Logger: log, Measure: true})
+	opened, err := dryrun.Open(c.Context(), cfg, dryrun.Options{Part: &part, Logger: log, Measure: true})
 	if opened != nil {
 		defer opened.Close()
 	}
 	if err != nil {
 		return nil, report.Problems(c.ErrOrStderr(), err)
 	}
-	of, err := roles.OrchestratorConfig(cfg, k.ranks, programVersion())
+	of, err := roles.OrchestratorConfig(&setup.Stream{Config: cfg, Facts: opened.Facts, Part: part}, k.ranks,
+		programVersion())
 	if err != nil {
 		return nil, err
 	}
@@ -193,7 +196,7 @@ func (k *check) compare(c *cobra.Command, cfg *config.Config) (*growing.Against,
 }
 
 // check checks one stream.
-func (k *check) check(c *cobra.Command, cfg *config.Config) (*dryrun.Report, error) {
+func (k *check) check(c *cobra.Command, cfg *config.Config, part setup.Part) (*dryrun.Report, error) {
 	m := newMeter(c)
 	defer m.clear()
 	return dryrun.Check(
@@ -201,6 +204,7 @@ func (k *check) check(c *cobra.Command, cfg *config.Config) (*dryrun.Report, err
 		cfg,
 		dryrun.CheckOptions{
 			Ranks:    k.ranks,
+			Part:     &part,
 			Steps:    k.steps,
 			Budget:   k.read << 20,
 			Deep:     k.deep,

@@ -144,13 +144,17 @@ func (x *index) measure(
 	if err := profile.Save(cfg, found); err != nil {
 		return nil, err
 	}
-	if err := profile.Load(cfg); err != nil {
+	profiles, err := profile.Load(cfg)
+	if err != nil {
 		return nil, err
 	}
-	if err := dryrun.Measure(ctx, cfg, dryrun.Options{}); err != nil {
+	facts, err := dryrun.Measure(ctx, cfg, dryrun.Options{})
+	if err != nil {
 		return nil, err
 	}
-	shares, err := setup.Shares(cfg)
+	stream := setup.Stream{Config: cfg, Facts: facts,
+		Part: setup.Alone(cfg, setup.ThisHost(1), setup.Measured{Profiles: profiles})}
+	shares, err := stream.Shares()
 	if err != nil {
 		return nil, err
 	}

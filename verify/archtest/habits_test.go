@@ -23,9 +23,9 @@ func (s source) line(p token.Pos) int { return s.fset.Position(p).Line }
 func parseAll(t *testing.T) []source {
 	t.Helper()
 	var out []source
+	fset := token.NewFileSet()
 	for _, p := range listPackages(t) {
 		for _, name := range p.GoFiles {
-			fset := token.NewFileSet()
 			f, err := parser.ParseFile(fset, filepath.Join(p.Dir, name), nil, parser.ParseComments)
 			if err != nil {
 				t.Errorf("parse: %v", err)

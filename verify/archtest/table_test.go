@@ -164,7 +164,7 @@ var rooms = []room{
 	// the cost of reading each source: measured, and kept
 	{"app/profile/measure", list(".", "internal/activity", "app/config", "app/dryrun",
 		"app/profile", "app/setup", "sources/...", "text/..."), none},
-	{"app/profile", list("app/config"), none},
+	{"app/profile", list("app/config", "app/setup"), none},
 	{"app/look", list(".", "sources/...", "text/...", "app/config", "app/dryrun",
 		"app/report", "app/setup"), none},
 	// files of other loaders → a mixture file; its test parses that file

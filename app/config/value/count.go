@@ -13,9 +13,6 @@ import (
 type Loaders struct {
 	Count uint32 // of an `up`, at the start and at least; 0: auto
 	Most  uint32 // end of the range; 0: the number is fixed
-	// Readers is the number of loaders for which the sources are divided into stripes, as the hosts of a run have
-	// agreed; 0: Most, or Count.
-	Readers uint32
 }
 
 const (

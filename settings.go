@@ -23,6 +23,11 @@ const (
 	Bucketed Packing = "bucketed"
 )
 
+// Words returns the packings.
+func (Packing) Words() []string {
+	return []string{string(BestFit), string(Pad), string(Concat), string(Bucketed)}
+}
+
 // IsKnown reports whether there is such a packing.
 func (p Packing) IsKnown() bool { return p == BestFit || p == Pad || p == Concat || p == Bucketed }
 
@@ -47,6 +52,11 @@ const (
 	FailRun     OnExhausted = "error"       // the run fails
 )
 
+// Words returns the reactions.
+func (OnExhausted) Words() []string {
+	return []string{string(Repeat), string(Renormalize), string(StopRun), string(FailRun)}
+}
+
 // LastStep is the treatment of the last step of a finite run if its segments do not fill all sequences.
 type LastStep string
 
@@ -69,3 +79,8 @@ const (
 	BalancePP   Balance = "pp"
 	BalanceNone Balance = "none" // sequences go to the ranks in turn
 )
+
+// Words returns the balances.
+func (Balance) Words() []string {
+	return []string{string(BalanceFSDP), string(BalanceDP), string(BalancePP), string(BalanceNone)}
+}

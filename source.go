@@ -15,6 +15,11 @@ const (
 	InFileOrder Shuffle = "none"   // shards by name, records as they stand
 )
 
+// Words returns the shuffles.
+func (Shuffle) Words() []string {
+	return []string{string(Global), string(Blocks), string(InFileOrder)}
+}
+
 // Shard is one file of a source as pinned at the start of a run.
 type Shard struct {
 	Name   string // path below the source's root; part of every sample's id

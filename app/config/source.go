@@ -19,18 +19,18 @@ import (
 // Mixture is the share of each source: weights or groups for the whole run, or a schedule.
 type Mixture struct {
 	// Unit is the unit of the weights. tokens: document tokens. samples: documents.
-	Unit millrace.Unit `yaml:"unit" jsonschema:"default=tokens,enum=tokens,enum=samples"`
+	Unit millrace.Unit `yaml:"unit" jsonschema:"default=tokens,enum=tokens,enum=samples" resume:"unit"`
 	// Weights of every source, or a rule that derives them from the sources' sizes. Weights are relative and need not
 	// add up to 1; 0 is allowed. Give this, groups or schedule.
-	Weights Weights `yaml:"weights"`
+	Weights Weights `yaml:"weights" resume:"weights"`
 	// Groups of sources, by name. Each has a weight among the groups, and its members divide it. Give this, weights or
 	// schedule.
-	Groups Groups `yaml:"groups"`
+	Groups Groups `yaml:"groups" resume:"weights"`
 	// Schedule of weights that change during the run, in order. Give this, weights or groups.
-	Schedule []Milestone `yaml:"schedule"`
+	Schedule []Milestone `yaml:"schedule" resume:"weights"`
 	// Floor is the least fraction of the mixture for every source with weight, at every step. A source's min_fraction
 	// takes precedence.
-	Floor value.Decimal `yaml:"floor" jsonschema:"maximum=1"`
+	Floor value.Decimal `yaml:"floor" jsonschema:"maximum=1" resume:"weights"`
 }
 
 // Milestone is one point of a schedule. Its weights hold from its step or token on.
@@ -118,107 +118,107 @@ type Source struct {
 	// Name of the source: its key in the file.
 	Name string `yaml:"-"`
 	// Format of the files, as docs/formats.md describes it. It may be left out if the files show it.
-	Format registry.Name `yaml:"format"`
+	Format registry.Name `yaml:"format" resume:"source"`
 	// Path of the files: a glob, a brace list, a directory, a prefix (megatron), or a list of these; relative to this
 	// file. It may be a URL: s3://, gs://, az://, http://, https:// or hf://datasets/ORG/NAME@REVISION.
-	Path Patterns `yaml:"path" jsonschema:"required"`
+	Path Patterns `yaml:"path" jsonschema:"required" resume:"files"`
 	// Root is the directory that sample ids are relative to. Left out: the part of path before its first wildcard.
-	Root string `yaml:"root"`
+	Root string `yaml:"root" resume:"files"`
 	// Config is the configuration of a data set whose directory is the path, as its README.md names it. Left out: the
 	// default one, or the only one.
-	Config string `yaml:"config"`
+	Config string `yaml:"config" resume:"source"`
 	// Split is the split of a data set whose directory is the path. Left out: the only one, and train of an Energon
 	// dataset.
-	Split string `yaml:"split"`
+	Split string `yaml:"split" resume:"source"`
 	// Version is the version of the Delta table whose directory is the path. Left out: the newest one.
-	Version *uint64 `yaml:"version" jsonschema:"maximum=9007199254740991"`
+	Version *uint64 `yaml:"version" jsonschema:"maximum=9007199254740991" resume:"files"`
 	// Storage is the place of the store, if the path is a URL. Left out: the provider's own service, with the
 	// credentials of the environment.
-	Storage *Storage `yaml:"storage"`
+	Storage *Storage `yaml:"storage" resume:"files"`
 	// Text is the field or column that holds the text, nested as meta.body. Or it is a template of several, with the
 	// fields in braces, as "{title}\n\n{body}"; `{{` and `}}` stand for braces. Sources of tokens have none.
-	Text string `yaml:"text" jsonschema:"default=text"`
+	Text string `yaml:"text" jsonschema:"default=text" resume:"source"`
 	// DType is the type of the ids in a file of plain ids that has no header, or in a column `tokens` of bytes (mds).
-	DType string `yaml:"dtype" jsonschema:"enum=uint16,enum=uint32,enum=int32,enum=int64"`
+	DType string `yaml:"dtype" jsonschema:"enum=uint16,enum=uint32,enum=int32,enum=int64" resume:"source"`
 	// EOS is the id that ends documents, for files of plain ids (olmo, datatrove, tokens). Left out: the file beside
 	// the ids says where documents end.
-	EOS *uint64 `yaml:"eos" jsonschema:"maximum=2147483647"`
+	EOS *uint64 `yaml:"eos" jsonschema:"maximum=2147483647" resume:"source"`
 	// Tokens is the field or column with the ids of a document's tokens, in place of text. They are taken as they are,
 	// and the source needs no tokenizer.
-	Tokens string `yaml:"tokens"`
+	Tokens string `yaml:"tokens" resume:"source"`
 	// Mask is the field or column with a number for each of these tokens: 1, or 0 for a token that is not trained on.
 	// Left out: all are trained on.
-	Mask string `yaml:"mask"`
+	Mask string `yaml:"mask" resume:"source"`
 	// Labels is the field or column with the label of each of these tokens, as Hugging Face data sets have it: the
 	// token itself, or -100 for a token that is not trained on. It stands in place of mask.
-	Labels string `yaml:"labels"`
+	Labels string `yaml:"labels" resume:"source"`
 	// Starts is the field or column with the places among these tokens at which the sequences of a packed document
 	// begin, as seq_start_id of Megatron-Bridge. Each is a segment of a batch. Left out: a document is one sequence.
-	Starts string `yaml:"starts"`
+	Starts string `yaml:"starts" resume:"source"`
 	// Prompt is the field with the prompt of a pair, in place of text. The loss is on the completion alone. With
 	// completion it may be a template of several fields, as text. With template, both have messages or texts.
-	Prompt string `yaml:"prompt"`
+	Prompt string `yaml:"prompt" resume:"source"`
 	// Completion is the field with the completion of a pair, or a template of several fields.
-	Completion string `yaml:"completion"`
+	Completion string `yaml:"completion" resume:"source"`
 	// Chosen is the field with the chosen answer of a preference pair, in place of text. With a template it has a text,
 	// a message or a list of messages, else a text. prompt names their prompt; without it, the prompt is the beginning
 	// that both answers share.
-	Chosen string `yaml:"chosen"`
+	Chosen string `yaml:"chosen" resume:"source"`
 	// Rejected is the field with the rejected answer of a preference pair.
-	Rejected string `yaml:"rejected"`
+	Rejected string `yaml:"rejected" resume:"source"`
 	// Messages is the field with the list of a conversation's messages, in place of text.
-	Messages string `yaml:"messages"`
+	Messages string `yaml:"messages" resume:"source"`
 	// Template renders conversations. tokenizer: the chat template beside the tokenizer's file. chatml: ChatML. Or a
 	// mapping with the path of a Jinja file, the name of one of the model's templates, and values of its variables.
-	Template Template `yaml:"template"`
+	Template Template `yaml:"template" resume:"source"`
 	// Role is the key of a message's role.
-	Role string `yaml:"role" jsonschema:"default=role"`
+	Role string `yaml:"role" jsonschema:"default=role" resume:"source"`
 	// Content is the key of a message's content.
-	Content string `yaml:"content" jsonschema:"default=content"`
+	Content string `yaml:"content" jsonschema:"default=content" resume:"source"`
 	// Roles are the template's roles by the roles of the records, as {human: user, gpt: assistant}.
-	Roles Roles `yaml:"roles"`
+	Roles Roles `yaml:"roles" resume:"source"`
 	// Tools is the field with the tools of a conversation. Left out: there are none.
-	Tools string `yaml:"tools"`
+	Tools string `yaml:"tools" resume:"source"`
 	// TrainOn is the part of a conversation that is trained on. assistant: the assistant's turns. last_assistant: the
 	// last one. all: every token. Left out with prompt and completion: all of the completion.
-	TrainOn chat.Train `yaml:"train_on" jsonschema:"default=assistant,enum=assistant,enum=last_assistant,enum=all"`
+	TrainOn chat.Train `yaml:"train_on" jsonschema:"default=assistant" resume:"source"`
 	// TooLong is the treatment of a conversation or a pair longer than sequence_length. split: it is cut into pieces,
 	// as a text is. truncate: its beginning is kept. drop: it is left out. Preference pairs are never split: they are
 	// truncated if the key is left out.
-	TooLong string `yaml:"too_long" jsonschema:"default=split,enum=split,enum=truncate,enum=drop"`
+	TooLong string `yaml:"too_long" jsonschema:"default=split,enum=split,enum=truncate,enum=drop" resume:"source"`
 	// Record says which part of a file is a record, for formats without fields of their own. arrayrecord and tfrecord:
 	// text, or example for a tf.train.Example, whose features are fields; left out: example for tfrecord. text: file,
 	// line or paragraph; left out: file.
-	Record string `yaml:"record" jsonschema:"enum=text,enum=example,enum=file,enum=line,enum=paragraph"`
+	Record string `yaml:"record" jsonschema:"enum=text,enum=example,enum=file,enum=line,enum=paragraph" resume:"source"`
 	// Truncated is accept if tar archives without an end mark are read. Left out: such an archive is an error, because
 	// it may be cut off.
-	Truncated string `yaml:"truncated" jsonschema:"enum=accept"`
+	Truncated string `yaml:"truncated" jsonschema:"enum=accept" resume:"none"`
 	// Missing says where a record goes whose document needs a field that is null or absent. quarantine: it counts
 	// against the quarantine budget. skip: it is left out, and so is a record with an empty field.
-	Missing Missing `yaml:"missing" jsonschema:"default=quarantine,enum=quarantine,enum=skip"`
+	Missing Missing `yaml:"missing" jsonschema:"default=quarantine,enum=quarantine,enum=skip" resume:"source"`
 	// Fields are the fields of a record that go with its documents to the trainer, as batch.segments[i].fields. They
 	// take 4096 bytes a record at most, as JSON; a record with more is quarantined.
-	Fields []string `yaml:"fields"`
+	Fields []string `yaml:"fields" resume:"source"`
 	// Unused are the fields that are left out on purpose, although they may say how documents are to be trained on, as
 	// `label` of KTO data. Left out: such a field is an error unless another key names it.
-	Unused []string `yaml:"unused"`
+	Unused []string `yaml:"unused" resume:"none"`
 	// Filter is an expression over the fields of a record, and over the tokens and bytes of its document. A document is
 	// left out if the expression is false. Example: `quality > 0.5 && language == "en"`.
-	Filter string `yaml:"filter"`
+	Filter string `yaml:"filter" resume:"source"`
 	// OnExhausted is the reaction to the end of the source's last pass. repeat: it starts again. renormalize:
 	// it leaves and the others share its weight. stop: the run ends. error: the run fails. Default: repeat; under
 	// stop.epochs or with max_epochs, renormalize.
-	OnExhausted millrace.OnExhausted `yaml:"on_exhausted" jsonschema:"enum=repeat,enum=renormalize,enum=stop,enum=error"`
+	OnExhausted millrace.OnExhausted `yaml:"on_exhausted" resume:"source"`
 	// LongDocuments is the order of the pieces of this source's long documents. Left out: `long_documents` of the file.
-	LongDocuments LongDocuments `yaml:"long_documents" jsonschema:"enum=consecutive,enum=shuffle"`
+	LongDocuments LongDocuments `yaml:"long_documents" jsonschema:"enum=consecutive,enum=shuffle" resume:"pieces"`
 	// MaxEpochs is the number of passes over the source; a source that repeats leaves after so many. Left out: without
 	// bound, or stop.epochs.
-	MaxEpochs uint32 `yaml:"max_epochs" jsonschema:"minimum=1,maximum=1000000"`
+	MaxEpochs uint32 `yaml:"max_epochs" jsonschema:"minimum=1,maximum=1000000" resume:"source"`
 	// MaxFraction is the largest fraction of the mixture for the source, also when other sources have left. The others
 	// divide the rest. Left out: no bound.
-	MaxFraction value.Decimal `yaml:"max_fraction" jsonschema:"maximum=1"`
+	MaxFraction value.Decimal `yaml:"max_fraction" jsonschema:"maximum=1" resume:"bounds"`
 	// MinFraction is the least fraction of the mixture for the source while it has weight. Left out: mixture.floor.
-	MinFraction value.Decimal `yaml:"min_fraction" jsonschema:"maximum=1"`
+	MinFraction value.Decimal `yaml:"min_fraction" jsonschema:"maximum=1" resume:"bounds"`
 }
 
 // Storage is the place of a store of files. It never holds credentials: those come from the environment.

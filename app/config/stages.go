@@ -26,9 +26,9 @@ type Stage struct {
 	// full batch.
 	RampupBatchSize *Rampup `yaml:"rampup_batch_size"`
 	// MicroBatchSize is the number of sequences in one microbatch of one data-parallel rank.
-	MicroBatchSize uint32 `yaml:"micro_batch_size" jsonschema:"minimum=1,maximum=1048576"`
+	MicroBatchSize uint32 `yaml:"micro_batch_size" jsonschema:"minimum=1,maximum=1048576" resume:"place"`
 	// Packing is the way in which documents become sequences.
-	Packing millrace.Packing `yaml:"packing" jsonschema:"enum=best_fit,enum=pad,enum=concat,enum=bucketed"`
+	Packing millrace.Packing `yaml:"packing"`
 	// Filters are further expressions of this stage, by source. A document that begins in the stage has to pass its
 	// source's own filter and this one. `{}` ends the filters of the stage before.
 	Filters StageFilters `yaml:"filters"`

@@ -23,6 +23,11 @@ const (
 	Everything    Train = "all"
 )
 
+// Words returns the parts.
+func (Train) Words() []string {
+	return []string{string(Assistant), string(LastAssistant), string(Everything)}
+}
+
 // Conversation describes documents of conversations.
 type Conversation struct {
 	Messages      string            // dotted path of the list of messages, or of its JSON text

@@ -107,7 +107,7 @@ var rooms = []room{
 	{"internal/secure", list(".", "proto", "internal/seam", "internal/wire"), all},
 	{"internal/secure/issue", list(".", "internal/secure"), none},
 	{"app/config/tree", list("."), list("github.com/goccy/go-yaml")},
-	{"app/config/value", list("app/config/tree"), none},
+	{"app/config/value", list(".", "app/config/tree"), none},
 	{"app/config/decode", list("app/config/tree", "app/config/value"), none},
 	{"app/config/resume", list(".", "app/config/decode"), none},
 	{"app/config/identity", list("."), list("golang.org/x/crypto/blake2b")},

@@ -1,15 +1,18 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 
 	"github.com/invopop/jsonschema"
 
+	"millrace"
 	"millrace/app/config"
 	"millrace/app/config/decode"
 	"millrace/app/config/value"
@@ -136,7 +139,8 @@ func mapped(r *jsonschema.Reflector, t reflect.Type) *jsonschema.Schema {
 		}
 	case reflect.TypeFor[value.Carry]():
 		return &jsonschema.Schema{
-			OneOf: []*jsonschema.Schema{{Type: "integer", Minimum: "0", Maximum: "512"}, {Const: "auto"}},
+			OneOf: []*jsonschema.Schema{{Type: "integer", Minimum: "0",
+				Maximum: json.Number(strconv.Itoa(millrace.MostCarried))}, {Const: "auto"}},
 		}
 	case reflect.TypeFor[config.Patterns]():
 		one := &jsonschema.Schema{Type: "string", MinLength: ptr(1)}

@@ -12,65 +12,56 @@ import (
 // Rule is the effect of a change of some keys.
 type Rule struct {
 	About   []string          // changes that no key names
-	Keys    []string          // paths in the file, each with all paths below it; * is any name, [] any item of a list
+	Name    string            // in the tag `resume` of the keys; a key without one has that of the mapping around it
 	Entries []string          // identity entries that a change of the keys alters; none: the keys may differ freely
 	Class   millrace.KeyClass // of the entries
 	Then    string            // Markdown: the effect of a change
 }
 
-// Rules returns the rules of all keys. A key belongs to the rule that names the longest part of its path.
+// Rules returns the rules of all keys. The struct tags of package config name the rule of each key.
 func Rules() []Rule { return keyRules }
 
 var keyRules = []Rule{
 	{
+		Name:  "place",
 		About: []string{"ranks"},
-		Keys: []string{
-			"parallelism", "cp_local", "broadcast", "middle_stages", "micro_batch_size",
-			"stages[].micro_batch_size", "balance", "layout",
-			"cap_slack", "token_dtype", "model", "cost", "distribute", "split_documents",
-		},
-		Then: "segments are placed anew from the next step on; content is unchanged",
+		Then:  "segments are placed anew from the next step on; content is unchanged",
 	},
 	{
+		Name:  "files",
 		About: []string{"the place of the files"},
-		Keys:  []string{"sources.*.path", "sources.*.root", "sources.*.version", "sources.*.storage"},
 		Then: "no effect on content if the files below `root` keep their names, sizes and contents; otherwise see " +
 			"`sources.NAME.files`",
 	},
 	{
-		Keys: []string{
-			"loaders", "reliability", "shared_memory", "limits.loader_memory", "limits.sidecar_memory",
-			"limits.open_files",
-			"limits.runway_seconds", "index_dir",
-			"cache", "verify", "sources.*.truncated", "sources.*.unused",
-		},
+		Name: "none",
 		Then: "no effect on content",
 	},
 	{
-		Keys: []string{"seekable_copies"},
+		Name: "copies",
 		Then: "no effect on sources of which every file can be read at random. For the others, see " +
 			"`sources.NAME.files`: their order is global with copies, and blocks without",
 	},
 	{
-		Keys: []string{"streams"},
+		Name: "streams",
 		Then: "no effect on other streams: streams may come and go. A stream of the same name goes on in its own " +
 			"directory, and its own keys follow the rules of this page",
 	},
 	{
-		Keys: []string{"stop.steps", "stop.tokens"},
+		Name: "stop",
 		Then: "the run ends there, or at once if it is past that step or token. With the rule `unimax` and no " +
 			"budget, `stop.tokens` also decides weights",
 	},
 	{
-		Keys: []string{"quarantine.budget"},
+		Name: "budget",
 		Then: "a new run directory counts bad records from its first step on",
 	},
 	{
-		Keys: []string{"adaptive"},
+		Name: "adaptive",
 		Then: "weights in force stay until the policy of the file sets new ones",
 	},
 	{
-		Keys: []string{"refit"},
+		Name: "refit",
 		Then: "costs in force stay until new ones are journaled",
 	},
 	{
@@ -78,20 +69,20 @@ var keyRules = []Rule{
 		Then:  "none: schedule and stages hold as written",
 	},
 	{
+		Name:    "weights",
 		About:   []string{"the sizes of sources, if weights are derived from them"},
-		Keys:    []string{"mixture.weights", "mixture.groups", "mixture.schedule", "mixture.floor"},
 		Entries: []string{"mixture.weights", "mixture.groups", "mixture.schedule", "mixture.floor", "mixture.sizes"},
 		Class:   millrace.KeyMixture,
 		Then:    "in force from the next step on; each source's deficit up to that step is made up",
 	},
 	{
-		Keys:    []string{"sources.*.min_fraction", "sources.*.max_fraction"},
+		Name:    "bounds",
 		Entries: []string{"sources.NAME"},
 		Class:   millrace.KeySource,
 		Then:    "as for weights",
 	},
 	{
-		Keys:    []string{"mixture.unit"},
+		Name:    "unit",
 		Entries: []string{"mixture.unit"},
 		Class:   millrace.KeyUnit,
 		Then:    "as for weights, and every source starts exactly on its target",
@@ -132,21 +123,13 @@ var keyRules = []Rule{
 			"of the source that wait to be packed (`carry`) are left out too. A source that had ended may continue",
 	},
 	{
-		Keys: []string{"sources.*.format", "sources.*.text", "sources.*.tokens", "sources.*.mask",
-			"sources.*.labels", "sources.*.starts",
-			"sources.*.prompt", "sources.*.completion", "sources.*.chosen", "sources.*.rejected",
-			"sources.*.messages", "sources.*.template", "sources.*.role",
-			"sources.*.content", "sources.*.roles", "sources.*.tools", "sources.*.train_on", "sources.*.too_long",
-			"sources.*.record", "sources.*.missing", "sources.*.fields[]", "sources.*.dtype", "sources.*.eos",
-			"sources.*.split", "sources.*.config",
-			"sources.*.filter", "sources.*.on_exhausted",
-			"sources.*.max_epochs"},
+		Name:    "source",
 		Entries: []string{"sources.NAME"},
 		Class:   millrace.KeySource,
 		Then:    "as for files",
 	},
 	{
-		Keys:    []string{"version", "seed", "shuffle", "tokenizer", "limits.sample_bytes"},
+		Name:    "seed",
 		Entries: []string{"version", "seed", "shuffle", "tokenizer", "limits.sample_bytes"},
 		Class:   millrace.KeyDocuments,
 		Then: "as for the files of every source. From then on, ordinals name other documents: some documents of this " +
@@ -155,24 +138,21 @@ var keyRules = []Rule{
 			"of tokens were read in pieces",
 	},
 	{
-		Keys:    []string{"long_documents", "sources.*.long_documents"},
+		Name:    "pieces",
 		Entries: []string{"long_documents", "sources.NAME"},
 		Class:   millrace.KeySource,
 		Then: "as for files: from then on, an ordinal is a piece and no longer a document, or the reverse, or a " +
 			"piece has another length. Give both names",
 	},
 	{
-		Keys:    []string{"stop.epochs"},
+		Name:    "end",
 		Entries: []string{"stop.epochs"},
 		Class:   millrace.KeyEnd,
 		Then: "sources that had ended may continue; those beyond the new end leave. `on_exhausted` may change " +
 			"with it: then give `sources.NAME` too",
 	},
 	{
-		Keys: []string{
-			"sequence_length", "global_batch_size", "rampup_batch_size", "stages", "packing", "bucket_rows",
-			"pad_multiple", "carry", "window", "last_step",
-		},
+		Name: "steps",
 		Entries: []string{
 			"sequence_length", "global_batch_size", "rampup_batch_size", "stages", "packing", "bucket_rows",
 			"pad_multiple", "carry", "window", "last_step",

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"millrace"
 	"millrace/app/config/tree"
 )
 
@@ -15,10 +16,7 @@ type Loaders struct {
 	Most  uint32 // end of the range; 0: the number is fixed
 }
 
-const (
-	maxLoaders = 256
-	mostCarry  = 512
-)
+const maxLoaders = 256
 
 // IsRange reports whether the run chooses the number.
 func (l Loaders) IsRange() bool { return l.Most > 0 }
@@ -84,10 +82,10 @@ func (c *Carry) SetText(text string, class tree.Class) (problem, cure string) {
 		return "", ""
 	}
 	n, problem := Billionths(text)
-	if problem != "" || class == tree.Quoted || !IsDigits(text) || n/Billion > mostCarry ||
+	if problem != "" || class == tree.Quoted || !IsDigits(text) || n/Billion > millrace.MostCarried ||
 		len(text) > 1 && text[0] == '0' {
 		return "must be auto or a number of documents, not " + tree.Quote(text),
-			fmt.Sprintf("write auto, or a whole number from 0 to %d", mostCarry)
+			fmt.Sprintf("write auto, or a whole number from 0 to %d", millrace.MostCarried)
 	}
 	c.Count = uint32(n / Billion)
 	return "", ""

@@ -128,27 +128,27 @@ func (b *bins) reachable(load []uint64, total uint64) []uint64 {
 	for _, c := range load {
 		restCost -= c
 	}
-	carry := slices.Clone(load)
-	for m := range carry {
+	most := slices.Clone(load)
+	for m := range most {
 		if restUnits > 0 {
-			carry[m] += min(cost.MulDiv(uint64(b.left[m]), restCost, restUnits), total)
+			most[m] += min(cost.MulDiv(uint64(b.left[m]), restCost, restUnits), total)
 		}
 	}
-	return carry
+	return most
 }
 
-// level sets targets to min(max(floor, water), carry) with the least water level at which their sum reaches the total.
+// level sets targets to min(max(floor, water), most) with the least water level at which their sum reaches the total.
 // It returns the level.
-func level(target, floors, carry []uint64, total uint64) (water uint64) {
-	water = least(slices.Max(carry), func(water uint64) bool {
+func level(target, floors, most []uint64, total uint64) (water uint64) {
+	water = least(slices.Max(most), func(water uint64) bool {
 		sum := uint64(0)
-		for m := 0; m < len(carry) && sum < total; m++ {
-			sum += min(max(floors[m], water), carry[m])
+		for m := 0; m < len(most) && sum < total; m++ {
+			sum += min(max(floors[m], water), most[m])
 		}
 		return sum >= total
 	})
 	for m := range target {
-		target[m] = min(max(floors[m], water), carry[m])
+		target[m] = min(max(floors[m], water), most[m])
 	}
 	return water
 }

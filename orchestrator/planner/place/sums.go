@@ -62,16 +62,16 @@ func (b *bins) refill(order []uint32) bool {
 
 // setPipelineTargets sets the ranks' targets so that sum + (stages-1)·(most expensive microbatch) is even.
 func (b *bins) setPipelineTargets() {
-	mean, carry, extra := b.mean(), b.reachable(b.load, b.total), make([]uint64, len(b.load))
+	mean, most, extra := b.mean(), b.reachable(b.load, b.total), make([]uint64, len(b.load))
 	for r, seed := range b.load {
 		if seed > mean {
 			extra[r] = min(b.rankTime(0, seed-mean), b.total)
 		}
 	}
-	at := func(r int, water uint64) uint64 { return min(max(water-min(water, extra[r]), b.load[r]), carry[r]) }
+	at := func(r int, water uint64) uint64 { return min(max(water-min(water, extra[r]), b.load[r]), most[r]) }
 	water := least(2*b.total, func(water uint64) bool {
 		sum := uint64(0)
-		for r := 0; r < len(carry) && sum < b.total; r++ {
+		for r := 0; r < len(most) && sum < b.total; r++ {
 			sum += at(r, water)
 		}
 		return sum >= b.total

@@ -11,13 +11,14 @@ import (
 // notOfExample lists files that the walks of CONTRIBUTING.md name for every change of their kind. Their text need not
 // have the walk's example.
 var notOfExample = map[string]string{
-	"sources/format.go":       "the contract of all formats",
-	"app/config/source.go":    "keys of a source",
-	"app/config/identity.go":  "keys that decide the content of steps",
-	"app/config/check.go":     "checks that no bound expresses",
-	"app/setup/planning.go":   "it passes all rules on as they are",
-	"app/config/keys_test.go": "keys whose edit does not follow from their type",
-	"app/config/hints.go":     "examples that do not follow from the type",
+	"sources/format.go":         "the contract of all formats",
+	"app/config/source.go":      "keys of a source",
+	"app/config/identity.go":    "keys that decide the content of steps",
+	"app/config/check.go":       "checks that no bound expresses",
+	"app/setup/planning.go":     "it passes all rules on as they are",
+	"app/config/keys_test.go":   "keys whose edit does not follow from their type",
+	"app/config/hints.go":       "examples that do not follow from the type",
+	"app/config/resume/keys.go": "rules that struct tags name",
 
 	"orchestrator/planner/place/options.go": "rules of placing",
 	"orchestrator/planner/pack/pack.go":     "rules of packing",

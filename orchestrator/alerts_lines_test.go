@@ -94,7 +94,7 @@ func TestALoaderThatIsAwayIsRestartedByItsOwnHost(t *testing.T) {
 		w.m.roster.Disconnect(box, name)
 	}
 	var got []string
-	for _, c := range absent(w.m) {
+	for _, c := range w.m.absent() {
 		got = append(got, c.text)
 	}
 	want := []string{

@@ -52,7 +52,7 @@ func (m *Machine) Decide() Decision {
 	if m.ranks.AreDone() && !m.cfg.Lasts {
 		return Decision{}
 	}
-	if d := decideScale(m); !d.IsEmpty() {
+	if d := m.decideScale(); !d.IsEmpty() {
 		return d
 	}
 	for _, decide := range []func() Decision{m.decideLoaders, m.decidePlan, m.decideNews} {
@@ -179,7 +179,7 @@ func (m *Machine) decideLoaders() (out Decision) {
 		return out
 	}
 	d := m.roster.Decide(roster.Journal{Term: m.s.AssignTerm, Next: m.s.Next, Manifests: m.s.Manifests,
-		IsIdle:    isIdle(m),
+		IsIdle:    m.isIdle(),
 		IsAwaited: m.s.Attempt != nil && m.s.Ended == nil && m.s.Next == m.s.Watermark,
 		Holder: func(source string, stripe uint32) *proto.Assigned {
 			return m.s.Holders[facts.Stripe{Source: source, Index: stripe}]
@@ -203,7 +203,7 @@ type loaderOrders roster.Decision
 func (d loaderOrders) apply(m *Machine) { m.roster.Settle(roster.Decision(d)) }
 
 // decideScale orders another number of loaders. It needs no record: the engine knows its goal.
-func decideScale(m *Machine) Decision {
+func (m *Machine) decideScale() Decision {
 	if m.control == nil {
 		return Decision{}
 	}
@@ -241,7 +241,7 @@ func (turned) apply(m *Machine) { m.ranks.Turn() }
 func (d Decision) isTurn() bool { return slices.Contains(d.effects, effect(turned{})) }
 
 // hasRoom reports whether the runway has room for another step.
-func hasRoom(m *Machine) bool {
+func (m *Machine) hasRoom() bool {
 	fastest, _ := m.ranks.Spread()
 	return m.planning.hasRoom(fastest)
 }
@@ -249,7 +249,7 @@ func hasRoom(m *Machine) bool {
 // decidePlan seals the next step if the runway has room and its selection is drawn, or ends the run.
 func (m *Machine) decidePlan() Decision {
 	switch drawn := m.planning.drawn; {
-	case !hasRoom(m) || isIdle(m):
+	case !m.hasRoom() || m.isIdle():
 		return Decision{}
 	case drawn == nil && m.planning.stale:
 		return perform(drawNext{})

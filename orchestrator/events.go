@@ -20,32 +20,32 @@ func (m *Machine) Tick(now time.Time) {
 	m.ranks.Tick(now)
 	m.roster.Tick(now)
 	m.planning.runway.observe(now, m.s)
-	weigh(m, now)
-	tellStarvation(m, m.starvation.Tick(now))
+	m.weigh(now)
+	m.tellStarvation(m.starvation.Tick(now))
 }
 
 // tellStarvation tells all sidecars which hosts starve, if that has changed.
-func tellStarvation(m *Machine, changed bool) {
+func (m *Machine) tellStarvation(changed bool) {
 	if changed {
 		m.sidecars.Broadcast(m.starvation.Order())
 	}
 }
 
 // starves observes how late the timers of a loader are.
-func starves(m *Machine, from roster.Session, name string, delay time.Duration) {
+func (m *Machine) starves(from roster.Session, name string, delay time.Duration) {
 	if up := m.roster.UpOf(from, name); up != "" {
-		tellStarvation(m, m.starvation.Observe(m.alerts.clock, up, delay))
+		m.tellStarvation(m.starvation.Observe(m.alerts.clock, up, delay))
 	}
 }
 
 // loaderDown observes that a loader's stream ended.
-func loaderDown(m *Machine, session roster.Session, name string) {
+func (m *Machine) loaderDown(session roster.Session, name string) {
 	m.roster.Disconnect(session, name)
-	tellStarvation(m, m.starvation.Left(m.alerts.clock, session))
+	m.tellStarvation(m.starvation.Left(m.alerts.clock, session))
 }
 
 // weigh measures the work of the loaders. It comes as often as Tick; the scaler takes a sample a second.
-func weigh(m *Machine, now time.Time) {
+func (m *Machine) weigh(now time.Time) {
 	if m.control == nil || !m.control.IsDue(now) {
 		return
 	}
@@ -69,7 +69,7 @@ func weigh(m *Machine, now time.Time) {
 }
 
 // placed observes news of the engine that runs the loaders.
-func placed(m *Machine, n keeper.News) {
+func (m *Machine) placed(n keeper.News) {
 	if m.control == nil {
 		return
 	}
@@ -104,7 +104,7 @@ func (m *Machine) LoaderUp(session roster.Session, hello *pb.LoaderHello) error 
 func (m *Machine) LoaderEvent(from roster.Session, name string, e *pb.LoaderEvent) {
 	if f := e.GetFigures(); f != nil {
 		m.figures.Observe(f)
-		starves(m, from, name, time.Duration(f.StarvedMs)*time.Millisecond)
+		m.starves(from, name, time.Duration(f.StarvedMs)*time.Millisecond)
 		return
 	}
 	var err error

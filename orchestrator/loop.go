@@ -106,7 +106,7 @@ func New(ctx context.Context, cfg Config, opt Options) (_ *Orchestrator, err err
 	cfg.sealed = (&recalled{o: o}).find
 	if o.m, err = NewMachine(cfg, s); err == nil && cfg.Elastic != nil {
 		o.keeper = keeper.New(opt.Placer, opt.Clock, func(ctx context.Context, n keeper.News) {
-			_ = o.post(ctx, func(m *Machine) { placed(m, n) }) // nobody needs it after the end
+			_ = o.post(ctx, func(m *Machine) { m.placed(n) }) // nobody needs it after the end
 		})
 	}
 	return o, err

@@ -67,7 +67,7 @@ func NewMachine(cfg Config, s *facts.State) (*Machine, error) {
 		}
 	}
 	ranks := attempts.Config{Topology: cfg.Topology, Up: cfg.incarnation(), Rules: cfg.Rules, Reshape: m.reshape,
-		Run: func() *facts.Run { return commonRun(&m.cfg, s) }}
+		Run: func() *facts.Run { return m.cfg.commonRun(s) }}
 	if cfg.Reshape == nil {
 		ranks.Reshape = nil
 	}
@@ -142,7 +142,7 @@ func (m *Machine) reshape(t millrace.Topology) error {
 
 // isIdle reports whether nothing is read for a further stream: no rank has asked for it in this life of the
 // orchestrator, or it has failed.
-func isIdle(m *Machine) bool {
+func (m *Machine) isIdle() bool {
 	_, asked := m.ranks.AreHere()
 	return m.cfg.Further && (m.failed != nil || !asked)
 }
@@ -179,7 +179,7 @@ func (m *Machine) pinned() bool {
 }
 
 // commonRun returns the common part of all states of a run. Every source's files are known by then.
-func commonRun(cfg *Config, s *facts.State) *facts.Run {
+func (cfg *Config) commonRun(s *facts.State) *facts.Run {
 	files := make([]facts.SourceFiles, len(cfg.Sources))
 	for i := range cfg.Sources {
 		name := cfg.Sources[i].Name

@@ -158,7 +158,7 @@ func newPlanned(t testing.TB, cfg Config, store *checkpoint.Store) *planned {
 }
 
 func (p *planned) runState(st progress.State) *facts.RunState {
-	return facts.NewRunState(commonRun(&p.cfg, p.o.m.s), 1, st, facts.Overrides{})
+	return facts.NewRunState(p.cfg.commonRun(p.o.m.s), 1, st, facts.Overrides{})
 }
 
 // text returns the text that a trainer would save.

@@ -44,7 +44,7 @@ func TestTheNumberOfLoadersFollowsTheWaits(t *testing.T) {
 	if goals, _ := w.goals(); len(goals) > 0 {
 		t.Fatalf("an engine that is not known was asked for %v", goals)
 	}
-	placed(w.m, keeper.News{Exist: []placer.Instance{{Role: "loader", Name: "loader-0", State: placer.Running},
+	w.m.placed(keeper.News{Exist: []placer.Instance{{Role: "loader", Name: "loader-0", State: placer.Running},
 		{Role: "loader", Name: "loader-1", State: placer.Ending}, {Role: "sidecar", Name: "sidecar-0"}}})
 	if goals, lines := w.goals(); !slices.Equal(goals, []int{1}) || len(lines) > 0 {
 		t.Fatalf("a known engine was asked for %v, and people heard %q", goals, lines)
@@ -72,7 +72,7 @@ func TestTheNumberOfLoadersFollowsTheWaits(t *testing.T) {
 	if said < 0 || len(w.journal) != records {
 		t.Errorf("people heard %q; %d records were journaled", lines, len(w.journal)-records)
 	}
-	placed(w.m, keeper.News{Err: errors.New("engine: role loader: no room: add a host")})
+	w.m.placed(keeper.News{Err: errors.New("engine: role loader: no room: add a host")})
 	s := w.m.Status().Scaling
 	if s.Wished != 2 || s.Min != 1 || s.Max != 8 || s.Why == "" || s.Changed == 0 || s.Trouble == "" {
 		t.Errorf("the status is %v", s)
@@ -80,7 +80,7 @@ func TestTheNumberOfLoadersFollowsTheWaits(t *testing.T) {
 	if !slices.ContainsFunc(w.m.lacking(), func(c condition) bool { return c.kind == "scale" }) {
 		t.Error("no alert says that the engine refuses")
 	}
-	placed(w.m, keeper.News{})
+	w.m.placed(keeper.News{})
 	if s := w.m.Status().Scaling; s.Trouble != "" {
 		t.Errorf("the trouble is over, and the status says %q", s.Trouble)
 	}
@@ -89,7 +89,7 @@ func TestTheNumberOfLoadersFollowsTheWaits(t *testing.T) {
 // TestAFixedNumberOfLoadersStays: no engine is asked.
 func TestAFixedNumberOfLoadersStays(t *testing.T) {
 	w := newWorld(t, 2)
-	placed(w.m, keeper.News{Exist: []placer.Instance{}})
+	w.m.placed(keeper.News{Exist: []placer.Instance{}})
 	w.m.Tick(time.Unix(1000, 0))
 	if goals, _ := w.goals(); len(goals) > 0 || w.m.Status().Scaling != nil {
 		t.Errorf("the engine was asked for %v", goals)

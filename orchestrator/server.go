@@ -40,7 +40,7 @@ func (s *Server) Load(stream proto.Orchestrator_LoadServer) error {
 	}
 	box := newOutbox()
 	// Deferred before LoaderUp: a stream may end before the loop hears of it.
-	defer s.o.post(context.Background(), func(m *Machine) { loaderDown(m, box, hello.Name) })
+	defer s.o.post(context.Background(), func(m *Machine) { m.loaderDown(box, hello.Name) })
 	if err := s.ask(stream.Context(), func(m *Machine) error { return m.LoaderUp(box, hello) }); err != nil {
 		return err
 	}

@@ -47,7 +47,7 @@ func TestSidecarsHearWhichHostsStarve(t *testing.T) {
 		t.Errorf("before a wrong verdict: %q", got)
 	}
 	w.m.starvation.Accuse(w.m.alerts.clock, loader)
-	loaderDown(w.m, loader, "loader-9")
+	w.m.loaderDown(loader, "loader-9")
 	w.turn()
 	come("sidecar-9", later)
 	for _, from := range []*box{early, later} {

@@ -21,7 +21,7 @@ func (m *Machine) Status() *proto.StatusReply {
 		Recent:    m.s.RecentQuarantines(),
 		Waiting:   m.Waiting().Text,
 		Delivery:  m.figures.Delivery(),
-		IsFull:    m.s.Attempt != nil && !hasRoom(m),
+		IsFull:    m.s.Attempt != nil && !m.hasRoom(),
 		Ended:     m.s.Ended != nil,
 		Pid:       int64(os.Getpid()),
 		Alerts:    m.alerts.now,
@@ -76,12 +76,12 @@ func (m *Machine) Status() *proto.StatusReply {
 			Term: m.s.Term})
 	r.Roles = append(append(r.Roles, m.roster.Roles()...), m.sidecars.Roles(m.s.Term)...)
 	r.World, r.Here = uint32(m.cfg.Ranks), m.ranks.Here()
-	r.Scaling = scalingOf(m)
+	r.Scaling = m.scalingOf()
 	return r
 }
 
 // scalingOf describes the number of loaders that follows the work, nil if it is fixed.
-func scalingOf(m *Machine) *proto.Scaling {
+func (m *Machine) scalingOf() *proto.Scaling {
 	if m.control == nil {
 		return nil
 	}
@@ -100,18 +100,18 @@ const opening = 10 * time.Second
 // lacking lists the conditions of now that people should know if they last, by kind and key.
 func (m *Machine) lacking() []condition {
 	out := m.quarantine.nearlySpent()
-	if isIdle(m) {
+	if m.isIdle() {
 		return out
 	}
 	if !m.cfg.Further { // the processes and the disk of all streams
 		out = append(append(m.alerts.lowSpace(), m.alerts.oneCopy()...), out...)
-		out = append(out, absent(m)...)
+		out = append(out, m.absent()...)
 	}
 	for _, t := range m.roster.Troubles() {
 		text := fmt.Sprintf("source %s cannot be read by %s for now: %s", t.Source, t.Member, t.Text)
 		out = append(out, condition{"source", t.Source + " " + t.Member, text, 0})
 	}
-	if s := scalingOf(m); s.GetTrouble() != "" {
+	if s := m.scalingOf(); s.GetTrouble() != "" {
 		text := fmt.Sprintf("the number of loaders does not become %d: %s", s.Wished, s.Trouble)
 		out = append(out, condition{"scale", "", text, 0})
 	}
@@ -126,14 +126,14 @@ func (m *Machine) lacking() []condition {
 }
 
 // absent returns the conditions that loaders are waited for.
-func absent(m *Machine) (out []condition) {
+func (m *Machine) absent() (out []condition) {
 	awaited := 0
 	for _, l := range m.roster.Absent() {
 		if l.Name == "" {
 			awaited++
 			continue
 		}
-		out = append(out, condition{"role", l.Name, isNotThere(m, l, ""), roster.Absence})
+		out = append(out, condition{"role", l.Name, m.isNotThere(l, ""), roster.Absence})
 	}
 	if awaited > 0 {
 		text := fmt.Sprintf("%d of %d loaders %s not joined the run yet: a loader opens its tokenizer first", awaited,
@@ -147,7 +147,7 @@ func absent(m *Machine) (out []condition) {
 }
 
 // isNotThere says that a loader is away, and what follows. of is empty, or the source that waits for it.
-func isNotThere(m *Machine, l roster.Missing, of string) string {
+func (m *Machine) isNotThere(l roster.Missing, of string) string {
 	name, follows := l.Name, "another loader may read in its place"
 	if l.IsRestarted || m.cfg.Host == "" {
 		follows = "it is being restarted"
@@ -168,7 +168,7 @@ func (m *Machine) Waiting() activity.Cause {
 	switch {
 	case m.failed != nil:
 		return busy("the run failed: " + m.failed.Error())
-	case isIdle(m):
+	case m.isIdle():
 		return activity.Cause{} // nothing waits
 	case !m.pinned():
 		if m.planning.pending != "" {
@@ -193,16 +193,16 @@ func (m *Machine) Waiting() activity.Cause {
 		return busy("source " + source + " waits for the loaders to join")
 	} else if ok {
 		return activity.Cause{Kind: activity.Fetch, Source: source, Role: owner.Name,
-			Text: isNotThere(m, owner, " (source "+source+")")}
+			Text: m.isNotThere(owner, " (source "+source+")")}
 	}
 	if m.s.Next > m.s.Watermark || m.planning.pending == "" {
 		return activity.Cause{}
 	}
-	return missingOffer(m, busy(m.planning.pending))
+	return m.missingOffer(busy(m.planning.pending))
 }
 
 // missingOffer adds to the cause of a missing plan what the loader does whose offers the plan waits for.
-func missingOffer(m *Machine, cause activity.Cause) activity.Cause {
+func (m *Machine) missingOffer(cause activity.Cause) activity.Cause {
 	on := m.planning.lacks
 	if on == nil {
 		return cause

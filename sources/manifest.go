@@ -35,8 +35,8 @@ func (s *Source) manifestSettings() []byte {
 // keepListing keeps the list of the source's files, so that a later run can tell which files came and went. A run goes
 // on without it.
 func (s *Source) keepListing(piece uint32) {
-	l := growth.Listing{Manifest: s.manifest, Settings: s.manifestSettings(), Blocks: blocksKind(&s.opener.evidence,
-		s.manifest.Shuffle == millrace.InFileOrder)}
+	blocks := s.opener.evidence.blocksKind(s.manifest.Shuffle == millrace.InFileOrder)
+	l := growth.Listing{Manifest: s.manifest, Settings: s.manifestSettings(), Blocks: blocks}
 	if g := s.pieces.byTokens[piece]; g != nil {
 		l.Piece = piece
 		for i := range s.manifest.Shards {

@@ -36,7 +36,7 @@ type tableState struct {
 func newBlockTables(e *evidence, isPlain bool, shards []millrace.Shard) *blockTables {
 	t := &blockTables{
 		kept:   e.kept,
-		kind:   blocksKind(e, isPlain),
+		kind:   e.blocksKind(isPlain),
 		shards: shards,
 		log:    e.log,
 		tables: make([]tableState, len(shards)),
@@ -45,7 +45,7 @@ func newBlockTables(e *evidence, isPlain bool, shards []millrace.Shard) *blockTa
 }
 
 // blocksKind names the blob of a block table.
-func blocksKind(e *evidence, isPlain bool) string {
+func (e *evidence) blocksKind(isPlain bool) string {
 	if isPlain {
 		return e.kind(kindBlocks) + "-plain"
 	}

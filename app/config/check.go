@@ -298,7 +298,7 @@ func (v *validator) checkLimits() {
 			fmt.Sprintf("sample_bytes %s is more than half of loader_memory %s", l.SampleBytes, l.LoaderMemory),
 			fmt.Sprintf("write a loader_memory of at least %s, or a smaller sample_bytes", 2*l.SampleBytes))
 	}
-	checkCache(v)
+	v.checkCache()
 	if num, den := v.c.Quarantine.Budget.Fraction(); v.Sound("quarantine") && num > den {
 		v.wrong(
 			"quarantine.budget", "budget must be a fraction from 0 to 1, not "+v.c.Quarantine.Budget.Text,
@@ -308,7 +308,7 @@ func (v *validator) checkLimits() {
 }
 
 // checkCache checks the limits of the caches on a local disk.
-func checkCache(v *validator) {
+func (v *validator) checkCache() {
 	c := v.c.Cache
 	if c == nil || !v.Sound("cache.tokens", "cache.files") {
 		return

@@ -30,15 +30,15 @@ func (v *validator) checkSources() {
 		v.checkPatterns(path, s)
 		v.checkExhaustion(path, s)
 		v.checkFormat(path, s)
-		checkContent(v, path, s)
-		checkStorage(v, path, s)
+		v.checkContent(path, s)
+		v.checkStorage(path, s)
 		v.checkFilter(path+".filter", s.Filter, s)
 		v.checkPieces(path+".long_documents", s.LongDocuments)
-		checkText(v, path+".text", s.Text)
-		checkChat(v, path, s)
-		checkIDs(v, path, s)
-		checkFields(v, path, "fields", s, s.Fields)
-		checkFields(v, path, "unused", s, s.Unused)
+		v.checkText(path+".text", s.Text)
+		v.checkChat(path, s)
+		v.checkIDs(path, s)
+		v.checkFields(path, "fields", s, s.Fields)
+		v.checkFields(path, "unused", s, s.Unused)
 		if v.Sound(path+".format", "tokenizer") && s.Format != "" && s.HoldsText() && v.c.Tokenizer == nil {
 			v.wrongKey(
 				path, "source "+tree.Quote(s.Name)+" holds text, and there is no `tokenizer`",
@@ -49,7 +49,7 @@ func (v *validator) checkSources() {
 }
 
 // checkContent checks the keys that describe files which do not describe themselves.
-func checkContent(v *validator, path string, s *Source) {
+func (v *validator) checkContent(path string, s *Source) {
 	if s.Format == "" || !v.Sound(path+".format", path+".config", path+".split", path+".dtype", path+".eos",
 		path+".record", path+".truncated") {
 		return
@@ -91,7 +91,7 @@ func checkContent(v *validator, path string, s *Source) {
 }
 
 // checkText checks the field of a text, or its template. path is that of its key.
-func checkText(v *validator, path, text string) {
+func (v *validator) checkText(path, text string) {
 	if !v.Sound(path) {
 		return
 	}
@@ -117,7 +117,7 @@ func checkText(v *validator, path, text string) {
 }
 
 // checkIDs checks the columns of token ids, of their mask and of the starts of sequences.
-func checkIDs(v *validator, path string, s *Source) {
+func (v *validator) checkIDs(path string, s *Source) {
 	if !v.Sound(path+".tokens", path+".mask", path+".labels", path+".starts", path+".format") {
 		return
 	}
@@ -147,13 +147,13 @@ func checkIDs(v *validator, path string, s *Source) {
 		}
 	}
 	if s.Starts != "" {
-		checkApart(v, path+".starts", "the sequences of packed documents")
+		v.checkApart(path+".starts", "the sequences of packed documents")
 	}
 }
 
 // checkApart checks the settings that segments need which stand side by side without padding: they are found when a
 // batch is built.
-func checkApart(v *validator, key, what string) {
+func (v *validator) checkApart(key, what string) {
 	switch {
 	case v.c.PadMultiple > 1:
 		v.wrongKey(key, fmt.Sprintf("%s need pad_multiple 1, not %d: they are found when a batch is built", what,
@@ -164,7 +164,7 @@ func checkApart(v *validator, key, what string) {
 }
 
 // checkFields checks a list of fields. key is that of the list.
-func checkFields(v *validator, path, key string, s *Source, names []string) {
+func (v *validator) checkFields(path, key string, s *Source, names []string) {
 	if len(names) > 0 && s.Format != "" && !s.Format.HoldsText() {
 		v.wrong(path+"."+key, "the records of format "+string(s.Format)+" have no fields", "leave `"+key+"` out")
 		return
@@ -181,7 +181,7 @@ func checkFields(v *validator, path, key string, s *Source, names []string) {
 }
 
 // checkChat checks the keys of conversations and pairs, and reads the chat template.
-func checkChat(v *validator, path string, s *Source) {
+func (v *validator) checkChat(path string, s *Source) {
 	if s.Messages == "" && s.Prompt == "" && s.Completion == "" && s.Chosen == "" && s.Rejected == "" {
 		return
 	}
@@ -194,7 +194,7 @@ func checkChat(v *validator, path string, s *Source) {
 	}
 	switch {
 	case s.Chosen+s.Rejected != "":
-		checkPairs(v, path, s)
+		v.checkPairs(path, s)
 	case s.Messages != "" && s.Prompt+s.Completion != "":
 		v.wrong(path+".messages", "a source has conversations or pairs, not both", "keep `messages`, or "+
 			"`prompt` and `completion`")
@@ -203,12 +203,12 @@ func checkChat(v *validator, path string, s *Source) {
 	case s.Format != "" && !s.Format.HoldsText():
 		v.wrongKey(path, "format "+string(s.Format)+" has tokens, and no conversations", "leave the key out")
 	case s.Messages != "":
-		checkTemplate(v, path, s)
+		v.checkTemplate(path, s)
 	default:
-		checkText(v, path+".prompt", s.Prompt)
-		checkText(v, path+".completion", s.Completion)
+		v.checkText(path+".prompt", s.Prompt)
+		v.checkText(path+".completion", s.Completion)
 		if s.IsRendered() {
-			checkTemplate(v, path, s)
+			v.checkTemplate(path, s)
 			if _, given := v.Place(path + ".train_on"); !given {
 				s.TrainOn = chat.Everything // of the completion
 			}
@@ -218,7 +218,7 @@ func checkChat(v *validator, path string, s *Source) {
 
 // checkPairs checks the keys of preference pairs, and the settings that pairs need: a pair is never cut, and its two
 // segments stand side by side without padding.
-func checkPairs(v *validator, path string, s *Source) {
+func (v *validator) checkPairs(path string, s *Source) {
 	_, split := v.Place(path + ".too_long")
 	switch {
 	case s.Chosen == "" || s.Rejected == "":
@@ -234,7 +234,7 @@ func checkPairs(v *validator, path string, s *Source) {
 	case split && s.TooLong == "split":
 		v.wrong(path+".too_long", "a preference pair cannot be split", "write `truncate` or `drop`")
 	default:
-		checkApart(v, path, "the segments of preference pairs")
+		v.checkApart(path, "the segments of preference pairs")
 	}
 	for _, in := range v.c.AllStages() {
 		if in.Packing == millrace.Concat {
@@ -246,7 +246,7 @@ func checkPairs(v *validator, path string, s *Source) {
 		s.TooLong = "truncate"
 	}
 	if s.IsRendered() {
-		checkTemplate(v, path, s)
+		v.checkTemplate(path, s)
 	}
 }
 
@@ -302,7 +302,7 @@ func (v *validator) checkPatterns(path string, s *Source) {
 }
 
 // checkStorage checks the place of a store.
-func checkStorage(v *validator, path string, s *Source) {
+func (v *validator) checkStorage(path string, s *Source) {
 	if s.Storage == nil || !v.Sound(path+".storage", path+".path") {
 		return
 	}

@@ -253,12 +253,12 @@ func (v *validator) checkAxes() {
 	}
 	v.checkSameBytes("broadcast", c.Broadcast)
 	v.checkSameBytes("shared_memory", c.SharedMemory)
-	checkMiddle(v, "broadcast", c.Broadcast)
-	checkMiddle(v, "shared_memory", c.SharedMemory)
+	v.checkMiddle("broadcast", c.Broadcast)
+	v.checkMiddle("shared_memory", c.SharedMemory)
 }
 
 // checkMiddle checks that pipeline stages which get other tensors than the rest are not along a list of axes.
-func checkMiddle(v *validator, key string, axes []Axis) {
+func (v *validator) checkMiddle(key string, axes []Axis) {
 	if v.c.MiddleStages == Positions && slices.Contains(axes, AxisPP) {
 		v.wrong("middle_stages", fmt.Sprintf("%s has pp, and the middle stages get other tensors than the first", key),
 			fmt.Sprintf("leave pp out of %s, or leave middle_stages out", key))

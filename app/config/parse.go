@@ -57,7 +57,7 @@ func Parse(name string, content []byte, base string) (*Config, error) {
 		errs = append(errs, c.ErrorAt(StreamKey, "`ranks` is a key of the streams below `streams`",
 			"give the number of ranks of the run as --ranks").(*tree.Error))
 	}
-	if errs = append(errs, parseStreams(c, errs)...); len(errs) > 0 {
+	if errs = append(errs, c.parseStreams(errs)...); len(errs) > 0 {
 		return nil, errs.Sorted()
 	}
 	return c, nil

@@ -116,7 +116,7 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// plainDefaults gives the numbers and sizes of a struct that are 0 the defaults of their tags, so that a new key needs no
+// plainDefaults gives the numbers and sizes of a struct that are 0 the defaults of their tags. So a new key needs no
 // line in the tests of whole files.
 func plainDefaults(of reflect.Value) {
 	for i := range of.NumField() {

@@ -114,7 +114,7 @@ func checkStreamKeys(d *decode.Decoder, path string, n *tree.Node) (ok bool) {
 }
 
 // parseStreams reads the mappings of all streams of c. Its errors name the stream, but for those that the run has too.
-func parseStreams(c *Config, run tree.Errors) (errs tree.Errors) {
+func (c *Config) parseStreams(run tree.Errors) (errs tree.Errors) {
 	for i := range c.Streams {
 		s := &c.Streams[i]
 		doc := c.doc.Over(s.at, isInherited)

@@ -117,7 +117,7 @@ func quoted(text string) string {
 }
 
 // checkTemplate reads the chat template of a source.
-func checkTemplate(v *validator, path string, s *Source) {
+func (v *validator) checkTemplate(path string, s *Source) {
 	if !v.Sound(path + ".template") {
 		return
 	}

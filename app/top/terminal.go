@@ -94,7 +94,7 @@ func onTerminal(ctx context.Context, dir string, read Reader, in, out *os.File) 
 			return nil
 		}
 		for next := time.After(every); next != nil; {
-			if err := draw(&h, dir, out); err != nil {
+			if err := h.draw(dir, out); err != nil {
 				return err
 			}
 			select {
@@ -109,7 +109,7 @@ func onTerminal(ctx context.Context, dir string, read Reader, in, out *os.File) 
 }
 
 // draw writes the newest page over the one before.
-func draw(h *History, dir string, out *os.File) error {
+func (h *History) draw(dir string, out *os.File) error {
 	width, height, err := term.GetSize(int(out.Fd()))
 	if err != nil || width < 1 || height < 1 {
 		width, height = wide, tall

@@ -55,10 +55,10 @@ func digestRanks(v *vocab.Vocabulary) (string, error) {
 	return hex.EncodeToString(sum[:]), nil
 }
 
-// fingerprint identifies everything that decides the ids of a document. For unchanged encodings of the first releases
+// digest identifies everything that decides the ids of a document. For unchanged encodings of the first releases
 // it covers the ranks and the pattern's name, because saved states have these fingerprints. For all others it also
 // covers the special tokens.
-func fingerprint(d *definition, v *vocab.Vocabulary) (sum [16]byte, err error) {
+func (d *definition) digest(v *vocab.Vocabulary) (sum [16]byte, err error) {
 	h, err := newDigest()
 	if err != nil {
 		return sum, err

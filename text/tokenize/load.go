@@ -332,7 +332,7 @@ func some(specials map[string]uint32) string {
 }
 
 func newEncoding(d *definition, v *vocab.Vocabulary) (*Encoding, error) {
-	sum, err := fingerprint(d, v)
+	sum, err := d.digest(v)
 	if err != nil {
 		return nil, err
 	}

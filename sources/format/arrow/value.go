@@ -36,10 +36,10 @@ func (v *view) text(i, limit int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return bytesOf(&v.second, lo, hi-lo, limit)
+	return v.second.bytesOf(lo, hi-lo, limit)
 }
 
-func bytesOf(b *buffer, lo, n, limit int64) ([]byte, error) {
+func (b *buffer) bytesOf(lo, n, limit int64) ([]byte, error) {
 	if n > limit {
 		return nil, errLong(limit)
 	}
@@ -64,7 +64,7 @@ func (v *view) viewed(i, limit int64) ([]byte, error) {
 	if n < 0 || uint64(k) >= uint64(len(v.more)) {
 		return nil, damaged(v.f, "value %d of column %q lies in no buffer", i, v.field.name)
 	}
-	return bytesOf(&v.more[k], lo, n, limit)
+	return v.more[k].bytesOf(lo, n, limit)
 }
 
 // reading makes the values of a record. left bounds its bytes.

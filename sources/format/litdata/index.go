@@ -70,7 +70,7 @@ func readIndex(f sources.File) (*index, error) {
 		return nil, refused(f, "its items are of %s, which is not read; a set of Parquet files is read as "+
 			"`format: parquet`", x.Loader)
 	}
-	x.leaves, err = leavesOf(x)
+	x.leaves, err = x.leavesOf()
 	if err != nil {
 		return nil, misfit(f, "%v", err)
 	}

@@ -26,7 +26,7 @@ type node struct {
 }
 
 // leavesOf returns the values of an item in the order in which they are stored.
-func leavesOf(x *index) ([]leaf, error) {
+func (x *index) leavesOf() ([]leaf, error) {
 	root := node{}
 	if x.DataSpec != nil {
 		var spec [2]json.RawMessage

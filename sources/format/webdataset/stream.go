@@ -24,7 +24,7 @@ type stream struct {
 }
 
 // openStream opens a packed archive. Its index has the number of groups alone.
-func openStream(s *stream, blob []byte) (sources.Shard, error) {
+func (s *stream) openStream(blob []byte) (sources.Shard, error) {
 	f := s.file
 	if blob == nil {
 		return s, nil

@@ -47,7 +47,8 @@ func (ff Format) Open(ctx context.Context, f sources.File, field sources.Field, 
 		return nil, err
 	}
 	if kind := packed.KindOf(f); kind != packed.Plain {
-		return openStream(&stream{file: f, kind: kind, wants: w, limit: lim.SampleBytes, truncated: ff.Truncated}, blob)
+		s := &stream{file: f, kind: kind, wants: w, limit: lim.SampleBytes, truncated: ff.Truncated}
+		return s.openStream(blob)
 	}
 	var table *index
 	if blob != nil {

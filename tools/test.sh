@@ -13,7 +13,7 @@ short=-short only="not long"
 steps=(
 	"check:gofmt=tools/lint.sh gofmt"
 	"check:vet=tools/lint.sh vet"
-	"check&:staticcheck=tools/lint.sh staticcheck"
+	"check:staticcheck=tools/lint.sh staticcheck"
 	"go:go=$go_test -p $packages_at_once ./..."
 )
 

@@ -84,7 +84,7 @@ type Reader struct {
 type Sidecar struct {
 	Frames  int64 // finished batches of all ranks
 	Arenas  int64 // tokens of loaders
-	Reserve int64 // of Arenas, for what is fetched ahead
+	Reserve int64 // of Arenas, for tokens that are fetched ahead
 	Heap    int64 // plans and all else
 }
 

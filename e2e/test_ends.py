@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -131,6 +132,8 @@ def test_error_with_source(stage: Any) -> None:
     assert "books" in reason and "exhausted" in reason
     for end in delivered.ends:
         assert isinstance(end, tuple) and end[1] == "RunError" and "books" in end[2], end
+    failed = re.search(r"plan step (\d+)", reason)
+    assert failed and [turns[-1].step for turns in delivered.ranks] == [int(failed[1]) - 1] * 2, reason
 
 
 def test_zero_weight(stage: Any) -> None:

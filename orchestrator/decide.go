@@ -246,7 +246,8 @@ func (m *Machine) hasRoom() bool {
 	return m.planning.hasRoom(fastest)
 }
 
-// decidePlan seals the next step if the runway has room and its selection is drawn, or ends the run.
+// decidePlan seals the next step if the runway has room and its selection is drawn, or ends the run, or fails it at the
+// place of a step that cannot be planned.
 func (m *Machine) decidePlan() Decision {
 	switch drawn := m.planning.drawn; {
 	case !m.hasRoom() || m.isIdle():
@@ -255,6 +256,10 @@ func (m *Machine) decidePlan() Decision {
 		return perform(drawNext{})
 	case drawn == nil:
 		return Decision{}
+	case drawn.failed != nil && m.s.Watermark < m.s.Next:
+		return Decision{}
+	case drawn.failed != nil:
+		return Decision{Failed: drawn.failed}
 	case drawn.ended != "":
 		end := &proto.Ended{Attempt: m.s.Attempt.Attempt, Steps: m.s.Next, Reason: drawn.ended}
 		made := []facts.Fact{{Record: &proto.Record{Fact: &proto.Record_Ended{Ended: end}}}}
@@ -271,9 +276,21 @@ func (m *Machine) decidePlan() Decision {
 			err = m.quarantine.check(made)
 		}
 		if err != nil {
-			return Decision{Failed: err}
+			return perform(unplannable{err})
 		}
 		return journal(made...)
+	}
+}
+
+// unplannable notes that the next step cannot be planned. It needs no record: every orchestrator finds the same. The
+// run fails when its ranks have consumed the steps before: how many they receive must not depend on their pace.
+type unplannable struct{ why error }
+
+func (d unplannable) apply(m *Machine) {
+	m.planning.stop(d.why)
+	if left := m.s.Next - m.s.Watermark; left > 0 {
+		m.out.Say("step %d cannot be planned. The run fails when its ranks have consumed the %d steps before it: %s",
+			m.s.Next, left, d.why)
 	}
 }
 
@@ -284,7 +301,7 @@ type drawNext struct{}
 func (drawNext) apply(m *Machine) {
 	missing, err := m.planning.draw()
 	if err != nil {
-		m.fail(err)
+		unplannable{err}.apply(m)
 	} else if missing != nil {
 		m.roster.Want(missing.source, m.queues[missing.source].Demand(missing.ordinal, len(m.queues)))
 	}

@@ -34,11 +34,12 @@ type planning struct {
 	reshaped bool     // the ranks have changed the topology in this life of the orchestrator
 }
 
-// drawn is the next step before it is placed, or the end of the run.
+// drawn is the next step before it is placed, or the end of the run, or its failure.
 type drawn struct {
 	selection planner.Selection
 	delta     progress.Delta
 	ended     string // why no step follows; empty if one does
+	failed    error  // why the step cannot be planned; nil if it can
 }
 
 // missing is the ordinal of a source that the next plan waits for.
@@ -189,6 +190,9 @@ func (p *planning) draw() (*missing, error) {
 	p.pending, p.lacks = "", nil
 	return nil, nil
 }
+
+// stop puts a failure in the place of the next step.
+func (p *planning) stop(why error) { p.drawn, p.pending, p.lacks = &drawn{failed: why}, "", nil }
 
 // ended says in words why no step follows, and which sources were left unread.
 func ended(o planner.Outcome) string {

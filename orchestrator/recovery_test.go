@@ -198,11 +198,16 @@ func TestTheQuarantineBudgetEndsTheRun(t *testing.T) {
 	}
 	w.connect()
 	w.joinAll("fresh", nil)
+	next := uint64(0)
 	for range 50 {
 		if w.m.Failed() != nil {
 			break
 		}
+		next = w.m.s.Next
 		w.consume(w.m.s.Watermark + 1)
+	}
+	if w.m.s.Watermark != next || w.m.s.Next != next || next < 2 {
+		t.Errorf("the run failed at step %d, and its ranks had consumed %d: not at its place", next, w.m.s.Watermark)
 	}
 	err := w.m.Failed()
 	if !errors.Is(err, millrace.ErrBadSample) || !strings.Contains(err.Error(), "its quarantine budget takes 3") ||

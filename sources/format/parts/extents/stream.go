@@ -109,15 +109,14 @@ func (w *Window) Zeros(from, end int64) (int64, error) {
 	if w.stream == nil {
 		return firstByte(sources.NewReader(w.File, from, end), from)
 	}
-	for at := from; at-from < MostZeros; {
-		if at >= end {
-			return -1, nil
-		}
+	for at := from; at < end; {
 		have := w.buf[at-w.lo : min(int64(len(w.buf)), end-w.lo)]
 		if i := len(have) - len(bytes.TrimLeft(have, "\x00")); i < len(have) {
 			return at + int64(i), nil
 		}
-		at += int64(len(have))
+		if at += int64(len(have)); at-from >= MostZeros {
+			return firstByte(w.stream, at)
+		}
 		behind := len(w.buf)
 		w.buf = slices.Grow(w.buf, scanBytes)[:behind+scanBytes]
 		n, err := io.ReadFull(w.stream, w.buf[behind:])
@@ -129,7 +128,7 @@ func (w *Window) Zeros(from, end int64) (int64, error) {
 			return -1, err
 		}
 	}
-	return firstByte(w.stream, w.lo+int64(len(w.buf)))
+	return -1, nil
 }
 
 // firstByte returns the place of the first byte that is not zero, -1 if there is none. The first byte is at `from`.

@@ -108,8 +108,8 @@ func TestValues(t *testing.T) {
 	}
 	c.doc = nil
 	plainDefaults(reflect.ValueOf(&want.Limits).Elem())
-	if !reflect.DeepEqual(*c, want) {
-		t.Errorf("got  %+v\nwant %+v", *c, want)
+	for _, d := range differences("", reflect.ValueOf(*c), reflect.ValueOf(want)) {
+		t.Error(d)
 	}
 	if shape := c.Shape(); shape.CapTokens != 2*4096*5/4 || shape.MicroBatch != 2 || shape.CP != 4 || !shape.Local {
 		t.Errorf("shape %+v", shape)
@@ -161,8 +161,8 @@ func TestDefaults(t *testing.T) {
 	}
 	c.doc = nil
 	plainDefaults(reflect.ValueOf(&want.Limits).Elem())
-	if !reflect.DeepEqual(*c, want) {
-		t.Errorf("got  %+v\nwant %+v", *c, want)
+	for _, d := range differences("", reflect.ValueOf(*c), reflect.ValueOf(want)) {
+		t.Error(d)
 	}
 	if tok := parse(t, change("seed: 0\n")).Tokenizer; tok.AddBOS || !tok.AddEOS {
 		t.Errorf("tokenizer defaults: %+v", *tok)

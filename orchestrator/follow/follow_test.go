@@ -59,14 +59,25 @@ type bench struct {
 	cluster *etcdtest.Cluster
 	client  *clientv3.Client
 	run     string
+	why     sync.Map // the newest reason why a candidate waits, by its host
 }
 
-func (x *bench) etcd(host string, journal lease.Standing) *lease.Etcd {
+func (x *bench) etcd(host string, journal lease.Standing, further ...lease.Part) *lease.Etcd {
 	x.Helper()
 	e, err := lease.NewEtcd(lease.EtcdConfig{Endpoints: x.cluster.URLs(), Run: x.run, Stream: "train", Host: host,
-		TTL: 2 * time.Second, Journal: journal})
+		TTL: 2 * time.Second, Journal: journal, Further: further, Frozen: func(why string) { x.why.Store(host, why) }})
 	must(x, err)
 	return e
+}
+
+// waitsFor waits until the reason why a host's candidate waits has some words.
+func (x *bench) waitsFor(host, words string) {
+	x.Helper()
+	eventually(x, host+" says: "+words, func() bool {
+		why, _ := x.why.Load(host)
+		text, _ := why.(string)
+		return strings.Contains(text, words)
+	})
 }
 
 // listed returns the list of journals in etcd.
@@ -492,14 +503,14 @@ func (x *bench) elected() {
 		x.Errorf("the new leader lists %s", text)
 	}
 	listed.commit(step(11, 100))
-	time.Sleep(300 * time.Millisecond)
+	x.waitsFor("host-2", "on host-1 has it")
 	select {
 	case <-grants:
 		x.Error("the host with a stale copy was elected, too")
 	default:
 	}
 	listed.leave()
-	time.Sleep(300 * time.Millisecond) // nobody leads, and the stale copy is the only candidate
+	x.waitsFor("host-2", "this host's journal lacks steps") // nobody leads, and it is the only candidate
 	select {
 	case <-grants:
 		x.Error("the host with a stale copy was elected while a listed one exists")

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"millrace/orchestrator/lease"
 )
@@ -24,11 +23,7 @@ func (x *bench) both(name string) both {
 func (b both) candidate(train, eval *Follower) *lease.Etcd {
 	x := b.train.x
 	x.Helper()
-	e, err := lease.NewEtcd(lease.EtcdConfig{Endpoints: x.cluster.URLs(), Run: x.run, Stream: "train",
-		Host: b.train.name, TTL: 2 * time.Second, Journal: train,
-		Further: []lease.Part{{Stream: "eval", Journal: eval}}})
-	must(x, err)
-	return e
+	return x.etcd(b.train.name, train, lease.Part{Stream: "eval", Journal: eval})
 }
 
 // lead opens both journals under a grant.
@@ -149,8 +144,9 @@ func (x *bench) streams() {
 	if got := []string{dump(x, all.train.store), dump(x, all.eval.store)}; !slices.Equal(got, want) {
 		x.Errorf("the elected host lacks something: it has\n%s\nwant\n%s", got, want)
 	}
+	x.waitsFor("host-1", "on host-2 has it")
 	all.leave()
-	time.Sleep(300 * time.Millisecond) // nobody leads, and the other is the only candidate
+	x.waitsFor("host-1", "this host's journal lacks steps") // nobody leads, and it is the only candidate
 	select {
 	case <-never:
 		x.Error("a host with a stale copy of one stream was elected")

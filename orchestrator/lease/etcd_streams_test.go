@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -158,12 +159,15 @@ func (x *bench) allListed() {
 			x.Errorf("the reasons are %q, without %q", text, want)
 		}
 	}
-	waits := make(chan error, 1)
+	waits, told := make(chan error, 1), make(chan struct{})
+	late := c
+	tell := sync.OnceFunc(func() { close(told) })
+	late.Frozen = func(string) { tell() }
 	go func() { // read below
-		_, err := x.elect(c, 30*time.Second, "c", "d")
+		_, err := x.elect(late, 30*time.Second, "c", "d")
 		waits <- err
 	}()
-	time.Sleep(300 * time.Millisecond) // until it waits
+	<-told // it waits
 	if g, err = x.elect(c, 30*time.Second, "a", "b"); err != nil {
 		x.Fatal(err)
 	}

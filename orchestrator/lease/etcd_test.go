@@ -558,6 +558,7 @@ func (x *bench) forced() {
 func (x *bench) compaction() {
 	c := x.config()
 	l, _ := x.acquire(c)
+	x.cluster.AwaitWatches(0, 0) // those of the tests before have ended
 	relay := etcdtest.NewRelay(x, x.cluster.Members[0])
 	far := c
 	far.Endpoints = []string{relay.URL}
@@ -569,7 +570,7 @@ func (x *bench) compaction() {
 		}
 		got <- err
 	}()
-	time.Sleep(500 * time.Millisecond) // until it watches
+	x.cluster.AwaitWatches(0, 2) // of the election key and of the list of journals
 	relay.Cut(true)
 	relay.Drop()
 	l.Release()
@@ -720,7 +721,9 @@ func (x *bench) lateAnswer() {
 	c.Endpoints, c.Clock, c.TTL = []string{relay.URL}, clock, 10*time.Second
 	l, held := x.acquire(c)
 	relay.Cut(true)
-	time.Sleep(1850 * time.Millisecond) // a renewal is on its way: one is sent every 1.67 s, and waits for 2 s
+	for !relay.Holds() { // until a renewal is on its way: one is sent every 1.67 s, and waits for 2 s
+		time.Sleep(time.Millisecond)
+	}
 	clock.slept.Store(int64(8 * time.Second))
 	relay.Cut(false)
 	select {

@@ -2,12 +2,15 @@
 package etcdtest
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -154,6 +157,34 @@ func (c *Cluster) Client() *clientv3.Client {
 	}
 	c.t.Cleanup(func() { client.Close() })
 	return client
+}
+
+// AwaitWatches waits until clients of an unencrypted member have a number of watches.
+func (c *Cluster) AwaitWatches(i, want int) {
+	c.t.Helper()
+	c.await(fmt.Sprintf("member %d has %d watches", i, want), func(_ *clientv3.Client, ctx context.Context) bool {
+		return c.metric(ctx, i, "etcd_debugging_mvcc_watcher_total") == strconv.Itoa(want)
+	})
+}
+
+// metric returns the value of a metric without labels that a member serves; "": it serves none now.
+func (c *Cluster) metric(ctx context.Context, i int, name string) string {
+	ask, err := http.NewRequestWithContext(ctx, http.MethodGet, c.Members[i].URL+"/metrics", nil)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	ask.Close = true // no connection stays
+	answer, err := http.DefaultClient.Do(ask)
+	if err != nil {
+		return ""
+	}
+	defer answer.Body.Close()
+	for lines := bufio.NewScanner(answer.Body); lines.Scan(); {
+		if value, ok := strings.CutPrefix(lines.Text(), name+" "); ok {
+			return value
+		}
+	}
+	return ""
 }
 
 // AwaitHealthy waits until every member runs, knows a leader and answers.

@@ -18,6 +18,7 @@ type Relay struct {
 	delay  time.Duration
 	isCut  bool
 	taken  int
+	held   int // reads whose bytes wait for the end of a cut
 	conns  map[net.Conn]bool
 }
 
@@ -60,6 +61,13 @@ func (r *Relay) Taken() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.taken
+}
+
+// Holds reports whether bytes have come that wait for the end of a cut.
+func (r *Relay) Holds() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.held > 0
 }
 
 // Drop closes all connections.
@@ -108,9 +116,11 @@ func (r *Relay) pass(from, to net.Conn) {
 		for p := range parcels {
 			time.Sleep(time.Until(p.due))
 			r.mu.Lock()
+			r.held++
 			for r.isCut {
 				r.change.Wait()
 			}
+			r.held--
 			r.mu.Unlock()
 			if _, err := to.Write(p.bytes); err != nil {
 				from.Close()

@@ -43,9 +43,15 @@ type Field struct {
 	Present int      `json:"present"` // records with a value that is not null
 	Length  *Span    `json:"length"`  // bytes of texts, elements of lists; null for other kinds
 	Sample  string   `json:"sample"`  // a value as JSON, shortened
+	Images  *Images  `json:"images"`  // null: it holds none
 
-	isConstant bool // it follows from the place of the file: no document is made of it alone
+	isConstant bool   // it follows from the place of the file: no document is made of it alone
+	seen       Images // of its values, if any is an image
 	evidence
+}
+
+func fieldOf(name string, isConstant bool) Field {
+	return Field{Name: name, isConstant: isConstant, seen: Images{Unread: []string{}}}
 }
 
 // Span is the least and the greatest of some numbers.
@@ -128,7 +134,7 @@ func (d *File) read(ctx context.Context, format sources.Format, f sources.File) 
 		return err
 	}
 	for _, name := range names {
-		d.Fields = append(d.Fields, Field{Name: name})
+		d.Fields = append(d.Fields, fieldOf(name, false))
 	}
 	names = d.addConstants(names)
 	open, err := d.constants.Open(ctx, format, f, sources.Field{Others: names}, limits, nil)
@@ -177,7 +183,7 @@ func (d *File) addConstants(names []string) []string {
 	for _, c := range d.constants {
 		if !slices.Contains(names, c.Name) {
 			names = append(names, c.Name)
-			d.Fields = append(d.Fields, Field{Name: c.Name, isConstant: true})
+			d.Fields = append(d.Fields, fieldOf(c.Name, true))
 		}
 	}
 	return names
@@ -236,6 +242,9 @@ func (x *Field) add(v any) {
 	x.Present++
 	if !x.isConstant {
 		x.evidence.add(v)
+	}
+	if x.seen.add(v); x.seen.Read > 0 {
+		x.Images = &x.seen
 	}
 	kind := strings.TrimPrefix(strings.TrimPrefix(fields.KindOf(v), "a "), "an ")
 	switch v := v.(type) {

@@ -33,10 +33,21 @@ func (d *File) Print(w io.Writer) error {
 			if x.Length != nil {
 				length = x.Length.String()
 			}
-			rows = append(rows, report.Row(x.Name, x.Present, length, strings.Join(x.Kinds, "; "), x.Sample))
+			sample := x.Sample
+			if x.Images != nil {
+				sample = x.Images.String()
+			}
+			rows = append(rows, report.Row(x.Name, x.Present, length, strings.Join(x.Kinds, "; "), sample))
 		}
 		if err := report.Table(w, rows...); err != nil {
 			return err
+		}
+	}
+	for i := range d.Fields {
+		if images := d.Fields[i].Images; images != nil {
+			for _, reason := range images.Unread {
+				fmt.Fprintf(w, "field %s: %s\n", d.Fields[i].Name, reason)
+			}
 		}
 	}
 	for _, b := range d.Bad {

@@ -26,6 +26,7 @@ var rooms = []room{
 	{"sources/read/loader", list(".", "mixing", "proto", "sources/...", shell), all}, // the shell of the loader role
 	{"sources/...", list(".", "mixing", "internal/tokenid", "internal/seam", "internal/failpoint",
 		"internal/activity", "internal/limits"), all},
+	{"pixels/header", none, none}, // bytes → what a plan has to know of an image
 	// text → token ids: nothing of sources imports it
 	{"text/tokenize/...", none, all},
 	{"text/chat/...", list(".", "internal/tokenid", "sources", "sources/values", "sources/format/parts/fields"), all},
@@ -165,7 +166,7 @@ var rooms = []room{
 	{"app/profile/measure", list(".", "internal/activity", "app/config", "app/dryrun",
 		"app/profile", "app/setup", "sources/...", "text/..."), none},
 	{"app/profile", list("app/config", "app/setup"), none},
-	{"app/look", list(".", "sources/...", "text/...", "app/config", "app/dryrun",
+	{"app/look", list(".", "pixels/header", "sources/...", "text/...", "app/config", "app/dryrun",
 		"app/report", "app/setup"), none},
 	// files of other loaders → a mixture file; its test parses that file
 	{"app/importer", list(".", "app/config"),
@@ -236,6 +237,7 @@ var tables = map[string][]string{
 		"textMethods"},
 	"orchestrator/planner/plannertest": {"PretrainShares", "LongContextShares", "lengthClasses"},
 	"sources/store/remote":             {"nextPage"},
+	"pixels/header":                    {"brands", "colours", "foreigners", "frames"},
 	"sources/find":                     {"sides", "packings"},
 	"sources/format/registry":          {"rows"},
 	"app/config":                       {"examples"},

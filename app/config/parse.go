@@ -31,6 +31,15 @@ func Load(path string) (*Config, error) {
 	return load(path, f, filepath.Dir(path))
 }
 
+// LoadStream is Load for one stream of a run: millrace.Train, or a further one.
+func LoadStream(path, stream string) (*Config, error) {
+	c, err := Load(path)
+	if err != nil {
+		return nil, err
+	}
+	return c.Stream(stream)
+}
+
 // load reads and validates a mixture file. Name is for messages.
 func load(name string, f io.Reader, directory string) (*Config, error) {
 	base, err := filepath.Abs(directory)

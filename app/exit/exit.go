@@ -4,6 +4,8 @@ package exit
 import (
 	"errors"
 	"fmt"
+	"io"
+	"strings"
 	"syscall"
 
 	"millrace"
@@ -49,6 +51,17 @@ func With(code int, err error) error {
 		return nil
 	}
 	return &status{code, limits.Explain(err)}
+}
+
+// Report writes the error that ended a command, and the limit behind it, and returns the exit status. The reason of a
+// failure is the last line.
+func Report(w io.Writer, err error) int {
+	err = limits.Explain(err)
+	if err != nil && err.Error() != "" {
+		// A name from a damaged file may hold any bytes.
+		fmt.Fprintln(w, strings.ToValidUTF8(strings.TrimRight(err.Error(), "\n"), "\ufffd"))
+	}
+	return Status(err)
 }
 
 // Silent ends a process with a status and prints nothing.

@@ -6,6 +6,8 @@ package importer
 
 import (
 	"fmt"
+	"io"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -46,6 +48,28 @@ type File struct {
 	Path, Kind string // Kind is empty if the content is to show it
 	Content    []byte
 	Exists     func(path string) bool // on the disk
+}
+
+// mostForeign bounds a file to import, in bytes.
+const mostForeign = 64 << 20
+
+// Import is Mixture for a file on the disk. The path "-" is stdin.
+func Import(path, kind string, stdin io.Reader) (out []byte, notes []string, err error) {
+	in := stdin
+	if path != "-" {
+		f, err := os.Open(path)
+		if err != nil {
+			return nil, nil, millrace.Errorf(millrace.ErrInvalid, "millrace import: open the file to import: %w", err)
+		}
+		defer f.Close()
+		in = f
+	}
+	content, err := io.ReadAll(io.LimitReader(in, mostForeign))
+	if err != nil {
+		return nil, nil, millrace.Errorf(millrace.ErrInvalid, "millrace import: read %s: %w", path, err)
+	}
+	exists := func(path string) bool { _, err := os.Stat(path); return err == nil }
+	return Mixture(File{Path: path, Kind: kind, Content: content, Exists: exists})
 }
 
 // Mixture returns the mixture file for a foreign file, and a note for each part of it that has no equivalent. Relative

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"millrace/app/exit"
+	"millrace/app/supervisor"
 )
 
 // Member is the settings of a member.
@@ -34,8 +35,14 @@ const (
 	grace       = 10 * time.Second // from SIGTERM to SIGKILL
 )
 
-// Run runs the member until ctx ends, and stops it cleanly. The error says why the member ended before.
+// Run runs the member until ctx or the process of MILLRACE_PARENT ends, and stops it cleanly. The error says why the
+// member ended before.
 func (m Member) Run(ctx context.Context) error {
+	ctx, leave, err := supervisor.WithParent(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	host, _, err := net.SplitHostPort(m.Listen)
 	if ip := net.ParseIP(host); err != nil || ip == nil || !ip.IsLoopback() {
 		return exit.Usagef("millrace etcd: --listen %s: want a loopback address with a port, such as 127.0.0.1:2379: "+

@@ -11,6 +11,8 @@ import (
 	"millrace"
 	"millrace/app/config"
 	"millrace/app/dryrun"
+	"millrace/app/exit"
+	"millrace/app/plan"
 	"millrace/app/report"
 	"millrace/internal/tokenid"
 	"millrace/text/tokenize"
@@ -61,14 +63,67 @@ type Segment struct {
 
 // Preview is a batch to show.
 type Preview struct {
-	Config      *config.Config
-	Rank, Ranks int
-	Microbatch  int  // -1: all of the step
-	Full        bool // whole texts
+	Mixture, Stream string
+	Step            int64
+	Rank, Ranks     int
+	Microbatch      int  // -1: all of the step
+	Full            bool // whole texts
+	Progress        func(what string, done, total int64)
+	Err             io.Writer // for all reasons of a failure but the last
+
+	config *config.Config
 }
 
-// Build builds the rank's part of a step. Manifests are those of the sources.
-func (p *Preview) Build(
+// Run plans and builds the batch.
+func (p *Preview) Run(ctx context.Context) (batch *Batch, err error) {
+	if err := p.load(); err != nil {
+		return nil, err
+	}
+	steps := &plan.Steps{From: uint64(p.Step), To: uint64(p.Step) + 1, Ranks: p.Ranks, Name: "preview",
+		Progress: p.Progress, Err: p.Err}
+	err = steps.Walk(ctx, p.config,
+		func(ctx context.Context, walk *dryrun.Walk, ms []*millrace.Manifest, s *dryrun.Step) (err error) {
+			if n := s.Plan.Microbatches; p.Microbatch >= int(n) {
+				return usage("--microbatch %d: each rank has 0 to %d in step %d", p.Microbatch, n-1, p.Step)
+			}
+			batch, err = p.build(ctx, walk, ms, s)
+			return exit.Failure(err)
+		},
+		func(steps uint64) error { return usage("--step %d: the run has %d steps", p.Step, steps) })
+	return batch, err
+}
+
+// load reads the mixture file, and refuses numbers that it has not.
+func (p *Preview) load() (err error) {
+	switch {
+	case p.Step < 0 || p.Step > 1<<53:
+		return usage("--step %d: want a step, from 0", p.Step)
+	case p.Ranks < 1:
+		return usage("--ranks %d: want at least 1", p.Ranks)
+	case p.Microbatch < -1:
+		return usage("--microbatch %d: want a microbatch, from 0", p.Microbatch)
+	}
+	if p.config, err = config.LoadStream(p.Mixture, p.Stream); err != nil {
+		return err
+	}
+	if err := p.config.Payload(); err != nil {
+		return err
+	}
+	if _, err := p.config.Topology(p.Ranks); err != nil {
+		return err
+	}
+	if p.Rank < 0 || p.Rank >= p.Ranks {
+		return usage("--rank %d: with --ranks %d the ranks are 0 to %d", p.Rank, p.Ranks, p.Ranks-1)
+	}
+	return nil
+}
+
+func usage(format string, args ...any) error {
+	return exit.Usagef("millrace preview: "+format, args...)
+}
+
+// build builds the rank's part of a step. Manifests are those of the sources.
+func (p *Preview) build(
 	ctx context.Context, walk *dryrun.Walk, ms []*millrace.Manifest, s *dryrun.Step,
 ) (*Batch, error) {
 	out := &Batch{
@@ -125,7 +180,7 @@ const (
 
 // content fills in a segment's text, or its tokens.
 func (p *Preview) content(seg *Segment, encoding *tokenize.Encoding, tokens []uint32) {
-	src, _ := p.Config.Source(seg.Source)
+	src, _ := p.config.Source(seg.Source)
 	if src != nil && src.HoldsText() && encoding != nil {
 		text, err := decode(encoding, tokens)
 		if err == nil {
@@ -220,14 +275,14 @@ func (p *Preview) Print(w io.Writer, b *Batch) {
 // printTrained prints how many tokens are trained on, of sources that leave some out.
 func (p *Preview) printTrained(w io.Writer, b *Batch) {
 	for _, name := range report.Names(b.Sources) {
-		if src, _ := p.Config.Source(name); src != nil && src.HasUntrained() {
+		if src, _ := p.config.Source(name); src != nil && src.HasUntrained() {
 			s := b.Sources[name]
 			fmt.Fprintf(
 				w, "\n%s: %s of %s tokens are trained on", name, report.Count(s.Trained), report.Count(s.Tokens),
 			)
 		}
 	}
-	if p.Config.Sources.HaveUntrained() {
+	if p.config.Sources.HaveUntrained() {
 		fmt.Fprintln(w)
 	}
 }

@@ -3,9 +3,14 @@
 package query
 
 import (
+	"os"
+	"strings"
+
+	"millrace"
 	"millrace/app/exit"
 	"millrace/app/roles"
 	"millrace/app/rundir"
+	"millrace/app/supervisor"
 	"millrace/checkpoint"
 )
 
@@ -13,6 +18,20 @@ import (
 type Run struct {
 	Dir     string // the run directory, or that of the stream
 	Version string // of this program, for a journal that it writes to
+}
+
+// At returns a stream of the run of a directory. version is that of this program.
+func At(dir, stream, version string) (Run, error) {
+	run := Run{Dir: supervisor.StreamDir(dir, stream), Version: version}
+	if st, err := os.Stat(run.Dir); run.Dir == dir || err == nil && st.IsDir() {
+		return run, nil
+	}
+	names := []string{string(millrace.Train)}
+	entries, _ := os.ReadDir(supervisor.StreamDir(dir, "")) // no directory: no further streams
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return Run{}, exit.Failuref("%s has no stream %s: --stream can be %s", dir, stream, strings.Join(names, ", "))
 }
 
 // open opens the journal of a stopped run for reading. The caller closes it.

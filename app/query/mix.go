@@ -26,10 +26,12 @@ func (r Run) Mixture(ctx context.Context) (*report.Mixture, error) {
 
 // Change asks a run that goes on for a change of its mixture, and returns the change that it made. A request that the
 // run refuses is an error with the status of wrong usage.
-func (r Run) Change(ctx context.Context, request *proto.MixRequest) (*report.Change, error) {
+func (r Run) Change(ctx context.Context, of Request) (*report.Change, error) {
 	if err := r.mustRun(); err != nil {
 		return nil, err
 	}
+	request := &proto.MixRequest{HasFrom: of.HasFrom, From: of.From, Later: of.Later}
+	of.Change(request)
 	var reply *proto.MixReply
 	var refused error
 	err := rundir.Ask(r.Dir, func(client proto.OrchestratorClient) (err error) {

@@ -2,11 +2,13 @@ package query
 
 import (
 	"context"
+	"time"
 
 	"millrace/app/exit"
 	"millrace/app/report"
 	"millrace/app/rundir"
 	"millrace/app/supervisor"
+	"millrace/internal/seam"
 )
 
 // Status returns the status of a run and whether it goes on. The caller keeps the way for further questions and closes
@@ -48,6 +50,37 @@ func (r Run) StatusOfAll(ctx context.Context) (view *report.Status, running bool
 		view.AddStream(name, of)
 	}
 	return view, running, nil
+}
+
+// watchEvery is the pause between two statuses of Watch.
+const watchEvery = time.Second
+
+// Watch passes the status of a run with its streams to each, once a second, until the run or ctx ends.
+func (r Run) Watch(ctx context.Context, each func(*report.Status) error) error {
+	for {
+		view, running, err := r.StatusOfAll(ctx)
+		if err == nil {
+			err = each(view)
+		}
+		if err != nil || !running || ctx.Err() != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-seam.System{}.After(watchEvery):
+		}
+	}
+}
+
+// Table returns the status as a row for each source, with the time, so that the tables of several calls make a history.
+// stream is the name of the run's stream in the rows.
+func (r Run) Table(ctx context.Context, stream string) ([]report.StatusRow, error) {
+	view, _, err := r.StatusOfAll(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return view.Rows(stream, seam.System{}.Now()), nil
 }
 
 // addHosts adds the hosts of a run with several ones. If etcd does not answer, the status has an alert instead.

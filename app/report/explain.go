@@ -11,7 +11,7 @@ import (
 )
 
 // PrintExplanation writes the cost of a step with its causes.
-func PrintExplanation(w io.Writer, e *dryrun.Explained) error {
+func PrintExplanation(e *dryrun.Explained, w io.Writer) error {
 	fmt.Fprintf(
 		w, "step %d, stage %d: %d sequences of %s tokens, %d segments, content %s\n", e.Step, e.Stage, e.GlobalBatch,
 		Count(uint64(e.SequenceLength)), e.Segments, e.Content,

@@ -1,21 +1,20 @@
 // Package reshape carries requests for other ranks from `millrace topology` to the `millrace up` of a run directory,
 // and the answers back. Both are files of the runtime directory. Only the user of `up` reaches it. One command asks
 // at a time: it holds a lock, which ends with its process.
+//
+//	change.go   Change: the side of the command
+//	reshape.go  the request, its files, and Serve: the side of `up`
 package reshape
 
 import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"millrace/app/supervisor"
-	"millrace/internal/limits"
 	"millrace/internal/seam"
 )
 
@@ -40,64 +39,8 @@ type answer struct {
 const (
 	requestName = "topology.json"
 	answerName  = "topology-answer.json"
-	lockName    = "topology.lock"
-	askEvery    = 100 * time.Millisecond // of a command that waits for its answer
 	serveEvery  = 500 * time.Millisecond // of `up`, as long as it lives
 )
-
-// ErrPending: another command asks for other ranks now.
-var ErrPending = errors.New("another `millrace topology` of this run directory has not ended")
-
-// Ask sends a request to the `up` of a run directory, and returns when it is carried out or refused. If ctx ends
-// before, the request is withdrawn; a change that has begun goes on. serves returns an error if no `up` serves the
-// directory.
-func Ask(ctx context.Context, clock seam.Clock, runDir string, r Request, serves func() error) error {
-	r.ID = rand.Text()
-	lock, err := lock(runDir)
-	if err != nil {
-		return fmt.Errorf("ask `millrace up` for other ranks: %w", err)
-	}
-	defer lock.Close()
-	request := filepath.Join(supervisor.RuntimeDir(runDir), requestName)
-	if err := write(request, r); err != nil {
-		return fmt.Errorf("ask `millrace up` for other ranks: %w", err)
-	}
-	defer os.Remove(request)
-	for {
-		var a answer
-		if read(filepath.Join(supervisor.RuntimeDir(runDir), answerName), &a) == nil && a.ID == r.ID {
-			if a.Refused != "" {
-				return errors.New(a.Refused)
-			}
-			return nil
-		}
-		if err := serves(); err != nil {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("`millrace up` on %s has not answered: %w", runDir, ctx.Err())
-		case <-clock.After(askEvery):
-		}
-	}
-}
-
-// lock returns a file whose lock ends when it is closed. The error is ErrPending if another process has it.
-func lock(runDir string) (*os.File, error) {
-	f, err := os.OpenFile(filepath.Join(supervisor.RuntimeDir(runDir), lockName), os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		if errors.Is(err, syscall.EWOULDBLOCK) {
-			err = ErrPending
-		} else {
-			err = limits.Lock(f.Name(), err, "start the run with a --run-dir on a local disk")
-		}
-		return nil, errors.Join(err, f.Close())
-	}
-	return f, nil
-}
 
 // IsWanted reports whether the command that sent a request waits for it still.
 func IsWanted(runDir string, r Request) bool {

@@ -31,7 +31,7 @@ func TestEachRequestIsAnsweredOnce(t *testing.T) {
 		})
 	})
 	for ranks, want := range map[int]string{2: "", 4: "", 8: "too many"} {
-		err := Ask(t.Context(), seam.System{}, dir, Request{Ranks: ranks}, lives)
+		err := ask(t.Context(), seam.System{}, dir, Request{Ranks: ranks}, lives)
 		if want == "" && err != nil || want != "" && (err == nil || err.Error() != want) {
 			t.Errorf("%d ranks: %v, want %q", ranks, err, want)
 		}
@@ -43,7 +43,7 @@ func TestEachRequestIsAnsweredOnce(t *testing.T) {
 	}
 	late, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	if err := Ask(late, seam.System{}, dir, Request{Ranks: 1}, lives); !errors.Is(err, context.DeadlineExceeded) {
+	if err := ask(late, seam.System{}, dir, Request{Ranks: 1}, lives); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("without an up: %v", err)
 	}
 }
@@ -72,11 +72,11 @@ func TestOneCommandAsksAtATime(t *testing.T) {
 	})
 	first, interrupt := context.WithCancel(t.Context())
 	asked := make(chan error)
-	done.Go(func() { asked <- Ask(first, seam.System{}, dir, Request{Ranks: 2}, lives) })
+	done.Go(func() { asked <- ask(first, seam.System{}, dir, Request{Ranks: 2}, lives) })
 	if r := <-seen; r.Ranks != 2 || !IsWanted(dir, r) {
 		t.Errorf("%+v", r)
 	}
-	if err := Ask(t.Context(), seam.System{}, dir, Request{Ranks: 4}, lives); !errors.Is(err, ErrPending) {
+	if err := ask(t.Context(), seam.System{}, dir, Request{Ranks: 4}, lives); !errors.Is(err, errPending) {
 		t.Errorf("a second command: %v", err)
 	}
 	interrupt()
@@ -85,7 +85,7 @@ func TestOneCommandAsksAtATime(t *testing.T) {
 	}
 	<-wanted
 	gone := errors.New("it has ended")
-	if err := Ask(t.Context(), seam.System{}, dir, Request{Ranks: 4}, func() error { return gone }); err != gone {
+	if err := ask(t.Context(), seam.System{}, dir, Request{Ranks: 4}, func() error { return gone }); err != gone {
 		t.Errorf("without an up: %v", err)
 	}
 	end()

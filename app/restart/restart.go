@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"syscall"
@@ -34,8 +35,35 @@ type Done struct {
 	Seconds float64 `json:"seconds"`
 }
 
-// Queue returns the names of the roles to restart, in order.
-func (r *Restart) Queue(ctx context.Context) ([]string, error) {
+// Print prints the result for people.
+func (d *Done) Print(w io.Writer) error {
+	_, err := fmt.Fprintf(w, "%s %s: process %d, was %d, after %.1f s\n", d.Role, d.Name, d.Pid, d.Was, d.Seconds)
+	return err
+}
+
+// Run replaces the roles one after the other, until ctx ends. It calls begin before a role, and each with its result.
+func (r *Restart) Run(
+	ctx context.Context, begin func(at, of int, name string), each func(*Done) error,
+) error {
+	names, err := r.list(ctx)
+	if err != nil {
+		return err
+	}
+	for i, name := range names {
+		begin(i+1, len(names), name)
+		done, err := r.exchange(ctx, name)
+		if err != nil {
+			return exit.Failuref("restart %s: %v", name, err)
+		}
+		if err := each(done); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// list returns the names of the roles to restart, in order.
+func (r *Restart) list(ctx context.Context) ([]string, error) {
 	roles, running, err := rundir.Roles(r.Dir)
 	if err != nil {
 		return nil, exit.Failure(err)
@@ -74,8 +102,8 @@ func (r *Restart) queue(roles []supervisor.Role) ([]string, error) {
 	return r.Names, nil
 }
 
-// Exchange asks one role to leave and waits for its successor.
-func (r *Restart) Exchange(ctx context.Context, name string) (*Done, error) {
+// exchange asks one role to leave and waits for its successor.
+func (r *Restart) exchange(ctx context.Context, name string) (*Done, error) {
 	clock := seam.System{}
 	start := clock.Now()
 	ctx, cancel := context.WithTimeout(ctx, r.Timeout)

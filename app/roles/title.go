@@ -6,10 +6,13 @@ import (
 	"unsafe"
 )
 
-// The words that `ps` lists a loader under. They are equally long, because one overwrites the other.
+// The roles of a run. `ps` lists a loader under one of two words, which are equally long, because one overwrites the
+// other.
 const (
-	LoaderRole = "loader" // reads stripes
-	ShadowRole = "shadow" // stands by for loaders
+	OrchestratorRole = "orchestrator" // plans, journals and publishes
+	LoaderRole       = "loader"       // reads stripes
+	ShadowRole       = "shadow"       // stands by for loaders
+	SidecarRole      = "sidecar"      // serves ranks
 )
 
 // title makes `ps` list this process under another role. The strings of os.Args lie in the memory that the kernel shows

@@ -2,6 +2,7 @@ package top
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -11,21 +12,40 @@ import (
 
 	"golang.org/x/term"
 
+	"millrace/app/query"
 	"millrace/app/report"
+	"millrace/app/rundir"
 )
 
 // every is the pause between two pages.
 const every = time.Second
 
-// Reader returns the status of a run now. running is false after the run has ended.
-type Reader func(ctx context.Context) (status *report.Status, running bool, err error)
+// reader returns the status of a run now. running is false after the run has ended.
+type reader func(ctx context.Context) (status *report.Status, running bool, err error)
 
 // Show shows a run once a second until the user or ctx ends it, or the run ends. On a terminal it shows pages, and
-// gives the terminal back as it was. On anything else it prints a line each time.
-func Show(ctx context.Context, dir string, read Reader, in, out *os.File) error {
-	if term.IsTerminal(int(out.Fd())) {
-		return onTerminal(ctx, dir, read, in, out)
+// gives the terminal back as it was. On anything else it prints a line each time. A reader of out that closed its end
+// is no error.
+func Show(ctx context.Context, run query.Run, in, out *os.File) error {
+	read := func(ctx context.Context) (*report.Status, bool, error) {
+		way := rundir.NewWay(run.Dir)
+		defer way.Close()
+		return run.Status(ctx, way)
 	}
+	show := onLines
+	if term.IsTerminal(int(out.Fd())) {
+		show = func(ctx context.Context, read reader, out *os.File) error {
+			return onTerminal(ctx, run.Dir, read, in, out)
+		}
+	}
+	if err := show(ctx, read, out); !errors.Is(err, syscall.EPIPE) {
+		return err
+	}
+	return nil
+}
+
+// onLines prints a line each time.
+func onLines(ctx context.Context, read reader, out *os.File) error {
 	var h History
 	for {
 		status, running, err := read(ctx)
@@ -55,7 +75,7 @@ const (
 	wide, tall = 80, 24                 // of a terminal that does not tell its size
 )
 
-func onTerminal(ctx context.Context, dir string, read Reader, in, out *os.File) (err error) {
+func onTerminal(ctx context.Context, dir string, read reader, in, out *os.File) (err error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	if fd := int(in.Fd()); term.IsTerminal(fd) {

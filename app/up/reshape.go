@@ -38,7 +38,7 @@ func (u *Up) reshapes(ctx context.Context, cfg *config.Config, next chan<- super
 		of.Ranks, of.First, of.World = r.Ranks, r.First, r.World
 		args := append(of.Args(), "--tp", strconv.Itoa(r.TP), "--cp", strconv.Itoa(r.CP), "--pp", strconv.Itoa(r.PP))
 		select {
-		case next <- of.child(Sidecar, u.place().Sidecar(), args...):
+		case next <- of.child(roles.SidecarRole, u.place().Sidecar(), args...):
 			return nil
 		case <-ctx.Done():
 			return ctx.Err()
@@ -99,7 +99,7 @@ func refuseTrainers(
 // reshape agrees on other ranks with the other hosts, or refuses them.
 func (u *Up) reshape(ctx context.Context, cfg *config.Config, r reshape.Request) error {
 	switch {
-	case !u.runs(Sidecar):
+	case !u.runs(roles.SidecarRole):
 		return fmt.Errorf("%s serves no ranks: call this for the hosts that do", u.command())
 	case u.here == nil && (r.First != 0 || r.World != r.Ranks):
 		return fmt.Errorf("the run has one host, which serves all ranks: leave --first-rank and --world-size out, or " +

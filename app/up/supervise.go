@@ -82,7 +82,7 @@ func (u *Up) stay(ctx context.Context, end context.CancelCauseFunc) *sync.WaitGr
 			end(&supervisor.Over{Err: err})
 		}
 	})
-	if !u.runs(Orchestrator) {
+	if !u.runs(roles.OrchestratorRole) {
 		registered.Go(func() {
 			if outcome, err := u.here.AwaitOutcome(ctx, u.here.Host().Incarnation); err == nil {
 				end(&supervisor.Over{Err: outcome.Err()})
@@ -96,7 +96,7 @@ func (u *Up) stay(ctx context.Context, end context.CancelCauseFunc) *sync.WaitGr
 func (u *Up) readyLine() string {
 	sockets := filepath.Join(u.RunDir, "rank-<r>.sock")
 	switch {
-	case !u.runs(Sidecar):
+	case !u.runs(roles.SidecarRole):
 		return fmt.Sprintf("ready: %s takes part in the run %s", u.Name, u.file.Name)
 	case u.isSpread():
 		return fmt.Sprintf("ready: %d ranks from rank %d on, of %d, on %s", u.Ranks, u.First, u.World, sockets)
@@ -126,7 +126,7 @@ func (u *Up) warnOfFiles(ctx context.Context, cfg *config.Config) {
 // judge decides the reaction to the end of a child. The orchestrator's end is the run's end, unless it was asked to
 // leave, or waits for disk space or for the lease. Every other child is restarted.
 func judge(child supervisor.Child, ended supervisor.Exit) supervisor.Verdict {
-	planner := child.Role == Orchestrator
+	planner := child.Role == roles.OrchestratorRole
 	switch {
 	case ended.Signal != 0:
 		return supervisor.Restart
@@ -150,7 +150,7 @@ func (u *Up) children() []supervisor.Child {
 		return []supervisor.Child{child}
 	}
 	var out []supervisor.Child
-	if u.runs(Orchestrator) {
+	if u.runs(roles.OrchestratorRole) {
 		out = append(out, u.planner())
 	}
 	place := u.place()
@@ -162,8 +162,8 @@ func (u *Up) children() []supervisor.Child {
 			out = append(out, u.child(roles.ShadowRole, name))
 		}
 	}
-	if u.runs(Sidecar) {
-		out = append(out, u.child(Sidecar, place.Sidecar(), u.Args()...))
+	if u.runs(roles.SidecarRole) {
+		out = append(out, u.child(roles.SidecarRole, place.Sidecar(), u.Args()...))
 	}
 	return out
 }
@@ -181,7 +181,8 @@ func (u *Up) planner() supervisor.Child {
 	if u.here == nil {
 		engine = roles.Supervisor
 	}
-	return u.child(Orchestrator, Orchestrator, "--metrics", u.Metrics, "--cluster", lease, "--up", incarnation,
+	role := roles.OrchestratorRole
+	return u.child(role, role, "--metrics", u.Metrics, "--cluster", lease, "--up", incarnation,
 		"--placer", engine)
 }
 

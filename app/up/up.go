@@ -53,12 +53,6 @@ type Up struct {
 // TrainersGrace is the default of Up.Grace. Schedulers kill a job 30 s after SIGTERM; 5 s are left for the stop.
 const TrainersGrace = 25 * time.Second
 
-// The roles that an Up runs, beside those of package roles.
-const (
-	Orchestrator = "orchestrator"
-	Sidecar      = "sidecar"
-)
-
 // command returns the command for messages.
 func (u *Up) command() string { return "millrace " + cmp.Or(u.Role, "up") }
 
@@ -78,7 +72,7 @@ func (u *Up) validate() error {
 	switch {
 	case u.RunDir == "":
 		return usage("the run directory is missing: write one behind the mixture file, such as runs/a")
-	case u.Ranks < 1 && u.runs(Sidecar):
+	case u.Ranks < 1 && u.runs(roles.SidecarRole):
 		return usage("--ranks %d: want at least 1", u.Ranks)
 	case u.Role != "" && u.Cluster == "":
 		return usage("--cluster is missing: the roles of a run on several hosts find each other in etcd")
@@ -99,7 +93,7 @@ func (u *Up) validate() error {
 	if err := u.checkName(); err != nil {
 		return usage("%v", err)
 	}
-	if !u.runs(Sidecar) {
+	if !u.runs(roles.SidecarRole) {
 		return nil
 	}
 	return u.host().Validate()
@@ -207,8 +201,8 @@ func (u *Up) loadCluster() (err error) {
 	if u.Listen != "" {
 		err = u.file.ListenAt(u.Listen)
 	}
-	if u.Name == "" && u.Role == Orchestrator {
-		u.Name = Orchestrator + "-" + u.file.Listen
+	if u.Name == "" && u.Role == roles.OrchestratorRole {
+		u.Name = roles.OrchestratorRole + "-" + u.file.Listen
 	}
 	return err
 }
@@ -250,12 +244,12 @@ func (u *Up) prepare(ctx context.Context, cfg *config.Config, part setup.Part) (
 	if err := setup.CheckLoaderMemory(cfg, part); err != nil {
 		return out, err
 	}
-	if u.runs(Sidecar) {
+	if u.runs(roles.SidecarRole) {
 		if err := setup.CheckSidecarMemory(cfg, part, u.Ranks); err != nil {
 			return out, err
 		}
 	}
-	if !u.runs(Orchestrator) {
+	if !u.runs(roles.OrchestratorRole) {
 		encoding, err := setup.Tokenizer(cfg)
 		out.Facts = config.Facts{Vocabulary: setup.Vocabulary(encoding)}
 		return out, err

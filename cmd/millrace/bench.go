@@ -3,8 +3,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -73,7 +71,7 @@ func (b *benchmark) run(c *cobra.Command) error {
 	case b.mock && b.runDir == "":
 		return exit.Usagef("millrace bench: --mock needs DIR, the run directory: your trainer connects to its sockets")
 	}
-	ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGINT, syscall.SIGTERM)
+	ctx, stop := untilStopped(c)
 	defer stop()
 	long := time.Duration(b.seconds * float64(time.Second))
 	of := bench.Bench{Mixture: b.mixture, Ranks: b.ranks, For: long, RunDir: b.runDir, Version: programVersion(),

@@ -3,34 +3,24 @@ package main
 import (
 	"bufio"
 	"fmt"
-	"os"
-	"slices"
 
 	"github.com/spf13/cobra"
 
 	"millrace"
-	"millrace/app/config"
-	"millrace/app/dryrun"
+	"millrace/app/check"
 	"millrace/app/exit"
-	"millrace/app/growing"
-	"millrace/app/profile"
 	"millrace/app/report"
-	"millrace/app/roles"
-	"millrace/app/setup"
 )
 
-// check is the flags of `millrace check`.
-type check struct {
-	ranks, steps int
-	deep, json   bool
-	read         int64 // MiB
-	against      string
-	stream       string
-	override     []string
+// checkFlags are the flags of `millrace check`.
+type checkFlags struct {
+	check.Check
+	read int64 // MiB
+	json bool
 }
 
 func checkCommand() *cobra.Command {
-	k := &check{}
+	k := &checkFlags{}
 	c := &cobra.Command{
 		Use:   "check MIXTURE",
 		Short: "Validate a mixture file and its data, and predict its run",
@@ -51,165 +41,66 @@ invalid.`,
 		RunE:    func(c *cobra.Command, args []string) error { return k.run(c, args[0]) },
 	}
 	f := c.Flags()
-	f.IntVar(&k.ranks, "ranks", 1, "trainer ranks")
-	f.IntVar(&k.steps, "steps", 3, "steps to plan, fetch and build")
-	f.BoolVar(&k.deep, "deep", false, "read every file to its end and compare all bytes with those first seen")
+	f.IntVar(&k.Ranks, "ranks", 1, "trainer ranks")
+	f.IntVar(&k.Steps, "steps", 3, "steps to plan, fetch and build")
+	f.BoolVar(&k.Deep, "deep", false, "read every file to its end and compare all bytes with those first seen")
 	f.Int64Var(&k.read, "read", 2048, "MiB of files to read to their end")
 	f.BoolVar(&k.json, "json", false, "print one JSON object")
-	f.StringVar(&k.against, "against", "", "say how a run goes on from this file, the JSON of a state_dict()")
-	f.StringVar(&k.stream, "stream", string(millrace.Train), "with --against: the stream that the state is of")
-	f.StringArrayVar(&k.override, "override", nil, "with --against: an override, as load_state_dict takes it")
+	f.StringVar(&k.Against, "against", "", "say how a run goes on from this file, the JSON of a state_dict()")
+	f.StringVar(&k.Stream, "stream", string(millrace.Train), "with --against: the stream that the state is of")
+	f.StringArrayVar(&k.Override, "override", nil, "with --against: an override, as load_state_dict takes it")
 	return c
 }
 
-func (k *check) run(c *cobra.Command, mixture string) error {
+func (k *checkFlags) run(c *cobra.Command, mixture string) error {
 	if err := k.usage(c); err != nil {
 		return err
 	}
-	cfg, err := config.Load(mixture)
+	m := newMeter(c)
+	defer m.clear()
+	limitMemory()
+	k.Mixture, k.Read, k.Version, k.Progress, k.Err = mixture, k.read<<20, programVersion(), m.show, m
+	r, err := k.Run(c.Context())
 	if err != nil {
 		return err
 	}
-	stream, err := cfg.Stream(k.stream)
-	if err != nil {
-		return err
-	}
-	if err := setup.CheckIndexDir(cfg); err != nil {
-		return err
-	}
-	profiles, err := profile.Load(cfg)
-	if err != nil {
-		return err
-	}
-	resources, err := setup.Divide(cfg, setup.ThisHost(k.ranks), setup.Measured{Profiles: profiles})
-	if err != nil {
-		return err
-	}
-	roles.LimitMemory(toolMemory)
-	r, err := k.all(c, cfg, resources)
-	if err != nil {
-		return err
-	}
-	var against *growing.Against
-	if k.against != "" && r.OK {
-		if against, err = k.compare(c, stream, resources.Streams[k.stream]); err != nil {
-			return err
-		}
-	}
-	r.Share()
+	m.clear()
 	err = page(c, func(w *bufio.Writer) error {
 		if k.json {
-			return report.Encode(w, struct {
-				*dryrun.Report
-				Against *growing.Against `json:"against,omitempty"`
-			}{r, against})
+			return report.Encode(w, r)
 		}
-		if err := report.PrintCheck(w, r); err != nil || against == nil {
-			return err
-		}
-		return against.Print(w)
+		return r.Print(w)
 	})
 	if err != nil {
 		return err
 	}
-	if against != nil && against.Refused != "" && len(k.override) > 0 {
-		return exit.Failuref("%s", against.Refused)
-	}
-	problems := slices.Clone(r.Problems)
-	for _, name := range report.Names(r.Streams) {
-		for _, p := range r.Streams[name].Problems {
-			problems = append(problems, dryrun.Complaint{Reason: "stream " + name + ": " + p.Reason})
+	return failed(c, k.Reasons(r))
+}
+
+// failed writes all reasons but the last, a line each, and returns the last as a failure. Without one it returns nil.
+func failed(c *cobra.Command, reasons []string) error {
+	for i, reason := range reasons {
+		if i == len(reasons)-1 {
+			return exit.Failuref("%s", reason)
 		}
-	}
-	for i, p := range problems {
-		if i == len(problems)-1 {
-			return exit.Failuref("%s", p.Reason)
-		}
-		fmt.Fprintln(c.ErrOrStderr(), p.Reason)
+		fmt.Fprintln(c.ErrOrStderr(), reason)
 	}
 	return nil
 }
 
 // usage refuses flags that do not go together.
-func (k *check) usage(c *cobra.Command) error {
+func (k *checkFlags) usage(c *cobra.Command) error {
 	switch {
-	case k.ranks < 1:
-		return exit.Usagef("millrace check: --ranks %d: want at least 1", k.ranks)
-	case k.steps < 0:
-		return exit.Usagef("millrace check: --steps %d: want at least 0", k.steps)
-	case len(k.override) > 0 && k.against == "":
+	case k.Ranks < 1:
+		return exit.Usagef("millrace check: --ranks %d: want at least 1", k.Ranks)
+	case k.Steps < 0:
+		return exit.Usagef("millrace check: --steps %d: want at least 0", k.Steps)
+	case len(k.Override) > 0 && k.Against == "":
 		return exit.Usagef("millrace check: --override goes with --against")
-	case c.Flags().Changed("stream") && k.against == "":
+	case c.Flags().Changed("stream") && k.Against == "":
 		return exit.Usagef("millrace check: --stream goes with --against; all streams are checked")
 	case k.read < 0:
 		return exit.Usagef("millrace check: --read %d: want at least 0; --deep reads all", k.read)
 	}
 	return nil
-}
-
-// all checks all streams. The report of the main one has those of the others.
-func (k *check) all(c *cobra.Command, cfg *config.Config, resources *setup.Resources) (*dryrun.Report, error) {
-	var r *dryrun.Report
-	for name, one := range cfg.All() {
-		of, err := k.check(c, one, resources.Streams[name])
-		switch {
-		case err != nil:
-			return nil, err
-		case r == nil:
-			r = of
-		case r.Streams == nil:
-			r.Streams = map[string]*dryrun.Report{}
-			fallthrough
-		default:
-			r.Streams[name] = of
-			r.OK = r.OK && of.OK
-		}
-	}
-	return r, nil
-}
-
-// compare compares a stream of the mixture file, and its files, with a saved state.
-func (k *check) compare(c *cobra.Command, cfg *config.Config, part setup.Part) (*growing.Against, error) {
-	text, err := os.ReadFile(k.against)
-	if err != nil {
-		return nil, exit.Usagef("millrace check: read the state: %w", err)
-	}
-	log := roles.NewLogger("check")
-	opened, err := dryrun.Open(c.Context(), cfg, dryrun.Options{Part: &part, Logger: log, Measure: true})
-	if opened != nil {
-		defer opened.Close()
-	}
-	if err != nil {
-		return nil, report.Problems(c.ErrOrStderr(), err)
-	}
-	of, err := roles.OrchestratorConfig(&setup.Stream{Config: cfg, Facts: opened.Facts, Part: part}, k.ranks,
-		programVersion())
-	if err != nil {
-		return nil, err
-	}
-	now := growing.Now{Spec: of.Spec, Identity: of.Identity, Files: opened.Manifests(), Rules: of.Rules}
-	against, err := growing.Compare(cfg, text, now, k.override, log)
-	if err != nil {
-		return nil, exit.Failuref("%s: %v", k.against, err)
-	}
-	return against, nil
-}
-
-// check checks one stream.
-func (k *check) check(c *cobra.Command, cfg *config.Config, part setup.Part) (*dryrun.Report, error) {
-	m := newMeter(c)
-	defer m.clear()
-	return dryrun.Check(
-		c.Context(),
-		cfg,
-		dryrun.CheckOptions{
-			Ranks:    k.ranks,
-			Part:     &part,
-			Steps:    k.steps,
-			Budget:   k.read << 20,
-			Deep:     k.deep,
-			Progress: m.show,
-			Logger:   roles.NewLogger("check"),
-		},
-	)
 }

@@ -2,10 +2,13 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
+	"runtime/debug"
 	"strings"
 	"syscall"
 	"time"
@@ -16,10 +19,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"millrace"
-	"millrace/app/config"
 	"millrace/app/exit"
 	"millrace/app/query"
-	"millrace/app/supervisor"
+	"millrace/app/report"
 )
 
 // The groups of commands in the help.
@@ -78,8 +80,8 @@ func oldForm(c *cobra.Command, old, now string) {
 		"millrace: `millrace %s` is now `millrace %s`: the next version refuses the old form\n", old, now)
 }
 
-// toolMemory bounds the heap of commands that read data.
-const toolMemory = 1 << 30
+// limitMemory bounds the heap of a command that reads data.
+func limitMemory() { debug.SetMemoryLimit(1 << 30) }
 
 // page passes standard output to write. A reader that closed its end is no error.
 func page(c *cobra.Command, write func(w *bufio.Writer) error) error {
@@ -91,15 +93,29 @@ func page(c *cobra.Command, write func(w *bufio.Writer) error) error {
 	return err
 }
 
+// lines returns a function that writes an answer at once, as JSON or by print, so that a reader that closed its end
+// stops the command.
+func lines[T any](w *bufio.Writer, asJSON bool, print func(T, io.Writer) error) func(T) error {
+	return func(answer T) (err error) {
+		if asJSON {
+			err = report.Encode(w, answer)
+		} else {
+			err = print(answer, w)
+		}
+		return errors.Join(err, w.Flush())
+	}
+}
+
 // meter shows the progress of long work on standard error if that is a terminal.
 type meter struct {
-	out  io.Writer
+	out  io.Writer // nil: it is none
+	err  io.Writer // standard error
 	what string
 	bar  *progressbar.ProgressBar
 }
 
 func newMeter(c *cobra.Command) *meter {
-	m := &meter{}
+	m := &meter{err: c.ErrOrStderr()}
 	if f, ok := c.ErrOrStderr().(*os.File); ok && isTerminal(f) {
 		m.out = f
 	}
@@ -144,44 +160,32 @@ func (m *meter) clear() {
 	}
 }
 
+// Write writes to standard error, in place of the progress.
+func (m *meter) Write(text []byte) (int, error) {
+	m.clear()
+	return m.err.Write(text)
+}
+
+// cleared removes the progress of a meter before each answer.
+func cleared[T any](m *meter, show func(T) error) func(T) error {
+	return func(answer T) error {
+		m.clear()
+		return show(answer)
+	}
+}
+
 // streamFlag adds the flag --stream.
 func streamFlag(f *pflag.FlagSet, name *string) {
 	f.StringVar(name, "stream", string(millrace.Train), "the stream of the run, such as an evaluation set")
-}
-
-// loadStream reads a mixture file and returns one of its streams.
-func loadStream(mixture, stream string) (*config.Config, error) {
-	cfg, err := config.Load(mixture)
-	if err != nil {
-		return nil, err
-	}
-	return cfg.Stream(stream)
-}
-
-// streamDir returns the directory of a stream of a run.
-func streamDir(runDir, stream string) (string, error) {
-	dir := supervisor.StreamDir(runDir, stream)
-	if dir == runDir || isDir(dir) {
-		return dir, nil
-	}
-	names := []string{string(millrace.Train)}
-	entries, _ := os.ReadDir(supervisor.StreamDir(runDir, "")) // no directory: no further streams
-	for _, e := range entries {
-		names = append(names, e.Name())
-	}
-	return "", exit.Failuref("%s has no stream %s: --stream can be %s", runDir, stream, strings.Join(names, ", "))
-}
-
-func isDir(path string) bool {
-	st, err := os.Stat(path)
-	return err == nil && st.IsDir()
 }
 
 // newRun returns the run of a directory.
 func newRun(dir string) query.Run { return query.Run{Dir: dir, Version: programVersion()} }
 
 // runAt returns a stream of the run of a directory.
-func runAt(dir, stream string) (query.Run, error) {
-	dir, err := streamDir(dir, stream)
-	return newRun(dir), err
+func runAt(dir, stream string) (query.Run, error) { return query.At(dir, stream, programVersion()) }
+
+// untilStopped returns a context that ends with SIGINT and SIGTERM. The caller calls the function at its end.
+func untilStopped(c *cobra.Command) (context.Context, context.CancelFunc) {
+	return signal.NotifyContext(c.Context(), syscall.SIGINT, syscall.SIGTERM)
 }

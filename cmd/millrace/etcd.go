@@ -2,14 +2,11 @@ package main
 
 import (
 	"fmt"
-	"os/signal"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"millrace/app/exit"
 	"millrace/app/member"
-	"millrace/app/supervisor"
 )
 
 // etcdCommand is not a role: a run does not start etcd.
@@ -34,13 +31,8 @@ has built.`,
 					"millrace etcd: --dir is missing: write a directory for the data, such as --dir etcd-data",
 				)
 			}
-			ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGINT, syscall.SIGTERM)
+			ctx, stop := untilStopped(c)
 			defer stop()
-			ctx, leave, err := supervisor.WithParent(ctx)
-			if err != nil {
-				return err
-			}
-			defer leave()
 			m.Log = c.ErrOrStderr()
 			m.Ready = func(url string) { fmt.Fprintf(c.OutOrStdout(), "ready: etcd on %s\n", url) }
 			return m.Run(ctx)

@@ -2,13 +2,10 @@ package main
 
 import (
 	"fmt"
-	"io"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"millrace/app/exit"
 	"millrace/app/importer"
 )
 
@@ -28,12 +25,7 @@ on stderr. Relative paths are taken as relative to FILE.`,
 		Example: "  millrace import blend.txt > mixture.yaml\n  millrace import train.yaml --format levanter",
 		Args:    exactArgs(1, "one file"),
 		RunE: func(c *cobra.Command, args []string) error {
-			content, err := readForeign(c, args[0])
-			if err != nil {
-				return exit.Usagef("millrace import: %w", err)
-			}
-			out, notes, err := importer.Mixture(importer.File{Path: args[0], Kind: kind, Content: content,
-				Exists: func(path string) bool { _, err := os.Stat(path); return err == nil }})
+			out, notes, err := importer.Import(args[0], kind, c.InOrStdin())
 			if err != nil {
 				return err
 			}
@@ -46,24 +38,4 @@ on stderr. Relative paths are taken as relative to FILE.`,
 	}
 	c.Flags().StringVar(&kind, "format", "", "kind of FILE: "+strings.Join(importer.Kinds(), ", "))
 	return c
-}
-
-// mostForeign bounds a file to import.
-const mostForeign = 64 << 20
-
-func readForeign(c *cobra.Command, path string) ([]byte, error) {
-	in := c.InOrStdin()
-	if path != "-" {
-		f, err := os.Open(path)
-		if err != nil {
-			return nil, fmt.Errorf("open the file to import: %w", err)
-		}
-		defer f.Close()
-		in = f
-	}
-	content, err := io.ReadAll(io.LimitReader(in, mostForeign))
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", path, err)
-	}
-	return content, nil
 }

@@ -7,7 +7,6 @@ import (
 
 	"millrace/app/exit"
 	"millrace/app/look"
-	"millrace/app/roles"
 )
 
 func initCommand() *cobra.Command {
@@ -28,7 +27,7 @@ in another way than they mean it is commented out, with the reason. Run check on
 			return nil
 		},
 		RunE: func(c *cobra.Command, args []string) error {
-			roles.LimitMemory(toolMemory)
+			limitMemory()
 			warnings, err := look.WriteMixture(c.Context(), c.OutOrStdout(), args)
 			for _, warning := range warnings {
 				fmt.Fprintln(c.ErrOrStderr(), "millrace init: "+warning)

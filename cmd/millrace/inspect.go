@@ -5,7 +5,6 @@ import (
 
 	"millrace/app/look"
 	"millrace/app/report"
-	"millrace/app/roles"
 )
 
 func inspectCommand() *cobra.Command {
@@ -19,7 +18,7 @@ The fields of its first records follow, with their kinds, lengths and a value.`,
 		Example: "  millrace inspect web/part-0.jsonl.zst\n  millrace inspect code.parquet --json",
 		Args:    exactArgs(1, "one data file"),
 		RunE: func(c *cobra.Command, args []string) error {
-			roles.LimitMemory(toolMemory)
+			limitMemory()
 			file, err := look.Describe(c.Context(), args[0])
 			if err != nil {
 				return err

@@ -3,9 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"millrace/app/cluster"
 	"millrace/app/place/mailbox"
-	"millrace/orchestrator/lease"
 )
 
 // mailboxCommand is the side of an engine in the mailbox of a run. The keeper of millrace.ray starts it. It ends with
@@ -15,17 +13,7 @@ func mailboxCommand() *cobra.Command {
 		Hidden: true, Args: noArgs}
 	path := c.Flags().String("cluster", "", "file of the etcd cluster")
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		f, err := cluster.Load(*path)
-		if err != nil {
-			return err
-		}
-		cfg := f.Etcd()
-		etcd, err := lease.Dial(c.Context(), cfg)
-		if err != nil {
-			return err
-		}
-		defer etcd.Close()
-		return mailbox.Keep(c.Context(), etcd, cfg, c.InOrStdin(), c.OutOrStdout())
+		return mailbox.Serve(c.Context(), *path, c.InOrStdin(), c.OutOrStdout())
 	}
 	return c
 }

@@ -1,19 +1,16 @@
-// Command millrace is the only binary: every role of a run and every tool. This package holds flags and wiring;
-// app has the rest.
+// Command millrace is the only binary: every role of a run and every tool. A file of this package reads the flags of a
+// command, calls one function of app, and prints its answer.
 package main
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"runtime"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"millrace/app/exit"
 	"millrace/cmd/millrace/certs"
-	"millrace/internal/limits"
 )
 
 func main() {
@@ -33,16 +30,11 @@ func raiseProcessors(set string) {
 	}
 }
 
-// run executes a command line and returns the exit status. The reason of a failure is the last line on standard error.
+// run executes a command line and returns the exit status.
 func run(args []string) int {
 	root := rootCommand()
 	root.SetArgs(args)
-	err := limits.Explain(root.ExecuteContext(context.Background()))
-	if err != nil && err.Error() != "" {
-		// A name from a damaged file may hold any bytes.
-		fmt.Fprintln(os.Stderr, strings.ToValidUTF8(strings.TrimRight(err.Error(), "\n"), "\ufffd"))
-	}
-	return exit.Status(err)
+	return exit.Report(os.Stderr, root.ExecuteContext(context.Background()))
 }
 
 func rootCommand() *cobra.Command {

@@ -10,10 +10,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"millrace/app/config"
 	"millrace/app/exit"
+	"millrace/app/query"
 	"millrace/app/report"
-	"millrace/proto"
 )
 
 func mixCommand() *cobra.Command {
@@ -106,18 +105,18 @@ func mixShow() *cobra.Command {
 	return c
 }
 
-// changes makes a verb ask for a change. fill writes the change into the request, from the arguments behind DIR.
-func changes(c *cobra.Command, fill func(request *proto.MixRequest, args []string) error) *cobra.Command {
+// changes makes a verb ask for a change. read returns the change, from the arguments behind DIR.
+func changes(c *cobra.Command, read func(args []string) (query.Change, error)) *cobra.Command {
 	var m mixFlags
-	request := &proto.MixRequest{}
+	var request query.Request
 	f := c.Flags()
 	f.Uint64Var(&request.From, "from-step", 0, "the first step to change (default: the next one that is not planned)")
 	f.BoolVar(&request.Later, "next-attempt", false,
 		"take effect when the ranks start again at or before --from-step")
 	m.add(f)
-	c.RunE = func(c *cobra.Command, args []string) error {
+	c.RunE = func(c *cobra.Command, args []string) (err error) {
 		request.HasFrom = f.Changed("from-step")
-		if err := fill(request, args[1:]); err != nil {
+		if request.Change, err = read(args[1:]); err != nil {
 			return exit.Usagef("%s: %w", c.CommandPath(), err)
 		}
 		run, err := runAt(args[0], m.stream)
@@ -140,7 +139,7 @@ func changes(c *cobra.Command, fill func(request *proto.MixRequest, args []strin
 }
 
 func mixSet() *cobra.Command {
-	ask := &proto.SetWeights{}
+	ramp, over := "", uint64(0)
 	c := &cobra.Command{
 		Use:   "set DIR NAME=WEIGHT…",
 		Short: "Give each source a weight, in place of the schedule",
@@ -150,13 +149,9 @@ With --ramp, the old weights go over to the new ones within --over-steps steps.`
 		Example: "  millrace mix set runs/a web=0.5 code=0.3 books=0.2 --ramp linear --over-steps 500",
 		Args:    leastArgs(2, "a run directory and the weight of each source, such as web=0.5 code=0.5"),
 	}
-	c.Flags().StringVar(&ask.Ramp, "ramp", "none", "none, linear or cosine")
-	c.Flags().Uint64Var(&ask.Over, "over-steps", 0, "the length of the ramp in steps")
-	return changes(c, func(r *proto.MixRequest, args []string) (err error) {
-		r.Change = &proto.MixRequest_Set{Set: ask}
-		ask.Weights, err = weights(args)
-		return err
-	})
+	c.Flags().StringVar(&ramp, "ramp", "none", "none, linear or cosine")
+	c.Flags().Uint64Var(&over, "over-steps", 0, "the length of the ramp in steps")
+	return changes(c, func(args []string) (query.Change, error) { return query.SetWeights(args, ramp, over) })
 }
 
 func mixSchedule() *cobra.Command {
@@ -168,15 +163,11 @@ func mixSchedule() *cobra.Command {
 FILE holds a list as under mixture.schedule of a mixture file, with a number for each source.`,
 		Example: "  millrace mix schedule runs/a schedule.yaml",
 		Args:    exactArgs(2, "a run directory and the file of a schedule"),
-	}, func(r *proto.MixRequest, args []string) error {
-		ask, err := schedule(args[0])
-		r.Change = &proto.MixRequest_Schedule{Schedule: ask}
-		return err
-	})
+	}, func(args []string) (query.Change, error) { return query.SetSchedule(args[0]) })
 }
 
 func mixSkip() *cobra.Command {
-	ask := &proto.Skipped{}
+	to := uint64(0)
 	c := &cobra.Command{
 		Use:   "skip DIR --from-step A --to-step B",
 		Short: "Pass over the data of some steps",
@@ -186,13 +177,12 @@ After a loss spike, give --next-attempt, and start the ranks from a state before
 		Example: "  millrace mix skip runs/a --from-step 41200 --to-step 41260 --next-attempt",
 		Args:    exactArgs(1, "one run directory"),
 	}
-	c.Flags().Uint64Var(&ask.To, "to-step", 0, "the first step whose data is not passed over")
-	return changes(c, func(r *proto.MixRequest, _ []string) error {
-		r.Change = &proto.MixRequest_Skip{Skip: ask}
-		if !r.HasFrom || !c.Flags().Changed("to-step") {
-			return errors.New("skip needs --from-step and --to-step")
+	c.Flags().Uint64Var(&to, "to-step", 0, "the first step whose data is not passed over")
+	return changes(c, func([]string) (query.Change, error) {
+		if !c.Flags().Changed("from-step") || !c.Flags().Changed("to-step") {
+			return nil, errors.New("skip needs --from-step and --to-step")
 		}
-		return nil
+		return query.SkipTo(to), nil
 	})
 }
 
@@ -204,14 +194,7 @@ func mixAdd() *cobra.Command {
 		Args:  exactArgs(2, "a run directory and the weight of one source, such as web=0.5"),
 
 		Example: "  millrace mix add-source runs/a books=0.1",
-	}, func(r *proto.MixRequest, args []string) error {
-		list, err := weights(args)
-		if err != nil {
-			return err
-		}
-		r.Change = &proto.MixRequest_Add{Add: &proto.AddSource{Source: list[0].Source, Weight: list[0].Weight}}
-		return nil
-	})
+	}, func(args []string) (query.Change, error) { return query.AddSource(args[0]) })
 }
 
 func mixRemove() *cobra.Command {
@@ -221,14 +204,11 @@ func mixRemove() *cobra.Command {
 		Long:    `Give a source weight 0 from a step on. The run leaves out the rest of a document that it has begun.`,
 		Example: "  millrace mix remove-source runs/a books",
 		Args:    exactArgs(2, "a run directory and the name of one source"),
-	}, func(r *proto.MixRequest, args []string) error {
-		r.Change = &proto.MixRequest_Remove{Remove: args[0]}
-		return nil
-	})
+	}, func(args []string) (query.Change, error) { return query.RemoveSource(args[0]), nil })
 }
 
 func mixCosts() *cobra.Command {
-	ask, fit := &proto.Costed{}, false
+	linear, quadratic, fit := uint64(0), uint64(0), false
 	c := &cobra.Command{
 		Use:   "costs DIR --linear A --quadratic B | --refit",
 		Short: "Change the coefficients of the predicted cost",
@@ -239,56 +219,16 @@ func mixCosts() *cobra.Command {
 		Args:    exactArgs(1, "one run directory"),
 	}
 	f := c.Flags()
-	f.Uint64Var(&ask.Linear, "linear", 0, "the cost of a token")
-	f.Uint64Var(&ask.Quadratic, "quadratic", 0, "the cost of a pair of tokens of one document")
+	f.Uint64Var(&linear, "linear", 0, "the cost of a token")
+	f.Uint64Var(&quadratic, "quadratic", 0, "the cost of a pair of tokens of one document")
 	f.BoolVar(&fit, "refit", false, "fit them to the times that trainers reported")
-	return changes(c, func(r *proto.MixRequest, _ []string) error {
-		if fit == (f.Changed("linear") || f.Changed("quadratic")) {
-			return errors.New("costs needs either --linear and --quadratic, or --refit")
+	return changes(c, func([]string) (query.Change, error) {
+		switch {
+		case fit == (f.Changed("linear") || f.Changed("quadratic")):
+			return nil, errors.New("costs needs either --linear and --quadratic, or --refit")
+		case fit:
+			return query.Refit(), nil
 		}
-		r.Change = &proto.MixRequest_Costs{Costs: ask}
-		if fit {
-			r.Change = &proto.MixRequest_Calibrate{Calibrate: true}
-		}
-		return nil
+		return query.SetCosts(linear, quadratic), nil
 	})
-}
-
-// weights reads NAME=WEIGHT arguments. A name may contain an equals sign.
-func weights(args []string) ([]*proto.SourceWeight, error) {
-	var out []*proto.SourceWeight
-	for _, arg := range args {
-		at := strings.LastIndexByte(arg, '=')
-		if at <= 0 {
-			return nil, fmt.Errorf("%q is no weight of a source: write NAME=WEIGHT, such as web=0.5", arg)
-		}
-		out = append(out, &proto.SourceWeight{Source: arg[:at], Weight: arg[at+1:]})
-	}
-	return out, nil
-}
-
-// schedule reads the file of a schedule.
-func schedule(path string) (*proto.SetSchedule, error) {
-	milestones, err := config.LoadMilestones(path)
-	if err != nil {
-		return nil, err
-	}
-	ask := &proto.SetSchedule{}
-	for i := range milestones {
-		k := &milestones[i]
-		from, tokens := k.From()
-		if k.Weights.Derived != nil || len(k.Groups) > 0 {
-			return nil, fmt.Errorf(
-				"the milestone at %d derives or groups its weights: write a number for each source, as `millrace "+
-					"check` prints them",
-				from,
-			)
-		}
-		at := &proto.WeightsAt{From: from, Tokens: tokens, Ramp: string(k.Ramp), Over: k.Over()}
-		for _, w := range k.Weights.Given {
-			at.Weights = append(at.Weights, &proto.SourceWeight{Source: w.Source, Weight: w.Value.String()})
-		}
-		ask.Milestones = append(ask.Milestones, at)
-	}
-	return ask, nil
 }

@@ -2,26 +2,22 @@ package main
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"fmt"
-	"io"
+	"os"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"millrace"
-	"millrace/app/config"
-	"millrace/app/dryrun"
 	"millrace/app/exit"
 	"millrace/app/export"
+	"millrace/app/plan"
 	"millrace/app/report"
-	"millrace/app/roles"
 )
 
-// plan is the flags of `millrace plan`.
-type plan struct {
+// planFlags are the flags of `millrace plan`.
+type planFlags struct {
 	steps, runDir string
 	stream        string
 	ranks         int
@@ -31,7 +27,7 @@ type plan struct {
 }
 
 func planCommand() *cobra.Command {
-	p := &plan{}
+	p := &planFlags{}
 	c := &cobra.Command{
 		Use:   "plan MIXTURE|DIR --steps A..B",
 		Short: "Print the documents of steps and their places",
@@ -68,7 +64,7 @@ documents; each source against its target; and a picture of each rank's cost. --
 	return c
 }
 
-func (p *plan) run(c *cobra.Command, args []string) error {
+func (p *planFlags) run(c *cobra.Command, args []string) error {
 	if len(args) == 1 && isDir(args[0]) {
 		p.runDir = args[0]
 	} else if p.runDir != "" {
@@ -94,129 +90,52 @@ func (p *plan) run(c *cobra.Command, args []string) error {
 	if p.runDir != "" {
 		return p.ofRun(c)
 	}
-	cfg, err := loadStream(args[0], p.stream)
-	if err != nil {
-		return err
+	m := newMeter(c)
+	defer m.clear()
+	limitMemory()
+	steps := &plan.Steps{From: p.from, To: p.to, Ranks: p.ranks, Name: c.Name(), Progress: m.show, Err: m}
+	if !p.explain {
+		return p.give(c, m, func(show func(*report.Step) error) error {
+			return steps.Show(c.Context(), args[0], p.stream, show)
+		})
 	}
-	if p.explain {
-		return p.explainAll(c, cfg, args[0])
-	}
-	return p.give(c, func(show func(*report.Step) error) error {
-		r := p.planned(c)
-		r.show = func(_ context.Context, _ *dryrun.Walk, s *dryrun.Step) error {
-			return show(report.NewStep(s.Plan, r.manifests, nil))
-		}
-		return r.run(c, cfg)
+	return page(c, func(w *bufio.Writer) error {
+		show := lines(w, p.json, report.PrintExplanation)
+		return steps.Explain(c.Context(), args[0], p.stream, p.html, cleared(m, show))
 	})
-}
-
-// planned returns the steps of the flags.
-func (p *plan) planned(c *cobra.Command) *planned {
-	return &planned{from: p.from, to: p.to, ranks: p.ranks, ended: func(steps uint64) error {
-		if steps <= p.from {
-			return exit.Usagef("millrace plan: --steps %s: the run has %d steps", p.steps, steps)
-		}
-		fmt.Fprintf(c.ErrOrStderr(), "the run ends after step %d\n", steps-1)
-		return nil
-	}}
-}
-
-// explainAll prints the cost of each step with its causes, and writes the page with plots.
-func (p *plan) explainAll(c *cobra.Command, cfg *config.Config, mixture string) error {
-	pages := &report.Plots{Mixture: mixture, Ranks: p.ranks}
-	err := page(c, func(w *bufio.Writer) error {
-		r := p.planned(c)
-		r.show = func(_ context.Context, walk *dryrun.Walk, _ *dryrun.Step) error {
-			return p.printExplained(w, walk, pages)
-		}
-		return r.run(c, cfg)
-	})
-	if err != nil || p.html == "" {
-		return err
-	}
-	return exit.Failure(pages.Write(p.html))
 }
 
 // give passes a way to show a step to fill: it prints the step, or writes its rows to the file of --to.
-func (p *plan) give(c *cobra.Command, fill func(show func(*report.Step) error) error) error {
+func (p *planFlags) give(c *cobra.Command, m *meter, fill func(show func(*report.Step) error) error) error {
 	if p.file == "" {
 		return page(c, func(w *bufio.Writer) error {
-			return fill(func(step *report.Step) error { return p.print(w, step) })
+			return fill(cleared(m, lines(w, p.json, (*report.Step).Print)))
 		})
 	}
 	return export.Write(p.file, func(add func(report.PlanRow) error) error {
-		return fill(func(step *report.Step) error {
+		return fill(cleared(m, func(step *report.Step) error {
 			for _, row := range step.Rows() {
 				if err := add(row); err != nil {
 					return err
 				}
 			}
 			return nil
-		})
+		}))
 	})
 }
 
 // ofRun prints the plans that a stopped run sealed.
-func (p *plan) ofRun(c *cobra.Command) error {
+func (p *planFlags) ofRun(c *cobra.Command) error {
 	run, err := runAt(p.runDir, p.stream)
 	if err != nil {
 		return err
 	}
-	return p.give(c, func(show func(*report.Step) error) error { return run.Plans(p.from, p.to, show) })
+	return p.give(c, newMeter(c), func(show func(*report.Step) error) error { return run.Plans(p.from, p.to, show) })
 }
 
-// planned is a range of steps that are planned and shown.
-type planned struct {
-	from, to  uint64 // steps, to excluded
-	ranks     int
-	manifests []*millrace.Manifest // of the sources; set during run
-	show      func(context.Context, *dryrun.Walk, *dryrun.Step) error
-	ended     func(steps uint64) error // gets the number of steps of the run if it is less than to
-}
-
-func (r *planned) run(c *cobra.Command, cfg *config.Config) error {
-	if _, err := cfg.Topology(r.ranks); err != nil {
-		return err
-	}
-	roles.LimitMemory(toolMemory)
-	m := newMeter(c)
-	defer m.clear()
-	opened, err := dryrun.Open(
-		c.Context(),
-		cfg,
-		dryrun.Options{
-			Logger:   roles.NewLogger(c.Name()),
-			Measure:  true,
-			Looked:   func(source string, done, total int64) { m.show("look at the files of "+source, done, total) },
-			Progress: func(source string, done, total int64) { m.show("index "+source, done, total) },
-		},
-	)
-	if opened != nil {
-		defer opened.Close()
-	}
-	if err != nil {
-		return report.Problems(c.ErrOrStderr(), err)
-	}
-	r.manifests = opened.Manifests()
-	return opened.Walk(c.Context(), r.ranks, func(ctx context.Context, w *dryrun.Walk) error {
-		for step := uint64(0); step < r.to; step++ {
-			s, err := w.Next(ctx)
-			switch {
-			case err != nil:
-				return exit.Failure(err)
-			case s == nil:
-				return r.ended(step)
-			case step < r.from:
-				m.show("plan", int64(step), int64(r.from))
-				continue
-			}
-			m.clear()
-			if err := r.show(ctx, w, s); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+func isDir(path string) bool {
+	st, err := os.Stat(path)
+	return err == nil && st.IsDir()
 }
 
 // parseSteps reads A..B.
@@ -236,34 +155,4 @@ func parseSteps(text string) (from, to uint64, err error) {
 		)
 	}
 	return from, to, nil
-}
-
-// print writes one step. It flushes, so that a reader that closed its end stops the command.
-func (p *plan) print(w *bufio.Writer, step *report.Step) error {
-	write := step.Print
-	if p.json {
-		write = func(w io.Writer) error { return report.Encode(w, step) }
-	}
-	if err := write(w); err != nil {
-		return err
-	}
-	return w.Flush()
-}
-
-// printExplained writes the cost of the newest step with its causes.
-func (p *plan) printExplained(w *bufio.Writer, walk *dryrun.Walk, pages *report.Plots) error {
-	e := walk.Explain()
-	if p.html != "" {
-		pages.Add(e, walk.Lengths())
-	}
-	if p.json {
-		if err := report.Encode(w, e); err != nil {
-			return err
-		}
-		return w.Flush()
-	}
-	if err := report.PrintExplanation(w, e); err != nil {
-		return err
-	}
-	return w.Flush()
 }

@@ -2,16 +2,11 @@ package main
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"millrace/app/exit"
-	"millrace/app/report"
 	"millrace/app/restart"
 )
 
@@ -38,29 +33,12 @@ restart does not start a program that was replaced on disk: that needs a new up.
 }
 
 func runRestart(c *cobra.Command, r *restart.Restart, asJSON bool) error {
-	ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGINT, syscall.SIGTERM)
+	ctx, stop := untilStopped(c)
 	defer stop()
-	queue, err := r.Queue(ctx)
-	if err != nil {
-		return err
-	}
 	return page(c, func(w *bufio.Writer) error {
-		for i, name := range queue {
-			fmt.Fprintf(c.ErrOrStderr(), "%d of %d: %s\n", i+1, len(queue), name)
-			done, err := r.Exchange(ctx, name)
-			if err != nil {
-				return exit.Failuref("restart %s: %v", name, err)
-			}
-			if asJSON {
-				err = report.Encode(w, done)
-			} else {
-				_, err = fmt.Fprintf(w, "%s %s: process %d, was %d, after %.1f s\n", done.Role, done.Name, done.Pid,
-					done.Was, done.Seconds)
-			}
-			if err := errors.Join(err, w.Flush()); err != nil {
-				return err
-			}
-		}
-		return nil
+		show := lines(w, asJSON, (*restart.Done).Print)
+		return r.Run(ctx, func(at, of int, name string) {
+			fmt.Fprintf(c.ErrOrStderr(), "%d of %d: %s\n", at, of, name)
+		}, show)
 	})
 }

@@ -16,7 +16,7 @@ func roleCommand() *cobra.Command {
 }
 
 func orchestratorCommand() *cobra.Command {
-	c, process := processCommand(up.Orchestrator, "Plan, journal and publish (started by up)")
+	c, process := processCommand(roles.OrchestratorRole, "Plan, journal and publish (started by up)")
 	var o roles.Planning
 	c.Flags().StringVar(&o.Metrics, "metrics", "", "address to serve /metrics on")
 	c.Flags().StringVar(&o.Up, "up", "", "id of the up that started this process")
@@ -39,7 +39,7 @@ func shadowCommand() *cobra.Command {
 }
 
 func sidecarCommand() *cobra.Command {
-	c, process := processCommand(up.Sidecar, "Serve the ranks of this host (started by up)")
+	c, process := processCommand(roles.SidecarRole, "Serve the ranks of this host (started by up)")
 	first := c.Flags().Int("first-rank", 0, "first rank of this host")
 	c.Flags().UintSliceVar(&process.Users, "allow-uids", nil, "users whose trainers may connect")
 	c.Flags().IntVar(&process.TP, "tp", 0, "tensor-parallel ranks")
@@ -105,7 +105,7 @@ func single(role, use, short, long, example string) (*up.Up, *cobra.Command) {
 }
 
 func singleOrchestrator() *cobra.Command {
-	u, c := single(up.Orchestrator, "[--name NAME]", "Plan a run with several hosts",
+	u, c := single(roles.OrchestratorRole, "[--name NAME]", "Plan a run with several hosts",
 		`Plan a run with several hosts, or stand by to plan it. One process is the leader, which etcd elects; the others
 keep copies of its journal. DIR keeps the journal: the next orchestrator on the same directory continues the run.
 
@@ -125,7 +125,8 @@ func singleReader(role, name, short, long string) *cobra.Command {
 }
 
 func singleSidecar() *cobra.Command {
-	u, c := single(up.Sidecar, "--ranks N --first-rank R", "Serve the ranks of this host in a run with several hosts",
+	u, c := single(roles.SidecarRole, "--ranks N --first-rank R",
+		"Serve the ranks of this host in a run with several hosts",
 		`Serve the N trainer ranks of this host from rank R on, on DIR/rank-<R>.sock and the following. The number of
 ranks may differ between hosts.
 

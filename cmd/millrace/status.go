@@ -2,20 +2,12 @@ package main
 
 import (
 	"bufio"
-	"context"
 	"fmt"
-	"os/signal"
-	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"millrace/app/report"
-	"millrace/internal/seam"
 )
-
-// watchEvery is the pause between two reports of --watch.
-const watchEvery = time.Second
 
 func statusCommand() *cobra.Command {
 	var asJSON, watch bool
@@ -37,18 +29,28 @@ journal; "running" is then false.`,
 			if err := checkTo(c, to, "json", "watch"); err != nil {
 				return err
 			}
-			dir, err := streamDir(args[0], stream)
+			run, err := runAt(args[0], stream)
 			if err != nil {
 				return err
 			}
 			if to != "" {
-				return statusTable(c, dir, stream, to)
+				rows, err := run.Table(c.Context(), stream)
+				if err != nil {
+					return err
+				}
+				return table(to, rows)
 			}
+			show := func(view *report.Status) error { return printStatus(c, run.Dir, view, asJSON) }
 			if watch {
-				return watchStatus(c, dir, asJSON)
+				ctx, stop := untilStopped(c)
+				defer stop()
+				return run.Watch(ctx, show)
 			}
-			_, err = oneStatus(c.Context(), c, dir, asJSON)
-			return err
+			view, _, err := run.StatusOfAll(c.Context())
+			if err != nil {
+				return err
+			}
+			return show(view)
 		},
 	}
 	streamFlag(c.Flags(), &stream)
@@ -58,44 +60,15 @@ journal; "running" is then false.`,
 	return c
 }
 
-// statusTable writes a row for each source, with the time, so that the tables of several calls make a history.
-func statusTable(c *cobra.Command, dir, stream, to string) error {
-	view, _, err := newRun(dir).StatusOfAll(c.Context())
-	if err != nil {
-		return err
-	}
-	return table(to, view.Rows(stream, seam.System{}.Now()))
-}
-
-func watchStatus(c *cobra.Command, dir string, asJSON bool) error {
-	ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	for {
-		if running, err := oneStatus(ctx, c, dir, asJSON); err != nil || !running || ctx.Err() != nil {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-seam.System{}.After(watchEvery):
-		}
-	}
-}
-
-// oneStatus prints the status once and reports whether the run goes on.
-func oneStatus(ctx context.Context, c *cobra.Command, dir string, asJSON bool) (running bool, err error) {
-	view, running, err := newRun(dir).StatusOfAll(ctx)
-	if err != nil {
-		return false, err
-	}
-	err = page(c, func(w *bufio.Writer) error {
+func printStatus(c *cobra.Command, dir string, view *report.Status, asJSON bool) error {
+	err := page(c, func(w *bufio.Writer) error {
 		if asJSON {
 			return report.Encode(w, view)
 		}
 		return view.Print(w)
 	})
-	if err == nil && !running {
+	if err == nil && !view.Running {
 		fmt.Fprintf(c.ErrOrStderr(), "no `millrace up` runs on %s\n", dir)
 	}
-	return running, err
+	return err
 }

@@ -1,16 +1,10 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
-	"millrace/app/report"
-	"millrace/app/rundir"
 	"millrace/app/top"
 )
 
@@ -24,18 +18,9 @@ is no terminal, top prints a line each second. It ends with the run.`,
 		Example: "  millrace top runs/a",
 		Args:    exactArgs(1, "one run directory"),
 		RunE: func(c *cobra.Command, args []string) error {
-			ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGINT, syscall.SIGTERM)
+			ctx, stop := untilStopped(c)
 			defer stop()
-			read := func(ctx context.Context) (*report.Status, bool, error) {
-				way := rundir.NewWay(args[0])
-				defer way.Close()
-				return newRun(args[0]).Status(ctx, way)
-			}
-			err := top.Show(ctx, args[0], read, os.Stdin, os.Stdout)
-			if errors.Is(err, syscall.EPIPE) {
-				return nil
-			}
-			return err
+			return top.Show(ctx, newRun(args[0]), os.Stdin, os.Stdout)
 		},
 	}
 }

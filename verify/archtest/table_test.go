@@ -10,7 +10,9 @@ type room struct {
 
 // rooms is the import table. The first row that matches decides.
 var rooms = []room{
-	{"cmd/...", all, all},
+	// flags and printing: the work is in app
+	{"cmd/millrace", list(".", "app/...", "clients", "cmd/millrace/certs", "orchestrator/planner/progress"), all},
+	{"cmd/millrace/certs", list(".", "app/exit", "internal/secure/..."), all},
 	{"bench/...", all, all},
 	{"examples/...", all, all},
 
@@ -131,26 +133,35 @@ var rooms = []room{
 	{"app/exit", list(".", "internal/limits"), none},
 	{"app/place/kubernetes", list("internal/seam", "orchestrator/placer"), none},
 	// an etcd member for development: a process of its own, so that the program has no etcd server inside
-	{"app/member", list("app/exit"), list("golang.org/x/sys/unix")},
+	{"app/member", list("app/exit", "app/supervisor"), list("golang.org/x/sys/unix")},
 	// the file of a run's etcd cluster
 	{"app/cluster", list(".", "app/config/...", "app/supervisor", "internal/seam",
 		"internal/secure", "orchestrator/lease/..."), none},
 	{"app/rundir", list(".", "checkpoint", "app/cluster", "proto", "internal/seam", "internal/secure",
 		"app/exit", "app/supervisor", "orchestrator/lease/..."), list("google.golang.org/grpc")},
 	// requests for other ranks of a living `up`
-	{"app/reshape", list("app/supervisor", "internal/limits", "internal/seam"), none},
+	{"app/reshape", list("app/exit", "app/roles", "app/rundir", "app/supervisor", "internal/limits", "internal/seam",
+		"orchestrator/lease/hosts"), none},
 	// wiring of the processes
 	{"app/roles", list(".", "mixing", "checkpoint", "proto", "sources/...", "text/...", "sidecar/...",
 		"orchestrator/...", "app/...", shell), all},
 	// a batch as text
-	{"app/preview", list(".", "internal/tokenid", "text/tokenize", "app/config", "app/dryrun", "app/report"), none},
+	{"app/preview", list(".", "internal/tokenid", "text/tokenize", "app/config", "app/dryrun", "app/exit", "app/plan",
+		"app/report"), none},
+	// the work of the commands of these names
+	{"app/check", list("app/config", "app/dryrun", "app/exit", "app/growing", "app/profile", "app/report", "app/roles",
+		"app/setup"), none},
+	{"app/index", list("app/config", "app/dryrun", "app/exit", "app/profile", "app/profile/measure", "app/report",
+		"app/roles", "app/setup"), none},
+	{"app/plan", list(".", "app/config", "app/dryrun", "app/exit", "app/report", "app/roles"), none},
 	// a rolling restart
 	{"app/restart", list("internal/seam", "proto", "app/exit", "app/report", "app/rundir", "app/supervisor"), none},
 	// rows of answers as files
 	{"app/export", list("app/exit"), list("github.com/apache/arrow/go/v17")},
 	// questions to a run, living or stopped
-	{"app/query", list(".", "checkpoint", "proto", "internal/wire", "orchestrator", "orchestrator/facts",
-		"orchestrator/ledger", "app/exit", "app/report", "app/roles", "app/rundir", "app/supervisor"),
+	{"app/query", list(".", "checkpoint", "proto", "internal/seam", "internal/wire", "orchestrator",
+		"orchestrator/facts", "orchestrator/ledger", "app/config", "app/exit", "app/report", "app/roles",
+		"app/rundir", "app/supervisor"),
 		list("google.golang.org/protobuf")},
 	// the processes of one host, for `up` and the commands of its roles
 	{"app/up", list(".", "app/cluster", "app/config", "app/dryrun", "app/exit", "app/profile", "app/report",
@@ -171,7 +182,7 @@ var rooms = []room{
 	// files of other loaders → a mixture file; its test parses that file
 	{"app/importer", list(".", "app/config"),
 		list("github.com/goccy/go-yaml")},
-	{"app/top", list("app/report", "app/rundir"), list("golang.org/x/term")},
+	{"app/top", list("app/query", "app/report", "app/rundir"), list("golang.org/x/term")},
 	// trainers and figures of millrace bench, and its mock run
 	{"app/bench", list(".", "constructors", "proto", "internal/activity", "internal/seal", "sidecar",
 		"internal/limits", "app/config", "app/dryrun", "app/exit", "app/report", "app/roles", "app/rundir",
@@ -183,7 +194,7 @@ var rooms = []room{
 	// the placer of one host
 	{"app/place/local", list("app/supervisor", "internal/seam", "orchestrator/placer"), none},
 	// the placer of Ray: goals and reports in etcd
-	{"app/place/mailbox", list(".", "orchestrator/lease", "orchestrator/placer"),
+	{"app/place/mailbox", list(".", "app/cluster", "orchestrator/lease", "orchestrator/placer"),
 		list("go.etcd.io/etcd")},
 	{"verify/sim/...", all, all},
 

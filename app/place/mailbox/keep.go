@@ -10,6 +10,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"millrace/app/cluster"
 	"millrace/orchestrator/lease"
 	"millrace/orchestrator/placer"
 )
@@ -19,6 +20,21 @@ const (
 	relist     = 10 * time.Second // the longest time without a look at the goal: a watch may be lost
 	maxLine    = 1 << 20          // bytes of a list of processes
 )
+
+// Serve is Keep for the etcd cluster of a file.
+func Serve(ctx context.Context, clusterFile string, in io.Reader, out io.Writer) error {
+	f, err := cluster.Load(clusterFile)
+	if err != nil {
+		return err
+	}
+	cfg := f.Etcd()
+	etcd, err := lease.Dial(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer etcd.Close()
+	return Keep(ctx, etcd, cfg, in, out)
+}
 
 // Keep is the engine's side of a mailbox, for an engine of another language. It writes each new goal to out as a line
 // of JSON, and records each line of in, a JSON list of processes. It returns nil at the end of in, or with ctx. While

@@ -450,6 +450,10 @@ def test_axes(house):
     # Rank = tp + 2 * (cp + 2 * (dp + 1 * pp)).
     house.start(*SHAPE, "--ranks", "8", "--tp", "2", "--cp", "2", "--pp", "2", "--pad", "4", "--broadcast-tp")
     loaders = [millrace.connect(house.path(rank), tensors="numpy") for rank in range(8)]
+    for axes in ("topology", "coordinates"):
+        with pytest.raises(RuntimeError, match=f"loader.{axes} is not known yet.*after the first batch"):
+            getattr(loaders[0], axes)
+    assert loaders[0].stats()["connections"] == 0, "the question has declared a start"
     got = [None] * 8
     threads = [threading.Thread(target=lambda r=r: got.__setitem__(r, next(loaders[r]))) for r in range(8)]
     for t in threads:

@@ -18,7 +18,7 @@ def end_run(loader: DataLoader) -> None:
 
     A step counts as consumed when the trainer asks for the batch after it. A trainer that counts steps itself asks for
     none after its last one, and the run would wait for ever."""
-    place = loader._open_stream().place
+    place = loader._stream.place
     if place is not None and place.last:
         next(loader, None)
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict
+from typing import Any, Dict, Protocol
 
 from ._state import in_one_string
 
-if TYPE_CHECKING:
-    from ._loader import DataLoader
+
+class Resumable(Protocol):
+    """An object with a state, as a loader is."""
+
+    def state_dict(self) -> Dict[str, Any]: ...
+
+    def load_state_dict(self, state: Dict[str, Any]) -> None: ...
 
 
 class DcpState:
@@ -16,7 +21,7 @@ class DcpState:
     DCP loads only the keys that a state has before it is loaded, and the keys of a loader's state change at its first
     batch. So this state is one string under one key."""
 
-    def __init__(self, loader: "DataLoader") -> None:
+    def __init__(self, loader: Resumable) -> None:
         self._loader = loader
 
     def state_dict(self) -> Dict[str, Any]:

@@ -25,7 +25,7 @@ from ._misuse import BATCH, STATE, refuse_misuse
 from ._patience import Limits, read_patience
 from ._reports import Reports
 from ._state import read_state
-from ._stream import Start, Stream
+from ._stream import Axes, Start, Stream
 from ._views import Keys, Names
 from ._where import TRAIN, find_socket, socket_of
 
@@ -72,56 +72,41 @@ def connect(
         run ended, for example by Ctrl-C, the loader waits one second.
 
     Raises ValueError for a wrong argument and ModuleNotFoundError if PyTorch or JAX is wanted and missing."""
-    return DataLoader(
-        find_socket(path), tensors=tensors, start=start, keys=keys, device=device, prefetch=prefetch, stream=stream,
-        wait=wait, patience=patience,
-    )  # fmt: skip
+    if tensors not in TENSORS:
+        raise ValueError(f"tensors={tensors!r}: want one of {', '.join(map(repr, TENSORS))}")
+    if start not in STARTS:
+        raise ValueError(f"start={start!r}: want None, 'fresh' or 'latest'")
+    if device is not None and tensors not in (None, "torch", "auto"):
+        raise ValueError(f"device={device!r} gives torch tensors, and tensors={tensors!r} asks for others")
+    if prefetch < 0 or prefetch > 0 and device is None:
+        raise ValueError(f"prefetch={prefetch!r}: want a number from 0 on, and a device= to copy batches to")
+    socket = socket_of(find_socket(path), stream)
+    if tensors in ("torch", "jax"):
+        importlib.import_module(tensors)  # raises now if it is missing
+    kind = "torch" if device is not None else choose_kind(tensors)
+    copies = None if device is None else Copies(find_device(device), prefetch)
+    frames = Frames(kind, None if keys is None else Names(keys), copies)
+    further = stream != TRAIN
+    begin = Start("fresh" if further and start is None else start)
+    limits = Limits(wait, read_patience() if patience is None else patience)
+    return _loader_kind()(Stream(socket, frames, begin, limits), further)
 
 
 class DataLoader:
-    """An iterator over the microbatches of one rank. Use one for each rank, in the process that trains; see `connect`.
+    """An iterator over the microbatches of one rank. Use one for each rank, in the process that trains. `connect`
+    returns it.
 
     A step counts as consumed when the trainer asks for the batch after the step's last one."""
 
-    def __init__(
-        self,
-        path: str,
-        *,
-        tensors: Optional[str] = None,
-        start: Optional[str] = None,
-        keys: Keys = None,
-        device: Any = None,
-        prefetch: int = 0,
-        stream: str = TRAIN,
-        wait: float = 5.0,
-        patience: Optional[float] = None,
-    ) -> None:
+    def __init__(self, stream: Stream, further: bool) -> None:
+        """`further`: whether the stream is another one than "train"."""
         self._pid = os.getpid()
-        self._stream: Optional[Stream] = None
-        self._further = False  # whether the stream is another one than "train"
-        if tensors not in TENSORS:
-            raise ValueError(f"tensors={tensors!r}: want one of {', '.join(map(repr, TENSORS))}")
-        if start not in STARTS:
-            raise ValueError(f"start={start!r}: want None, 'fresh' or 'latest'")
-        if device is not None and tensors not in (None, "torch", "auto"):
-            raise ValueError(f"device={device!r} gives torch tensors, and tensors={tensors!r} asks for others")
-        if prefetch < 0 or prefetch > 0 and device is None:
-            raise ValueError(f"prefetch={prefetch!r}: want a number from 0 on, and a device= to copy batches to")
-        if tensors in ("torch", "jax"):
-            importlib.import_module(tensors)  # raises now if it is missing
-        kind = "torch" if device is not None else choose_kind(tensors)
-        limits = Limits(wait, read_patience() if patience is None else patience)
-        copies = None if device is None else Copies(find_device(device), prefetch)
-        frames = Frames(kind, None if keys is None else Names(keys), copies)
-        self._further = stream != TRAIN
-        if self._further and start is None:
-            start = "fresh"
-        self._stream = Stream(socket_of(path, stream), frames, Start(start), limits)
-        self._reports = Reports(self._stream.offer_report)
+        self._stream = stream
+        self._further = further
+        self._reports = Reports(stream.offer_report)
         self._lock = threading.Lock()
         self._checked = False  # whether refuse_misuse has passed
         self._figures: Tuple[float, Dict[str, Any]] = (-FIGURES_EVERY, {})  # when asked, newest answer
-        _be_an_iterable_dataset(self)
 
     # Taking batches.
 
@@ -129,7 +114,7 @@ class DataLoader:
         self._guard()
         self._checked = False
         self._check()
-        stream = self._open_stream()
+        stream = self._stream
         if self._further and stream.start.kind == "fresh" and stream.place is not None:
             if stream.ended or stream.start.state is None:
                 with self._lock:
@@ -138,10 +123,10 @@ class DataLoader:
 
     def __next__(self) -> Batch:
         stream = self._stream
-        if stream is None or stream.closed or not self._checked or self._pid != os.getpid():
+        if stream.closed or not self._checked or self._pid != os.getpid():
             self._guard()
             self._check()
-            stream = self._open_stream()
+            stream = self._stream
         before = stream.place
         try:
             with self._lock:
@@ -159,7 +144,6 @@ class DataLoader:
             raise
 
     def __len__(self) -> int:
-        _be_an_iterable_dataset(self)
         raise TypeError(
             "a millrace loader has no length: the run's `stop` decides when it ends. For torch's DataLoader import "
             "torch before millrace.connect(), and use DataLoader(loader, batch_size=None)"
@@ -177,7 +161,7 @@ class DataLoader:
         For torch.distributed.checkpoint use `dcp_state()`."""
         hit("client/state/before")
         refuse_misuse(STATE)
-        stream = self._open_stream()
+        stream = self._stream
         if stream.place is not None:
             return stream.place.state.to_dict()
         if stream.start.state is not None:
@@ -199,7 +183,7 @@ class DataLoader:
         state names these parts. Raises TypeError or ValueError if `state` is no dict that JSON can hold. If the run
         refuses the state, the next `next()` raises StartError."""
         copy = read_state(state)
-        stream = self._open_stream()
+        stream = self._stream
         with self._lock:
             start = Start(stream.start.kind, copy, tuple(str(name) for name in override))
             if set(copy) == {"start"} and copy["start"] in STARTS:  # saved before the first batch
@@ -210,22 +194,22 @@ class DataLoader:
         """Report that the model's checkpoint of this step is durable. The run may then drop data that only older
         checkpoints need."""
         self._guard()
-        self._open_stream().save(int(step))
+        self._stream.save(int(step))
 
     # Topology, reports and counts.
 
     @property
     def topology(self) -> Dict[str, int]:
-        """The number of ranks on each axis: tp, cp, dp, pp. Empty before the first batch."""
-        return dict(self._open_stream().axes[0])
+        """The number of ranks on each axis: tp, cp, dp, pp. Raises RuntimeError before the first `next()`."""
+        return dict(self._begun("topology").topology)
 
     @property
     def coordinates(self) -> Dict[str, int]:
-        """The place of this rank on each axis: tp, cp, dp, pp, from 0. Empty before the first batch.
+        """The place of this rank on each axis: tp, cp, dp, pp, from 0. Raises RuntimeError before the first `next()`.
 
         Ranks count along tp first, then cp, dp and pp. Compare the coordinates with your process groups: with another
         arrangement, the trainer would train on the wrong batches."""
-        return dict(self._open_stream().axes[1])
+        return dict(self._begun("coordinates").coordinates)
 
     def report_losses(self, step: int, losses: Mapping[str, Tuple[float, float]]) -> None:
         """Report this rank's loss of a step by source: `{source: (loss_sum, tokens)}`, the sum over that many tokens.
@@ -252,7 +236,7 @@ class DataLoader:
 
         `run`: the run's figures as `millrace status --json` has them under `delivery`; at most a second old if the
         roles answer, and empty before the first batch. docs/metrics.md explains them."""
-        stream = self._open_stream()
+        stream = self._stream
         ring = stream.conn.ring if stream.conn is not None else None
         return {
             "wait_seconds": stream.waited,
@@ -282,10 +266,9 @@ class DataLoader:
     def close(self) -> None:
         """Leave the run. Tensors stay valid. The last step counts as consumed only if the trainer has asked for the
         batch after it."""
-        if self._stream is not None:
-            self._stream.closed = True
+        self._stream.closed = True
         hit("client/close/before")
-        self._hang_up()
+        self._stream.hang_up()
 
     def __enter__(self) -> "DataLoader":
         return self
@@ -297,7 +280,7 @@ class DataLoader:
 
     def __del__(self, ending: Callable[[], bool] = sys.is_finalizing) -> None:
         if not ending():  # otherwise the globals of the modules may be gone, and the system closes the socket
-            self._hang_up()
+            self._stream.hang_up()
 
     def __reduce__(self) -> Any:
         raise TypeError(
@@ -305,13 +288,17 @@ class DataLoader:
             "and use num_workers=0"
         )
 
-    def _hang_up(self) -> None:
-        if self._stream is not None:
-            self._stream.hang_up()
-
-    def _open_stream(self) -> Stream:
-        assert self._stream is not None  # __init__ raised otherwise
-        return self._stream
+    def _begun(self, name: str) -> Axes:
+        """Return the axes of the run. The sidecar sends them when all ranks have declared their starts, and this rank
+        declares its own at the first `next()`. A question for them does not declare it: a state may still be loaded,
+        and the answer would wait for the other ranks."""
+        axes = self._stream.axes
+        if axes is None:
+            raise RuntimeError(
+                f"loader.{name} is not known yet: the run has it when every rank has declared its start, at the first "
+                "next(loader). Read it after the first batch"
+            )
+        return axes
 
     def _guard(self) -> None:
         if os.getpid() != self._pid:
@@ -319,7 +306,7 @@ class DataLoader:
                 f"this loader belongs to process {self._pid} and was forked to process {os.getpid()}: call "
                 "millrace.connect() in the process that trains, and use num_workers=0 with torch's DataLoader"
             )
-        if self._open_stream().closed:
+        if self._stream.closed:
             raise RuntimeError("the loader is closed")
 
     def _check(self) -> None:
@@ -337,23 +324,21 @@ def choose_kind(tensors: Optional[str]) -> str:
         warnings.warn(
             "connect() has no tensors=, and torch is installed but not imported: batches are NumPy arrays. Write "
             "tensors=\"torch\" or tensors=\"numpy\", so that no import elsewhere decides it",
-            stacklevel=4,
+            stacklevel=3,
         )
     return "numpy"
 
 
-def _be_an_iterable_dataset(loader: DataLoader) -> None:
-    """Make a loader an instance of torch's IterableDataset if torch is imported.
+def _loader_kind() -> Type[DataLoader]:
+    """Return the class of a new loader: if torch is imported, the subclass that is also torch's IterableDataset.
 
-    torch's DataLoader then iterates it, and asks it neither for a length nor for items."""
+    torch's DataLoader asks every other object for a length and for items, and Lightning asks a loader for its length.
+    A virtual subclass is not enough: IterableDataset of older PyTorch is no abstract class."""
     dataset = getattr(sys.modules.get("torch.utils.data"), "IterableDataset", None)
-    if dataset is not None and not isinstance(loader, dataset):
-        loader.__class__ = _iterable_kind(dataset)
+    return DataLoader if dataset is None else _iterable_kind(dataset)
 
 
 @functools.lru_cache(maxsize=None)
 def _iterable_kind(dataset: type) -> Type[DataLoader]:
-    """Return the subclass of DataLoader and torch's IterableDataset. It has the name of DataLoader.
-
-    A virtual subclass is not enough: IterableDataset of older PyTorch is no abstract class."""
+    """Return the subclass of DataLoader and torch's IterableDataset. It has the name of DataLoader."""
     return type("DataLoader", (DataLoader, dataset), {"__module__": "millrace", "__doc__": DataLoader.__doc__})

@@ -45,6 +45,13 @@ class Place(NamedTuple):
     last: bool = False  # the returned batch was the run's last on this rank
 
 
+class Axes(NamedTuple):
+    """The arrangement of the ranks on the axes tp, cp, dp and pp."""
+
+    topology: Dict[str, int]  # the number of ranks on each axis
+    coordinates: Dict[str, int]  # the place of this rank on each axis, from 0
+
+
 class Start(NamedTuple):
     """The start that the trainer declares."""
 
@@ -71,7 +78,7 @@ class Stream:
         self.saved: Optional[int] = None  # the newest step with a durable checkpoint
         self.frames = frames
         self._ahead: Deque[Tuple[Any, Place]] = collections.deque()  # copies that were not returned, and positions
-        self.axes: Tuple[Dict[str, int], Dict[str, int]] = ({}, {})  # topology, coordinates
+        self.axes: Optional[Axes] = None  # None until the run has begun
         self.connections = 0
         self.waited = self.last = 0.0  # seconds: of all waits, of the newest
         self.waits = Waits()
@@ -339,7 +346,7 @@ class Stream:
                 raise Lost(f"message {header.kind} came before BEGIN")
 
     def _begin(self, header: wire.Header, begin: Dict[str, Any]) -> None:
-        self.axes, self._source = (begin["topology"], begin["coordinates"]), begin["broadcast_source"]
+        self.axes, self._source = Axes(begin["topology"], begin["coordinates"]), begin["broadcast_source"]
         if begin.get("notice"):
             log.warning("%s", begin["notice"])
         here = (header.attempt, header.step, header.microbatch)

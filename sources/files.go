@@ -31,6 +31,9 @@ type OpenFile interface {
 type Range struct{ Start, End int64 }
 
 // Expecter is implemented by files that fetch bytes before they are read.
+//
+// It is a property of one open file, and no declaration of a format: the store of the file decides it, and the formats
+// read files of all stores. A file around another one passes the ranges on with Expect.
 type Expecter interface {
 	// Expect notes the ranges that one reader reads next, in ascending order. list returns them; Expect calls it at
 	// once or not at all. The reader calls done after its reads.

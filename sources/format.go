@@ -173,6 +173,9 @@ type Unpacker interface {
 
 // Unpacked is implemented by the copies of packed files. Size is the number of unpacked bytes. Name is the packed
 // file's, so a format must not take the file for a packed one by its name.
+//
+// It is a property of one open file, and no declaration of a format: a format opens the packed file of one shard and
+// the copy of another one.
 type Unpacked interface {
 	File
 	IsUnpacked() bool

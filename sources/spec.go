@@ -118,35 +118,27 @@ type Maker interface {
 	Fields() []string
 	// Settings returns a text that identifies everything but the tokenizer that decides its documents.
 	Settings() string
+	// Traits returns what the maker declares beside its documents.
+	Traits() MakerTraits
 	// Document appends the tokens of a record's document to dst. values are those of Fields, in order. bytes is the
 	// length of the text of which the document was made, 0 if there is none. tell is called after every MiB of text.
 	// A record without a field that the document needs is a *MissingError. Every error wraps millrace.ErrBadSample.
 	Document(dst []uint32, r *Record, values []any, tell func()) (tokens []uint32, bytes int64, err error)
 }
 
-// Revised is implemented by makers that make other documents of some records than an earlier release, with the same
-// settings. Lengths that the earlier release kept are then made anew. Settings do not change: saved states have them.
-type Revised interface {
-	Revision() string
-}
-
-// OptionalFields is implemented by makers that do without some of their fields.
-type OptionalFields interface {
-	// OptionalFields returns the fields of Maker.Fields that a record may lack.
-	OptionalFields() []string
-}
-
-// Limiter is implemented by makers whose documents have a limit of length.
-type Limiter interface {
-	// LimitsLength reports whether documents beyond the limit are counted (Record.TooLong).
-	LimitsLength() bool
-}
-
-// Masker is implemented by makers whose documents may have tokens that are not trained on (tokenid.Untrained).
-type Masker interface {
-	// Untrained returns why a document of a record has no label. Such a record is bad. nil: it is a document like any
-	// other. values and r are those of Document.
-	Untrained(r *Record, values []any) error
+// MakerTraits are what a maker declares beside its documents. The zero MakerTraits are those of a maker whose tokens
+// are all trained on, and whose records have all of its fields.
+type MakerTraits struct {
+	// Revision tells the documents from those that an earlier release made of the same records with the same settings.
+	// Lengths that the earlier release kept are then made anew. Settings do not change: saved states have them.
+	Revision string
+	MayLack  []string // the fields of Maker.Fields that a record may lack
+	// LimitsLength: documents have a limit of length. Those beyond it are counted (Record.TooLong).
+	LimitsLength bool
+	// Untrained returns why a document of a record has no label. Such a record is bad. If it returns nil, the record is
+	// a document like any other. values and r are those of Maker.Document. nil: no document has tokens that are not
+	// trained on (tokenid.Untrained).
+	Untrained func(r *Record, values []any) error
 }
 
 // Encoder turns whole texts into documents: [bos] + encoding + [eos]. It is safe for concurrent use.
@@ -187,6 +179,9 @@ func (*plainText) Fields() []string { return nil }
 
 // Settings implements Maker.
 func (*plainText) Settings() string { return "" }
+
+// Traits implements Maker.
+func (*plainText) Traits() MakerTraits { return MakerTraits{} }
 
 // Document implements Maker.
 func (p *plainText) Document(dst []uint32, r *Record, _ []any, tell func()) ([]uint32, int64, error) {
@@ -230,10 +225,12 @@ func RowsOf(fs FS, format Format) find.Rows {
 	}
 }
 
-// masker returns the maker of documents that may have untrained tokens, nil if all tokens of the source are trained on.
-func (s Spec) masker() Masker {
-	m, _ := s.Maker.(Masker)
-	return m
+// makerTraits returns the traits of the source's maker, the zero ones without a maker.
+func (s Spec) makerTraits() MakerTraits {
+	if s.Maker == nil {
+		return MakerTraits{}
+	}
+	return s.Maker.Traits()
 }
 
 // wantsCopies reports whether files that can only be streamed get seekable copies.
@@ -260,8 +257,8 @@ func (s Spec) fingerprint() millrace.Digest {
 	if s.Maker != nil {
 		in = appendText(in, s.Maker.Settings())
 	}
-	if r, ok := s.Maker.(Revised); ok && r.Revision() != "" {
-		in = appendText(in, r.Revision())
+	if revision := s.makerTraits().Revision; revision != "" {
+		in = appendText(in, revision)
 	}
 	if len(s.Field.Others) > 0 { // the meaning of values, since dates are texts and decimals have their scale
 		in = appendText(in, "values 2")
@@ -282,21 +279,18 @@ func (s Spec) fingerprint() millrace.Digest {
 // the passed-through ones behind it. A source that leaves out records, or whose documents have a limit of length, has a
 // set of filters: its answers are kept, and count these documents.
 func (s Spec) withOthers() Spec {
-	var made, may []string
+	var made []string
 	if s.Maker != nil {
 		made = s.Maker.Fields()
-		if o, ok := s.Maker.(OptionalFields); ok {
-			may = o.OptionalFields()
-		}
 	}
-	s.Field.MayLack = slices.Concat(may, s.Filters.Fields(), s.Field.Others, s.Passed)
+	traits := s.makerTraits()
+	s.Field.MayLack = slices.Concat(traits.MayLack, s.Filters.Fields(), s.Field.Others, s.Passed)
 	if s.SkipMissing {
 		s.Field.MayLack = slices.Concat(s.Field.MayLack, made, []string{s.Field.Text})
 	}
 	s.Field.Others = slices.Concat(made, s.Filters.Fields(), s.Field.Others, s.Passed)
 	s.Field.Needed = len(made)
-	limiter, ok := s.Maker.(Limiter)
-	if s.Filters == nil && (s.SkipMissing || ok && limiter.LimitsLength()) {
+	if s.Filters == nil && (s.SkipMissing || traits.LimitsLength) {
 		s.Filters = filter.EmptySet()
 	}
 	return s
@@ -326,7 +320,7 @@ func (s Spec) filtersNames() bool {
 func (s Spec) keys() (k kept.Keys) {
 	if s.madeBy() != nil {
 		k.Transform = s.fingerprint()
-		if s.masker() != nil {
+		if s.makerTraits().Untrained != nil {
 			k.Untrained = digest128(append([]byte("millrace untrained 1"), k.Transform[:]...))
 		}
 		if s.Filters != nil && !s.filtersNames() {
@@ -367,7 +361,7 @@ func (s Spec) cacheKey(shard millrace.Digest, file identity.File, version uint64
 	for _, other := range s.Field.Others {
 		in = appendText(in, other)
 	}
-	if s.masker() != nil { // entries of an earlier release have documents without a label
+	if s.makerTraits().Untrained != nil { // entries of an earlier release have documents without a label
 		in = append(in, "labels"...)
 	}
 	return digest128(in)

@@ -139,12 +139,6 @@ func (m *conversationMaker) Fields() []string {
 	return []string{m.Messages, m.Tools}
 }
 
-// OptionalFields implements sources.OptionalFields.
-func (m *conversationMaker) OptionalFields() []string { return m.Fields()[1:] }
-
-// LimitsLength implements sources.Limiter.
-func (*conversationMaker) LimitsLength() bool { return true }
-
 // Settings implements sources.Maker.
 func (m *conversationMaker) Settings() string {
 	return fmt.Sprintf("conversation 2 %q", m.Conversation.settings())
@@ -154,8 +148,12 @@ func (m *conversationMaker) Settings() string {
 // reasoning as transformers does, and obeys weights.
 const revision = "rendering 2"
 
-// Revision implements sources.Revised.
-func (*conversationMaker) Revision() string { return revision }
+// Traits implements sources.Maker. A conversation needs no tools.
+func (m *conversationMaker) Traits() sources.MakerTraits {
+	return sources.MakerTraits{
+		Revision: revision, MayLack: m.Fields()[1:], LimitsLength: true, Untrained: m.untrained,
+	}
+}
 
 // settings writes everything that decides the rendering.
 func (c *Conversation) settings() string {

@@ -44,16 +44,14 @@ func NewPreferenceMaker(t Tokenizer, p Preference) (sources.Maker, error) {
 	return m, nil
 }
 
-// Revision implements sources.Revised.
-func (m *preferenceMaker) Revision() string {
-	if m.talk == nil {
-		return ""
+// Traits implements sources.Maker. Only messages are rendered, so texts have no revision.
+func (m *preferenceMaker) Traits() sources.MakerTraits {
+	t := sources.MakerTraits{LimitsLength: true, Untrained: m.untrained}
+	if m.talk != nil {
+		t.Revision = revision
 	}
-	return revision
+	return t
 }
-
-// LimitsLength implements sources.Limiter.
-func (*preferenceMaker) LimitsLength() bool { return true }
 
 // Fields implements sources.Maker.
 func (m *preferenceMaker) Fields() []string {

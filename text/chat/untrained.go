@@ -15,8 +15,8 @@ func nothing(why string, with ...any) error {
 	return millrace.Errorf(millrace.ErrBadSample, "no token is trained on: "+why, with...)
 }
 
-// Untrained implements sources.Masker. The error names the roles of the conversation, and those that are trained on.
-func (m *conversationMaker) Untrained(r *sources.Record, values []any) error {
+// untrained is sources.MakerTraits.Untrained. The error names the roles of the conversation, and those that are trained on.
+func (m *conversationMaker) untrained(r *sources.Record, values []any) error {
 	return m.nothing(r, m.Messages, values[0])
 }
 
@@ -90,15 +90,15 @@ func listed(names []string) string {
 	return b.String()
 }
 
-// Untrained implements sources.Masker.
-func (m *pairMaker) Untrained(r *sources.Record, _ []any) error {
+// untrained is sources.MakerTraits.Untrained.
+func (m *pairMaker) untrained(r *sources.Record, _ []any) error {
 	if r.TooLong && m.TooLong.Truncate {
 		return nothing("too_long: truncate keeps %d tokens, and the completion is behind them", m.TooLong.Tokens)
 	}
 	return nothing("the completion %q is empty", m.Completion)
 }
 
-// Untrained implements sources.Masker. Document refuses an answer without a label itself, and says more.
-func (m *preferenceMaker) Untrained(*sources.Record, []any) error {
+// untrained is sources.MakerTraits.Untrained. Document refuses an answer without a label itself, and says more.
+func (m *preferenceMaker) untrained(*sources.Record, []any) error {
 	return nothing("the answers in %q and %q have no token behind their prompts", m.Chosen, m.Rejected)
 }

@@ -6,7 +6,7 @@ import (
 )
 
 // Kept keeps the readers that random reads of many shards used last, with the pages that they decoded. So their memory
-// does not grow with the shards. It is safe for concurrent use.
+// does not grow with the shards. It is safe for concurrent use. A nil Kept keeps none.
 type Kept struct {
 	most int64 // bytes
 
@@ -18,11 +18,11 @@ type Kept struct {
 // NewKept returns a set that keeps pages of at most so many bytes.
 func NewKept(most int64) *Kept { return &Kept{most: most} }
 
-// defaultKept is the memory of a shard's own set.
-const defaultKept = 8 << 20
-
 // take returns a reader of the shard, if possible one that has pages.
 func (k *Kept) take(s *shard) *rowReader {
+	if k == nil {
+		return s.newRowReader()
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for i, r := range slices.Backward(k.idle) {
@@ -36,6 +36,10 @@ func (k *Kept) take(s *shard) *rowReader {
 
 // give takes a reader back after a read that succeeded.
 func (k *Kept) give(r *rowReader) {
+	if k == nil {
+		r.close()
+		return
+	}
 	r.expect(nil)
 	r.size = r.bytes()
 	k.mu.Lock()
@@ -52,6 +56,9 @@ func (k *Kept) give(r *rowReader) {
 
 // forget drops the readers of a closed shard.
 func (k *Kept) forget(s *shard) {
+	if k == nil {
+		return
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for i, r := range slices.Backward(k.idle) {

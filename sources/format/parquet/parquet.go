@@ -19,7 +19,7 @@ import (
 
 // Format opens Parquet files.
 type Format struct {
-	// Kept keeps decoded pages of random reads for later ones. Sources may share it; nil: each shard has its own.
+	// Kept keeps decoded pages of random reads for later ones. Sources may share it; nil: none are kept.
 	Kept *Kept
 }
 
@@ -42,9 +42,6 @@ func (pf Format) Open(ctx context.Context, f sources.File, field sources.Field, 
 		return nil, err
 	}
 	s := &shard{f: f, isFar: isFar(f), rows: uint64(meta.NumRows), limit: lim.SampleBytes, kept: pf.Kept}
-	if s.kept == nil {
-		s.kept = NewKept(defaultKept)
-	}
 	root, err := treeOf(f, meta)
 	if err != nil {
 		return nil, err
@@ -96,7 +93,7 @@ type shard struct {
 	lackText *sources.LackError // the file lacks the column of the text
 	lacks    sources.Lacks
 
-	kept *Kept // readers with the pages that they decoded last
+	kept *Kept // readers with the pages that they decoded last; nil: none are kept
 }
 
 // Count implements sources.Shard.

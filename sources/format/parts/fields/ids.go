@@ -41,17 +41,19 @@ func NewIDsMaker(names IDs) sources.Maker {
 	add(&m.mask, names.Mask)
 	add(&m.labels, names.Labels)
 	add(&m.starts, names.Starts)
-	if len(m.fields) > 1 {
-		return maskedMaker{m}
-	}
 	return m
 }
 
-// maskedMaker makes documents of which some tokens may be left out of the loss.
-type maskedMaker struct{ *idsMaker }
+// Traits implements sources.Maker. With a further field, some tokens may be left out of the loss.
+func (m *idsMaker) Traits() (t sources.MakerTraits) {
+	if len(m.fields) > 1 {
+		t.Untrained = m.untrained
+	}
+	return t
+}
 
-// Untrained implements sources.Masker. The starts of sequences alone make no document bad.
-func (m maskedMaker) Untrained(*sources.Record, []any) error {
+// untrained is sources.MakerTraits.Untrained. The starts of sequences alone make no document bad.
+func (m *idsMaker) untrained(*sources.Record, []any) error {
 	name, what := "", ""
 	switch {
 	case m.mask > 0:

@@ -43,7 +43,7 @@ type Opened struct {
 	Sources  []*sources.Source
 	memory   int64 // bytes for documents that are read
 	host     *sources.Host
-	kept     *setup.Kept
+	buffers  *setup.ReadBuffers
 	stores   *remote.Host
 	files    []sources.FS     // of each source
 	cache    *cache.Store     // nil without a token cache
@@ -91,9 +91,6 @@ func (ps Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// keptBytes is the memory that random reads keep for later ones.
-const keptBytes = 32 << 20
-
 // Open opens the sources of a mixture one after the other. Its error is Problems if sources cannot be read; it then
 // also returns the opened sources. Any other error is a mistake in the mixture file. The caller closes the result.
 func Open(ctx context.Context, c *config.Config, o Options) (*Opened, error) {
@@ -109,13 +106,13 @@ func Open(ctx context.Context, c *config.Config, o Options) (*Opened, error) {
 	}
 	o.Part = orAlone(o.Part, c, 0)
 	host := sources.NewHost(sources.HostOptions{OpenFiles: o.Part.OpenFiles, Logger: o.Logger})
-	stores, err := setup.Stores(c, keptBytes, nil, o.Logger)
+	stores, err := setup.Stores(c, o.Part.WalkBuffers, nil, o.Logger)
 	if err != nil {
 		return nil, errors.Join(err, host.Close())
 	}
 	out := &Opened{Config: c, Facts: config.Facts{Vocabulary: setup.Vocabulary(encoding)}, Encoding: encoding,
 		memory: o.Part.Walk, host: host, stores: stores,
-		kept: setup.NewKept(2*runtime.GOMAXPROCS(0), keptBytes, stores)}
+		buffers: setup.NewReadBuffers(2*runtime.GOMAXPROCS(0), o.Part.WalkBuffers, stores)}
 	if out.cache, err = setup.TokenCache(c, o.Logger); err != nil {
 		return nil, errors.Join(err, out.Close())
 	}
@@ -147,7 +144,7 @@ func Open(ctx context.Context, c *config.Config, o Options) (*Opened, error) {
 }
 
 func (out *Opened) open(ctx context.Context, s *config.Source, o Options) (*Problem, error) {
-	spec, err := setup.SourceSpec(out.Config, s, out.Encoding, out.kept)
+	spec, err := setup.SourceSpec(out.Config, s, out.Encoding, out.buffers)
 	if err != nil {
 		return nil, err
 	}
@@ -158,7 +155,7 @@ func (out *Opened) open(ctx context.Context, s *config.Source, o Options) (*Prob
 		spec.PieceTokens = 0
 	}
 	// Open resolves the paths again. This call separates mistakes in the paths from other failures.
-	stored := setup.Files(s, out.kept)
+	stored := setup.Files(s, out.buffers)
 	tree, _ := stored.(find.Tree)
 	files, err := find.Resolve(tree, spec.Query(stored))
 	if err != nil {

@@ -112,7 +112,7 @@ func (p *readers) open(s *stream, leave <-chan struct{}) (run func(context.Conte
 	if err != nil { // without it, the stores have every block
 		p.log.Warn("the cache of files is not used", "err", err)
 	}
-	kept := setup.NewKept(division.Decoders, division.Kept, stores)
+	buffers := setup.NewReadBuffers(division.Decoders, division.Buffers, stores)
 	address := rundir.Socket(s.dir, fmt.Sprintf("%s-%d", p.Name, os.Getpid()))
 	tokens, err := setup.TokenCache(s.of.Config, p.log)
 	if err != nil { // up found the directory good; without it, the files have every document
@@ -129,11 +129,11 @@ func (p *readers) open(s *stream, leave <-chan struct{}) (run func(context.Conte
 			if !ok {
 				return sources.Spec{}, millrace.Errorf(millrace.ErrInvalid, "source %s is not in the mixture", name)
 			}
-			return setup.SourceSpec(s.of.Config, src, encoding, kept)
+			return setup.SourceSpec(s.of.Config, src, encoding, buffers)
 		},
 		Files: func(name string) sources.FS {
 			src, _ := s.of.Config.Source(name)
-			return setup.Files(src, kept)
+			return setup.Files(src, buffers)
 		},
 		Facts:     p.facts(),
 		OpenFiles: s.of.Part.OpenFiles, Cache: tokens, Texts: p.texts,

@@ -13,13 +13,13 @@ import (
 
 // Files returns the files of a source: those of its store if its path is a URL, else those of the operating system.
 // The sources of a process share the connections of k; with nil the source has its own.
-func Files(s *config.Source, k *Kept) sources.FS {
+func Files(s *config.Source, b *ReadBuffers) sources.FS {
 	if !s.IsRemote() {
 		return sources.OSFS()
 	}
 	host := remote.NewHost(remote.Options{})
-	if k != nil {
-		host = k.remote
+	if b != nil {
+		host = b.remote
 	}
 	storage := remote.Storage{}
 	if at := s.Storage; at != nil {

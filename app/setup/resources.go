@@ -61,6 +61,7 @@ type Part struct {
 	Reader        Reader    // of LoaderMemory: for each loader and shadow
 	Runway        int64     // of LoaderMemory: for tokens that are planned ahead
 	Walk          int64     // for documents, in a command that reads the stream without loaders
+	WalkBuffers   int64     // in such a command, that random reads keep for later ones
 	SidecarMemory int64     // of limits.sidecar_memory: for the stream
 	Sidecar       Sidecar   // the division of SidecarMemory
 	OpenFiles     int       // data files that a process has open at once; 0: as many as its own limit allows
@@ -75,7 +76,7 @@ type Reader struct {
 	// EncoderBytes are the bytes of each encoder. More remember more pieces of text.
 	EncoderBytes int64
 	Decoders     int   // goroutines. While half of them wait for a disk, the others keep the encoders busy.
-	Kept         int64 // bytes that random reads keep for later ones
+	Buffers      int64 // bytes that random reads keep for later ones
 	Procs        int   // processors that the process uses at once
 	Ahead        int64 // bytes of remote files that are read ahead
 }
@@ -93,6 +94,7 @@ const (
 	leastProcess = 16 << 20  // of a loader or shadow: an encoder, two decoders and a few documents
 	leastAuto    = 64 << 20  // of a loader that `loaders: auto` adds
 	mostWalk     = 512 << 20 // of a walk, whatever the limits of the run
+	walkBuffers  = 32 << 20  // beside it, whatever the limits of the run
 	leastAhead   = 4 << 20   // of a loader with remote files, to read ahead
 	mostAhead    = 64 << 20
 	decoderBytes = 2 << 20 // a decoder's scratch
@@ -101,7 +103,7 @@ const (
 // The shares of parts.
 const (
 	trainParts     = 2  // equal parts of a shared limit that the stream `train` gets; each other stream gets one
-	keptShare      = 16 // one part in so many is for what random reads keep
+	buffersShare   = 16 // one part in so many is for what random reads keep
 	runwayShare    = 4  // one part in so many is for tokens that are planned ahead
 	remoteDecoders = 32 // with a remote source; each has one read in flight
 )
@@ -212,7 +214,7 @@ func (p Part) completed(c *config.Config, f Fleet, host Host) Part {
 	p.Fleet = f
 	p.Reader = newReader(c, p.LoaderMemory/int64(f.processes()), f.Loaders, host.Cores)
 	p.Runway = p.LoaderMemory / runwayShare
-	p.Walk = min(p.LoaderMemory/2, mostWalk)
+	p.Walk, p.WalkBuffers = min(p.LoaderMemory/2, mostWalk), walkBuffers
 	m := p.SidecarMemory
 	p.Sidecar = Sidecar{Frames: m / 2, Arenas: m / 4, Reserve: m / 8, Heap: m / 4}
 	return p
@@ -231,8 +233,8 @@ func newReader(c *config.Config, part int64, loaders, cores int) Reader {
 		r.Decoders = max(r.Decoders, min(remoteDecoders, int(part/8/decoderBytes)))
 		r.Ahead = min(max(part/8, leastAhead), mostAhead)
 	}
-	r.Kept = part / keptShare
-	fixed := int64(r.Encoders)*r.EncoderBytes + int64(r.Decoders)*decoderBytes + r.Kept + r.Ahead
+	r.Buffers = part / buffersShare
+	fixed := int64(r.Encoders)*r.EncoderBytes + int64(r.Decoders)*decoderBytes + r.Buffers + r.Ahead
 	r.Payload = max((part-fixed)/2, part/4)
 	return r
 }

@@ -490,7 +490,7 @@ func TestDivision(t *testing.T) {
 				if d.Procs > cores || d.Decoders < 2 {
 					t.Errorf("%d processors, %d decoders on %d processors", d.Procs, d.Decoders, cores)
 				}
-				fixed := int64(d.Encoders)*d.EncoderBytes + int64(d.Decoders)*decoderBytes + d.Kept
+				fixed := int64(d.Encoders)*d.EncoderBytes + int64(d.Decoders)*decoderBytes + d.Buffers
 				if d.Payload < d.Heap/4 || d.Payload+fixed > d.Heap {
 					t.Errorf("%d bytes of payload and %d fixed do not fit %d", d.Payload, fixed, d.Heap)
 				}

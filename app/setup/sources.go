@@ -50,8 +50,8 @@ func Vocabulary(e *tokenize.Encoding) string {
 
 // SourceSpec returns the settings with which a loader opens a source. The sources of a process share the encoding and
 // the memory of random reads; nil keeps none.
-func SourceSpec(c *config.Config, s *config.Source, e *tokenize.Encoding, k *Kept) (sources.Spec, error) {
-	format, err := format(s, k, Files(s, k))
+func SourceSpec(c *config.Config, s *config.Source, e *tokenize.Encoding, b *ReadBuffers) (sources.Spec, error) {
+	format, err := format(s, b, Files(s, b))
 	if err != nil {
 		return sources.Spec{}, c.ErrorAt("sources."+s.Name+".format", err.Error(), "")
 	}
@@ -212,14 +212,14 @@ func filterTexts(c *config.Config, s *config.Source) string {
 // Format returns the reader of a source's format, for a look at its files.
 func Format(s *config.Source, files sources.FS) (sources.Format, error) { return format(s, nil, files) }
 
-func format(s *config.Source, k *Kept, files sources.FS) (sources.Format, error) {
+func format(s *config.Source, b *ReadBuffers, files sources.FS) (sources.Format, error) {
 	settings := all.Settings{Files: files, Record: s.Record, IDs: tokenfiles.Options{DType: s.DType},
 		Truncated: s.Truncated == "accept"}
 	if s.EOS != nil {
 		settings.IDs.EOS, settings.IDs.HasEOS = uint32(*s.EOS), true
 	}
-	if k != nil {
-		settings.Windows, settings.Pages = k.windows, k.pages
+	if b != nil {
+		settings.Windows, settings.Pages = b.windows, b.pages
 	}
 	return all.New(s.Format, settings)
 }

@@ -31,7 +31,7 @@ type Settings struct {
 	IDs       tokenfiles.Options // of files of plain ids
 	Truncated bool               // archives without an end mark are read
 	Windows   *rows.Windows      // of packed lines that random reads keep; nil: none
-	Pages     *parquet.Kept      // that random reads keep; nil: none
+	Pages     *parquet.Pages     // that random reads keep; nil: none
 }
 
 // reader makes the reader of one format.
@@ -46,7 +46,7 @@ func readers() []reader {
 		{registry.JSONL, func(s Settings) sources.Format { return jsonl.Format{Windows: s.Windows} }},
 		{registry.JSON, func(s Settings) sources.Format { return jsonl.Arrays{Windows: s.Windows} }},
 		{"csv", func(s Settings) sources.Format { return csv.Format{Windows: s.Windows} }},
-		{registry.Parquet, func(s Settings) sources.Format { return parquet.Format{Kept: s.Pages} }},
+		{registry.Parquet, func(s Settings) sources.Format { return parquet.Format{Pages: s.Pages} }},
 		{registry.Arrow, func(Settings) sources.Format { return arrow.Format{} }},
 		{registry.WebDataset, func(s Settings) sources.Format {
 			f := webdataset.New(s.Files)

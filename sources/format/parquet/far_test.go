@@ -150,7 +150,7 @@ func TestRoundTrips(t *testing.T) {
 			t.Fatal(err)
 		}
 		f := &farFile{OpenFile: inner, t: t}
-		s, err := parquet.Format{}.Open(t.Context(), f, c.field, sources.Limits{}.Resolved(), nil)
+		s, err := keeping().Open(t.Context(), f, c.field, sources.Limits{}.Resolved(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -14,7 +14,6 @@ import (
 
 	"millrace"
 	"millrace/sources"
-	"millrace/sources/format/parquet"
 	"millrace/sources/sourcetest"
 )
 
@@ -26,7 +25,7 @@ func TestForeignIndexes(t *testing.T) {
 	}
 	for name, columns := range files {
 		for column, want := range columns {
-			s, err := parquet.Format{}.Open(t.Context(), memoryFile(written(t, path.Join("foreign", name))),
+			s, err := keeping().Open(t.Context(), memoryFile(written(t, path.Join("foreign", name))),
 				sources.Field{Others: []string{column}}, sources.Limits{}.Resolved(), nil)
 			if err != nil {
 				t.Fatal(err)
@@ -119,7 +118,7 @@ func TestFlippedIndex(t *testing.T) {
 // seen passes the records with these numbers of a file to check, or all if there are no numbers.
 func seen(t *testing.T, b []byte, field sources.Field, numbers []uint64, check func(sources.Record)) (n int,
 	err error) {
-	s, err := parquet.Format{}.Open(t.Context(), memoryFile(b), field, sources.Limits{}.Resolved(), nil)
+	s, err := keeping().Open(t.Context(), memoryFile(b), field, sources.Limits{}.Resolved(), nil)
 	if err != nil {
 		return 0, err
 	}

@@ -72,7 +72,7 @@ func TestNested(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, columns := range nested() {
-		s, err := parquet.Format{}.Open(t.Context(), memoryFile(written(t, name)), sources.Field{Others: columns},
+		s, err := keeping().Open(t.Context(), memoryFile(written(t, name)), sources.Field{Others: columns},
 			sources.Limits{}.Resolved(), nil)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
@@ -106,7 +106,7 @@ func TestNested(t *testing.T) {
 
 // TestIDs: a list of whole numbers from 0 up is ids. One of them below 0 makes it a list of numbers.
 func TestIDs(t *testing.T) {
-	s, err := parquet.Format{}.Open(t.Context(), memoryFile(written(t, "snappy.parquet")),
+	s, err := keeping().Open(t.Context(), memoryFile(written(t, "snappy.parquet")),
 		sources.Field{Others: []string{"ids", "labels"}}, sources.Limits{}.Resolved(), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -138,7 +138,7 @@ func TestBareRepeated(t *testing.T) {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	s, err := parquet.Format{}.Open(t.Context(), memoryFile(b.Bytes()),
+	s, err := keeping().Open(t.Context(), memoryFile(b.Bytes()),
 		sources.Field{Text: "text", Others: []string{"ids", "tags"}}, sources.Limits{}.Resolved(), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -161,7 +161,7 @@ func TestBareRepeated(t *testing.T) {
 
 // TestLongLists: a list above sample_bytes costs its row alone.
 func TestLongLists(t *testing.T) {
-	s, err := parquet.Format{}.Open(t.Context(), memoryFile(written(t, "snappy.parquet")),
+	s, err := keeping().Open(t.Context(), memoryFile(written(t, "snappy.parquet")),
 		sources.Field{Others: []string{"messages", "loss_mask"}}, sources.Limits{SampleBytes: 300}, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -12,7 +12,6 @@ import (
 
 	"millrace"
 	"millrace/sources"
-	"millrace/sources/format/parquet"
 )
 
 // table has a column of every type that filters read, in the encodings that writers use.
@@ -73,7 +72,7 @@ func TestOtherColumns(t *testing.T) {
 		t.Fatal(err)
 	}
 	names := []string{"int", "long", "plain", "coded", "double", "float", "flag", "word", "inner.year"}
-	s, err := parquet.Format{}.Open(context.Background(), memoryFile(b.Bytes()),
+	s, err := keeping().Open(context.Background(), memoryFile(b.Bytes()),
 		sources.Field{Text: "text", Others: names}, sources.Limits{}.Resolved(), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -100,7 +99,7 @@ func TestOtherColumns(t *testing.T) {
 	}
 	for name, want := range map[string]string{"list.list.element": "is a list",
 		"nothing": "has no column \"nothing\"; there are: "} {
-		_, err := parquet.Format{}.Open(context.Background(), memoryFile(b.Bytes()),
+		_, err := keeping().Open(context.Background(), memoryFile(b.Bytes()),
 			sources.Field{Text: "text", Others: []string{name}}, sources.Limits{}.Resolved(), nil)
 		if !errors.Is(err, millrace.ErrInvalid) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", name, err, want)

@@ -19,8 +19,8 @@ import (
 
 // Format opens Parquet files.
 type Format struct {
-	// Kept keeps decoded pages of random reads for later ones. Sources may share it; nil: none are kept.
-	Kept *Kept
+	// Pages keeps decoded pages of random reads for later ones. Sources may share it; nil: none are kept.
+	Pages *Pages
 }
 
 var _ sources.Format = Format{}
@@ -41,7 +41,7 @@ func (pf Format) Open(ctx context.Context, f sources.File, field sources.Field, 
 	if err != nil {
 		return nil, err
 	}
-	s := &shard{f: f, isFar: isFar(f), rows: uint64(meta.NumRows), limit: lim.SampleBytes, kept: pf.Kept}
+	s := &shard{f: f, isFar: isFar(f), rows: uint64(meta.NumRows), limit: lim.SampleBytes, pages: pf.Pages}
 	root, err := treeOf(f, meta)
 	if err != nil {
 		return nil, err
@@ -93,7 +93,7 @@ type shard struct {
 	lackText *sources.LackError // the file lacks the column of the text
 	lacks    sources.Lacks
 
-	kept *Kept // readers with the pages that they decoded last; nil: none are kept
+	pages *Pages // readers with the pages that they decoded last; nil: none are kept
 }
 
 // Count implements sources.Shard.
@@ -143,7 +143,7 @@ func (s *shard) Index(ctx context.Context, _ func(int64)) ([]byte, error) { retu
 
 // Close implements io.Closer. The caller of Open closes the file.
 func (s *shard) Close() error {
-	s.kept.forget(s)
+	s.pages.forget(s)
 	return nil
 }
 
@@ -165,12 +165,12 @@ func (s *shard) Scan(ctx context.Context, from uint64, fn func(sources.Record) e
 // Read implements sources.Shard. Numbers ascend, so a call decodes each page once. It does not decode the last page of
 // an earlier call again. Of a page that was decoded before, it unpacks only the pieces with the rows if these are few.
 func (s *shard) Read(ctx context.Context, numbers []uint64, fn func(sources.Record) error) error {
-	r := s.kept.take(s)
+	r := s.pages.take(s)
 	r.prepare(ctx, numbers)
 	err := r.read(ctx, numbers, fn)
 	r.columns((*reader).leave)
 	if err == nil {
-		s.kept.give(r)
+		s.pages.give(r)
 	}
 	return err
 }

@@ -23,7 +23,10 @@ import (
 	"millrace/sources/sourcetest"
 )
 
-func format(sources.FS) sources.Format { return parquet.Format{} }
+func format(sources.FS) sources.Format { return keeping() }
+
+// keeping returns a format that keeps pages of random reads, as that of a loader does.
+func keeping() parquet.Format { return parquet.Format{Pages: parquet.NewPages(8 << 20)} }
 
 // texts makes rows, with nils among them if nulls. Some rows repeat, for dictionaries.
 func texts(n int, nulls bool) []*string {
@@ -336,7 +339,7 @@ func big(b *testing.B) (sources.Shard, int64) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	s, err := parquet.Format{}.Open(b.Context(), file, f.Field, f.Limits, nil)
+	s, err := keeping().Open(b.Context(), file, f.Field, f.Limits, nil)
 	if err != nil {
 		b.Fatal(err)
 	}

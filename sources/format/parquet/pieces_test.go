@@ -81,7 +81,7 @@ func testFewRows(t *testing.T, codec compress.Compression, version apq.DataPageV
 		t.Fatal(err)
 	}
 	var read atomic.Int64
-	s, err := parquet.Format{}.Open(
+	s, err := keeping().Open(
 		t.Context(),
 		countedFile{f, &read},
 		sources.Field{Text: field},
@@ -132,7 +132,7 @@ func TestChangedPieces(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := parquet.Format{}.Open(t.Context(), f, sources.Field{Text: "text"}, sources.Limits{}.Resolved(), nil)
+		s, err := keeping().Open(t.Context(), f, sources.Field{Text: "text"}, sources.Limits{}.Resolved(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

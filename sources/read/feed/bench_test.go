@@ -139,7 +139,7 @@ func BenchmarkFeed(b *testing.B) {
 		{"jsonl/global", plain, jsonl.Format{}, millrace.Global},
 		{"jsonl.zst of one frame/blocks", writeLines(b, docs, ".zst", whole), jsonl.Format{}, millrace.Global},
 		{"jsonl.zst of many frames/global", writeLines(b, docs, ".zst", frames), jsonl.Format{}, millrace.Global},
-		{"parquet/global", writeParquet(b, docs), parquet.Format{}, millrace.Global},
+		{"parquet/global", writeParquet(b, docs), parquet.Format{Pages: parquet.NewPages(8 << 20)}, millrace.Global},
 		{"parquet/blocks", writeParquet(b, docs), parquet.Format{}, millrace.Blocks},
 	} {
 		b.Run(c.name, func(b *testing.B) {

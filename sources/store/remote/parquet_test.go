@@ -125,7 +125,8 @@ func newFileStore(t testing.TB, latency time.Duration, content []byte) *fileStor
 func (s *fileStore) open(t testing.TB, field sources.Field) sources.Shard {
 	t.Helper()
 	f := open(t, NewHost(Options{}).Files("web", Storage{}), s.url)
-	shard, err := parquet.Format{}.Open(t.Context(), f, field, sources.Limits{}.Resolved(), nil)
+	format := parquet.Format{Pages: parquet.NewPages(8 << 20)}
+	shard, err := format.Open(t.Context(), f, field, sources.Limits{}.Resolved(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

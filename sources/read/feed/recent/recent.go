@@ -24,7 +24,7 @@ type Store struct {
 
 	mu        sync.Mutex
 	documents map[Holder]map[millrace.Ordinal]*list.Element
-	byAge     list.List // of *kept, oldest first
+	byAge     list.List // of *entry, oldest first
 	size      int64     // bytes of their tokens
 
 	text *decode.Text // shared with those who read it; nil: none
@@ -54,14 +54,14 @@ func (p *Packed) Document(scratch []uint32) Document {
 // Holder names the feed of a document. It is a pointer.
 type Holder any
 
-// kept is a document with its place in a Store.
-type kept struct {
+// entry is a document with its place in a Store.
+type entry struct {
 	Packed
 	holder  Holder
 	ordinal millrace.Ordinal
 }
 
-func (d *kept) size() int64 { return size(d.tokens.Len(), d.fields) }
+func (d *entry) size() int64 { return size(d.tokens.Len(), d.fields) }
 
 // size returns the charge of a document: that of each token is 4 bytes, as in spans.
 func size(tokens int, fields string) int64 {
@@ -100,7 +100,7 @@ func (r *Store) shrinkDocuments(bytes int64) {
 
 // forget drops a document; mu is held.
 func (r *Store) forget(e *list.Element) {
-	d := r.byAge.Remove(e).(*kept)
+	d := r.byAge.Remove(e).(*entry)
 	r.size -= d.size()
 	of := r.documents[d.holder]
 	if delete(of, d.ordinal); len(of) == 0 {
@@ -121,7 +121,7 @@ func (r *Store) Put(h Holder, n millrace.Ordinal, d Document) {
 	if _, ok := r.documents[h][n]; ok || bytes > room {
 		return
 	}
-	one := &kept{Packed{d.Place, decode.Pack(d.Tokens), d.Fields}, h, n}
+	one := &entry{Packed{d.Place, decode.Pack(d.Tokens), d.Fields}, h, n}
 	r.shrinkDocuments(room - bytes)
 	if r.text != nil && r.size+bytes+r.text.Size() > free {
 		r.dropText()
@@ -141,7 +141,7 @@ func (r *Store) Get(h Holder, n millrace.Ordinal) (d Packed, ok bool) {
 	if !ok {
 		return d, false
 	}
-	return e.Value.(*kept).Packed, true
+	return e.Value.(*entry).Packed, true
 }
 
 // Release drops the documents of a holder below an ordinal.

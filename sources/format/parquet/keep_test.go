@@ -2,14 +2,14 @@ package parquet
 
 import "testing"
 
-// TestKeptIsBounded: the readers of many shards keep at most the set's bytes, the last used ones. A closed shard keeps
+// TestPagesAreBounded: the readers of many shards keep at most the set's bytes, the last used ones. A closed shard keeps
 // none.
-func TestKeptIsBounded(t *testing.T) {
+func TestPagesAreBounded(t *testing.T) {
 	const most = 1 << 20
-	k := NewKept(most)
+	k := NewPages(most)
 	shards := make([]*shard, 100)
 	for i := range shards {
-		shards[i] = &shard{text: &columnData{col: &column{}}, kept: k}
+		shards[i] = &shard{text: &columnData{col: &column{}}, pages: k}
 		r := k.take(shards[i])
 		r.text.dict = make([]byte, 100_000)
 		if k.give(r); k.bytes > most {

@@ -5,9 +5,9 @@ import (
 	"sync"
 )
 
-// Kept keeps the readers that random reads of many shards used last, with the pages that they decoded. So their memory
-// does not grow with the shards. It is safe for concurrent use. A nil Kept keeps none.
-type Kept struct {
+// Pages keeps the readers that random reads of many shards used last, with the pages that they decoded. So their memory
+// does not grow with the shards. It is safe for concurrent use. A nil Pages keeps none.
+type Pages struct {
 	most int64 // bytes
 
 	mu    sync.Mutex
@@ -15,19 +15,19 @@ type Kept struct {
 	idle  []*rowReader // the last used one at the end
 }
 
-// NewKept returns a set that keeps pages of at most so many bytes.
-func NewKept(most int64) *Kept { return &Kept{most: most} }
+// NewPages returns a set that keeps pages of at most so many bytes.
+func NewPages(most int64) *Pages { return &Pages{most: most} }
 
 // take returns a reader of the shard, if possible one that has pages.
-func (k *Kept) take(s *shard) *rowReader {
-	if k == nil {
+func (p *Pages) take(s *shard) *rowReader {
+	if p == nil {
 		return s.newRowReader()
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for i, r := range slices.Backward(k.idle) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i, r := range slices.Backward(p.idle) {
 		if r.shard == s {
-			k.remove(i)
+			p.remove(i)
 			return r
 		}
 	}
@@ -35,43 +35,43 @@ func (k *Kept) take(s *shard) *rowReader {
 }
 
 // give takes a reader back after a read that succeeded.
-func (k *Kept) give(r *rowReader) {
-	if k == nil {
+func (p *Pages) give(r *rowReader) {
+	if p == nil {
 		r.close()
 		return
 	}
 	r.expect(nil)
 	r.size = r.bytes()
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if r.size > k.most {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if r.size > p.most {
 		return
 	}
-	for k.bytes+r.size > k.most {
-		k.remove(0)
+	for p.bytes+r.size > p.most {
+		p.remove(0)
 	}
-	k.idle = append(k.idle, r)
-	k.bytes += r.size
+	p.idle = append(p.idle, r)
+	p.bytes += r.size
 }
 
 // forget drops the readers of a closed shard.
-func (k *Kept) forget(s *shard) {
-	if k == nil {
+func (p *Pages) forget(s *shard) {
+	if p == nil {
 		return
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for i, r := range slices.Backward(k.idle) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i, r := range slices.Backward(p.idle) {
 		if r.shard == s {
-			k.remove(i)
+			p.remove(i)
 		}
 	}
 }
 
 // remove removes a reader; mu is held.
-func (k *Kept) remove(i int) {
-	k.bytes -= k.idle[i].size
-	k.idle = slices.Delete(k.idle, i, i+1)
+func (p *Pages) remove(i int) {
+	p.bytes -= p.idle[i].size
+	p.idle = slices.Delete(p.idle, i, i+1)
 }
 
 // The memory of a column's reader beside its pages, and that of a zstd decoder.

@@ -94,15 +94,15 @@ func (s *Source) Document(dst []uint32, r *Record, tell func()) ([]uint32, error
 	from := len(dst)
 	var err error
 	dst, r.MadeOf, err = s.maker.Document(dst, r, needed, tell)
-	if ids := dst[from:]; err == nil && len(ids) > 0 && s.untrained != nil &&
+	if ids := dst[from:]; err == nil && len(ids) > 0 && s.traits.Untrained != nil &&
 		int(tokenid.CountUntrained(ids[1:])) == len(ids)-1 {
-		err = s.untrained(r, needed)
+		err = s.traits.Untrained(r, needed)
 	}
 	return dst, err
 }
 
 // HasUntrained reports whether some tokens of the source's documents may be left out of the loss.
-func (s *Source) HasUntrained() bool { return s.untrained != nil }
+func (s *Source) HasUntrained() bool { return s.traits.Untrained != nil }
 
 // Uncut returns the length up to which plans never cut a document, 0 if they may cut any.
 func (s *Source) Uncut() uint32 { return s.spec.Uncut }

@@ -28,12 +28,11 @@ import (
 // Source is an opened source: its manifest, the order of its samples, and access to its records and their lengths. It
 // is safe for concurrent use by several feeds. It starts no goroutine.
 type Source struct {
-	spec     Spec
-	log      *slog.Logger
-	manifest millrace.Manifest
-	maker    Maker // nil: records are documents of tokens
-	// untrained is MakerTraits.Untrained of the maker; nil: all tokens are trained on
-	untrained func(r *Record, values []any) error
+	spec      Spec
+	log       *slog.Logger
+	manifest  millrace.Manifest
+	maker     Maker       // nil: records are documents of tokens
+	traits    MakerTraits // of the maker
 	host      *Host
 	ownHost   bool // the source closes its host
 	kept      *kept.Store
@@ -85,14 +84,14 @@ func newSource(spec Spec, opts OpenOptions) (*Source, error) {
 	spec.Limits = spec.Limits.Resolved()
 	spec = spec.withOthers()
 	s := &Source{
-		spec:      spec,
-		log:       opts.Logger.With("source", spec.Name),
-		maker:     spec.madeBy(),
-		untrained: spec.makerTraits().Untrained,
-		unbind:    func() bool { return true },
-		closing:   new(sync.Once),
-		pieces:    &pieceOrders{byTokens: map[uint32]*order.Global{}},
-		activity:  opts.Meter.Source(spec.Name),
+		spec:     spec,
+		log:      opts.Logger.With("source", spec.Name),
+		maker:    spec.madeBy(),
+		traits:   spec.makerTraits(),
+		unbind:   func() bool { return true },
+		closing:  new(sync.Once),
+		pieces:   &pieceOrders{byTokens: map[uint32]*order.Global{}},
+		activity: opts.Meter.Source(spec.Name),
 	}
 	done := make(chan struct{})
 	s.halt = sync.OnceFunc(func() { close(done) })

@@ -148,13 +148,6 @@ func (m *conversationMaker) Settings() string {
 // reasoning as transformers does, and obeys weights.
 const revision = "rendering 2"
 
-// Traits implements sources.Maker. A conversation needs no tools.
-func (m *conversationMaker) Traits() sources.MakerTraits {
-	return sources.MakerTraits{
-		Revision: revision, MayLack: m.Fields()[1:], LimitsLength: true, Untrained: m.untrained,
-	}
-}
-
 // settings writes everything that decides the rendering.
 func (c *Conversation) settings() string {
 	text := fmt.Sprintf("{%v %v %v %v %v %v %v %v %v %v}", c.Messages, c.Tools, c.Role, c.Content, c.Roles, c.Train,

@@ -49,11 +49,6 @@ type pairMaker struct {
 	talk      *conversationMaker
 }
 
-// Traits implements sources.Maker.
-func (m *pairMaker) Traits() sources.MakerTraits {
-	return sources.MakerTraits{LimitsLength: true, Untrained: m.untrained}
-}
-
 // NewPairMaker returns the maker of the documents of pairs. The error of a template says what to write.
 func NewPairMaker(t Tokenizer, p Pair) (sources.Maker, error) {
 	m := &pairMaker{Pair: p, t: newEncoder(t)}

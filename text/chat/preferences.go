@@ -44,15 +44,6 @@ func NewPreferenceMaker(t Tokenizer, p Preference) (sources.Maker, error) {
 	return m, nil
 }
 
-// Traits implements sources.Maker. Only messages are rendered, so texts have no revision.
-func (m *preferenceMaker) Traits() sources.MakerTraits {
-	t := sources.MakerTraits{LimitsLength: true, Untrained: m.untrained}
-	if m.talk != nil {
-		t.Revision = revision
-	}
-	return t
-}
-
 // Fields implements sources.Maker.
 func (m *preferenceMaker) Fields() []string {
 	if m.Prompt == "" {

@@ -2,8 +2,8 @@ package parquet
 
 import "testing"
 
-// TestPagesAreBounded: the readers of many shards keep at most the set's bytes, the last used ones. A closed shard keeps
-// none.
+// TestPagesAreBounded: the readers of many shards keep at most the set's bytes, the last used ones. A closed shard
+// keeps none.
 func TestPagesAreBounded(t *testing.T) {
 	const most = 1 << 20
 	k := NewPages(most)

@@ -15,7 +15,15 @@ func nothing(why string, with ...any) error {
 	return millrace.Errorf(millrace.ErrBadSample, "no token is trained on: "+why, with...)
 }
 
-// untrained is sources.MakerTraits.Untrained. The error names the roles of the conversation, and those that are trained on.
+// Traits implements sources.Maker. A conversation needs no tools.
+func (m *conversationMaker) Traits() sources.MakerTraits {
+	return sources.MakerTraits{
+		Revision: revision, MayLack: m.Fields()[1:], LimitsLength: true, Untrained: m.untrained,
+	}
+}
+
+// untrained is sources.MakerTraits.Untrained. The error names the roles of the conversation, and those that are trained
+// on.
 func (m *conversationMaker) untrained(r *sources.Record, values []any) error {
 	return m.nothing(r, m.Messages, values[0])
 }
@@ -90,12 +98,26 @@ func listed(names []string) string {
 	return b.String()
 }
 
+// Traits implements sources.Maker.
+func (m *pairMaker) Traits() sources.MakerTraits {
+	return sources.MakerTraits{LimitsLength: true, Untrained: m.untrained}
+}
+
 // untrained is sources.MakerTraits.Untrained.
 func (m *pairMaker) untrained(r *sources.Record, _ []any) error {
 	if r.TooLong && m.TooLong.Truncate {
 		return nothing("too_long: truncate keeps %d tokens, and the completion is behind them", m.TooLong.Tokens)
 	}
 	return nothing("the completion %q is empty", m.Completion)
+}
+
+// Traits implements sources.Maker. Only messages are rendered, so texts have no revision.
+func (m *preferenceMaker) Traits() sources.MakerTraits {
+	t := sources.MakerTraits{LimitsLength: true, Untrained: m.untrained}
+	if m.talk != nil {
+		t.Revision = revision
+	}
+	return t
 }
 
 // untrained is sources.MakerTraits.Untrained. Document refuses an answer without a label itself, and says more.

@@ -198,14 +198,6 @@ type Traits struct {
 	NameFields []string
 }
 
-// settled returns the name of a format with its settings, for digests of facts that follow from both.
-func settled(f Format) string {
-	if settings := f.Traits().Settings; settings != "" {
-		return f.Name() + " " + settings
-	}
-	return f.Name()
-}
-
 // Grainer is the ability of shards that unpack more than one record to read one at random.
 type Grainer interface {
 	// Grain returns the mean unpacked bytes of such a part, 0 if a record is read alone or if the shard was not

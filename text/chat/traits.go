@@ -15,8 +15,8 @@ func nothing(why string, with ...any) error {
 	return millrace.Errorf(millrace.ErrBadSample, "no token is trained on: "+why, with...)
 }
 
-// Traits implements sources.Maker. A conversation needs no tools.
-func (m *conversationMaker) Traits() sources.MakerTraits {
+// MakerTraits implements sources.Maker. A conversation needs no tools.
+func (m *conversationMaker) MakerTraits() sources.MakerTraits {
 	return sources.MakerTraits{
 		Revision: revision, MayLack: m.Fields()[1:], LimitsLength: true, Untrained: m.untrained,
 	}
@@ -98,8 +98,8 @@ func listed(names []string) string {
 	return b.String()
 }
 
-// Traits implements sources.Maker.
-func (m *pairMaker) Traits() sources.MakerTraits {
+// MakerTraits implements sources.Maker.
+func (m *pairMaker) MakerTraits() sources.MakerTraits {
 	return sources.MakerTraits{LimitsLength: true, Untrained: m.untrained}
 }
 
@@ -111,8 +111,8 @@ func (m *pairMaker) untrained(r *sources.Record, _ []any) error {
 	return nothing("the completion %q is empty", m.Completion)
 }
 
-// Traits implements sources.Maker. Only messages are rendered, so texts have no revision.
-func (m *preferenceMaker) Traits() sources.MakerTraits {
+// MakerTraits implements sources.Maker. Only messages are rendered, so texts have no revision.
+func (m *preferenceMaker) MakerTraits() sources.MakerTraits {
 	t := sources.MakerTraits{LimitsLength: true, Untrained: m.untrained}
 	if m.talk != nil {
 		t.Revision = revision

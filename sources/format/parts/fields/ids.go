@@ -44,8 +44,8 @@ func NewIDsMaker(names IDs) sources.Maker {
 	return m
 }
 
-// Traits implements sources.Maker. With a further field, some tokens may be left out of the loss.
-func (m *idsMaker) Traits() (t sources.MakerTraits) {
+// MakerTraits implements sources.Maker. With a further field, some tokens may be left out of the loss.
+func (m *idsMaker) MakerTraits() (t sources.MakerTraits) {
 	if len(m.fields) > 1 {
 		t.Untrained = m.untrained
 	}

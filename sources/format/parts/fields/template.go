@@ -166,8 +166,8 @@ func (m *templateMaker) Fields() []string { return m.fields }
 // Settings implements sources.Maker.
 func (m *templateMaker) Settings() string { return "template 1 " + m.template.source }
 
-// Traits implements sources.Maker.
-func (*templateMaker) Traits() sources.MakerTraits { return sources.MakerTraits{} }
+// MakerTraits implements sources.Maker.
+func (*templateMaker) MakerTraits() sources.MakerTraits { return sources.MakerTraits{} }
 
 // mostSpare bounds the memory of a text that is kept for the next one.
 const mostSpare = 1 << 20

@@ -3,6 +3,7 @@ package mixing
 import (
 	"fmt"
 	"math/bits"
+	"strings"
 )
 
 // Ramp is the way in which a milestone's weights come into force.
@@ -13,7 +14,17 @@ const (
 	RampNone   Ramp = iota // at once
 	RampLinear             // in proportion to the part of the ramp that is over
 	RampCosine             // (1 - cos(pi * part)) / 2: slow at both ends
+
+	rampEnd // one more than the last ramp
 )
+
+// Ramps returns all ramps.
+func Ramps() (all []Ramp) {
+	for r := range rampEnd {
+		all = append(all, r)
+	}
+	return all
+}
 
 // String returns the ramp's word in a mixture file.
 func (r Ramp) String() string {
@@ -30,15 +41,17 @@ func (r Ramp) String() string {
 
 // ParseRamp reads a ramp's word; the empty word is none.
 func ParseRamp(word string) (Ramp, error) {
-	switch word {
-	case "", "none":
+	if word == "" {
 		return RampNone, nil
-	case "linear":
-		return RampLinear, nil
-	case "cosine":
-		return RampCosine, nil
 	}
-	return RampNone, fmt.Errorf("parse ramp %q: it is none, linear or cosine", word)
+	words := make([]string, 0, rampEnd)
+	for _, r := range Ramps() {
+		if r.String() == word {
+			return r, nil
+		}
+		words = append(words, r.String())
+	}
+	return RampNone, fmt.Errorf("parse ramp %q: it is one of %s", word, strings.Join(words, ", "))
 }
 
 // blend returns old + (new - old) * done / over, rounded down, for done < over and old, new <= 2^62.

@@ -123,7 +123,7 @@ func checkMilestone(i, sources int, milestones []Milestone) error {
 	case i > 0 && k.From.Count <= milestones[i-1].From.Count:
 		return fail("from", "%d does not come after %d of the entry before it", k.From.Count,
 			milestones[i-1].From.Count)
-	case k.Ramp > RampCosine:
+	case k.Ramp >= rampEnd:
 		return fail("ramp", "unknown ramp %d", k.Ramp)
 	case k.Ramp == RampNone && k.Over != Point{}:
 		return fail("over", "a length without a ramp: set ramp: linear, or leave it out")

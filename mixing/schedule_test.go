@@ -102,7 +102,7 @@ func TestScheduleRefuses(t *testing.T) {
 		"no over":          {[]Milestone{first, stepMilestone(t, 5, "1 1", RampLinear, 0)}, 1, "over"},
 		"long over":        {[]Milestone{first, stepMilestone(t, 5, "1 1", RampLinear, math.MaxUint64)}, 1, "over"},
 		"over, no ramp":    {[]Milestone{first, stepMilestone(t, 5, "1 1", RampNone, 7)}, 1, "over"},
-		"unknown ramp":     {[]Milestone{first, stepMilestone(t, 5, "1 1", RampCosine+1, 7)}, 1, "ramp"},
+		"unknown ramp":     {[]Milestone{first, stepMilestone(t, 5, "1 1", rampEnd, 7)}, 1, "ramp"},
 		"missing weight":   {[]Milestone{first, stepMilestone(t, 5, "1", RampNone, 0)}, 1, "weights"},
 		"all-zero weights": {[]Milestone{first, stepMilestone(t, 5, "0 0", RampNone, 0)}, 1, "weights"},
 	} {
@@ -205,7 +205,7 @@ func TestCosineWay(t *testing.T) {
 }
 
 func TestRampWords(t *testing.T) {
-	for _, r := range []Ramp{RampNone, RampLinear, RampCosine} {
+	for _, r := range Ramps() {
 		if got, err := ParseRamp(r.String()); err != nil || got != r {
 			t.Errorf("%s is read back as %s, %v", r, got, err)
 		}

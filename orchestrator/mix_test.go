@@ -337,7 +337,7 @@ func TestRefusedChangesNameTheCure(t *testing.T) {
 			Weights: []*proto.SourceWeight{{Source: "books", Weight: "1"}}}}},
 			`this run has no source "books", its sources are code, web`},
 		{&proto.MixRequest{Change: &proto.MixRequest_Set{Set: &proto.SetWeights{Weights: setWeights("1", "1").Weights,
-			Ramp: "steep", Over: 3}}}, "it is none, linear or cosine"},
+			Ramp: "steep", Over: 3}}}, "it is one of none, linear, cosine"},
 		{&proto.MixRequest{Change: &proto.MixRequest_Set{Set: &proto.SetWeights{Weights: setWeights("1", "1").Weights,
 			Ramp: "linear"}}}, "needs a length"},
 		{milestones(), "the schedule is empty"},

@@ -220,10 +220,12 @@ func (s *Source) shardPieces(ctx context.Context, shard, tokens uint32) (order.P
 			n, ok = otherwise(r)
 		}
 		if !ok {
+			cure := "run `millrace index MIXTURE --lengths` once, or set long_documents: consecutive"
+			if s.HoldsTokens() { // its files alone know the lengths
+				cure = "set long_documents: consecutive"
+			}
 			return order.Pieces{}, millrace.Errorf(millrace.ErrInvalid,
-				"shuffle the pieces of long documents: the length of %s is not known; "+
-					"run `millrace index MIXTURE --lengths` once, or set long_documents: consecutive",
-				s.SampleName(shard, r))
+				"shuffle the pieces of long documents: the length of %s is not known; %s", s.SampleName(shard, r), cure)
 		}
 		if err := counter.Add(n); err != nil {
 			return order.Pieces{}, fmt.Errorf("%s: %w", sh.Path, err)

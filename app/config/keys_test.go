@@ -412,6 +412,11 @@ func plainEdit(key string) (edit string, ok bool) {
 
 func parseEdit(t *testing.T, edit string) *Config {
 	t.Helper()
+	defer func() {
+		if t.Failed() {
+			t.Logf("`%s` is refused; if it follows from the type of the key, add a valid edit to `edits`", edit)
+		}
+	}()
 	return parse(t, change(strings.ReplaceAll(strings.TrimSpace(edit), "; ", "\n")+"\n"))
 }
 

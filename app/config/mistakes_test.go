@@ -51,6 +51,11 @@ func change(edit string) string {
 func TestMistakes(t *testing.T) {
 	first := regexp.MustCompile(`^mixture\.yaml:[1-9][0-9]*:[1-9][0-9]*: .`)
 	datadriven.Walk(t, "testdata/mistakes", func(t *testing.T, path string) {
+		defer func() {
+			if t.Failed() {
+				t.Log("if the new texts are right, write them: go test ./app/config -run TestMistakes -args -rewrite")
+			}
+		}()
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			c, err := parseCase(d)
 			if err == nil && d.Cmd == "topology" {

@@ -911,13 +911,13 @@ func TestEtcdPassword(t *testing.T) {
 	must(admin.AuthEnable(ctx))
 
 	c := x.config()
-	c.Run, c.User, c.Password, c.TTL = "run-1", "loader", "word", 2*time.Second
+	c.Run, c.User, c.Password, c.TTL = "run-1", "loader", "word", 5*time.Second
 	l, held := x.acquire(c)
 	x.commits(l, nil, plan(0, 1), plan(256, 1))
 	select {
 	case <-held.Done():
 		t.Errorf("the lease was lost: %v", context.Cause(held))
-	case <-time.After(2500 * time.Millisecond):
+	case <-time.After(5500 * time.Millisecond): // the lease was renewed
 	}
 	x.commits(l, nil, plan(257, 1))
 	l.Release()

@@ -19,6 +19,7 @@ func randomSchedule(t testing.TB, rng *rand.Rand, sources int) *mixing.Schedule 
 	measure := []mixing.Measure{mixing.Steps, mixing.Tokens}[rng.IntN(2)]
 	unit := map[mixing.Measure]uint64{mixing.Steps: 1, mixing.Tokens: 900}[measure]
 	var milestones []mixing.Milestone
+	ramps := mixing.Ramps()
 	for at := uint64(0); len(milestones) < 1+rng.IntN(4); at += unit * (1 + rng.Uint64N(6)) {
 		weights := make([]string, sources)
 		for i := range weights {
@@ -30,7 +31,7 @@ func randomSchedule(t testing.TB, rng *rand.Rand, sources int) *mixing.Schedule 
 			Weights: plannertest.Weights(t, weights...),
 		}
 		if len(milestones) > 0 && rng.IntN(3) > 0 {
-			k.Ramp, k.Over = []mixing.Ramp{mixing.RampLinear, mixing.RampCosine}[rng.IntN(2)], mixing.Point{
+			k.Ramp, k.Over = ramps[1+rng.IntN(len(ramps)-1)], mixing.Point{
 				Measure: measure,
 				Count:   unit * (1 + rng.Uint64N(9)),
 			}
@@ -128,7 +129,7 @@ func many(t testing.TB, ramp mixing.Ramp) (*planner.Spec, *plannertest.Corpus) {
 // TestDeltaSizeFollowsDraws: of a thousand sources, those that were not drawn cost no byte, with a constant
 // mixture and with ramps.
 func TestDeltaSizeFollowsDraws(t *testing.T) {
-	for _, ramp := range []mixing.Ramp{mixing.RampNone, mixing.RampLinear, mixing.RampCosine} {
+	for _, ramp := range mixing.Ramps() {
 		spec, c := many(t, ramp)
 		run, _, err := plannertest.Collect(t, spec, progress.New(1000), anchored{c}, 150)
 		if err != nil {

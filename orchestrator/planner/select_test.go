@@ -171,7 +171,7 @@ func restless(t *testing.T, rng *rand.Rand, sources int) *mixing.Schedule {
 		if k > 0 {
 			far := []uint64{2, 1500}[measure]
 			milestones[k].From.Count = uint64(k) * far
-			milestones[k].Ramp = []mixing.Ramp{mixing.RampNone, mixing.RampLinear, mixing.RampCosine}[rng.IntN(3)]
+			milestones[k].Ramp = mixing.Ramps()[rng.IntN(len(mixing.Ramps()))]
 			if milestones[k].Ramp != mixing.RampNone {
 				milestones[k].Over = mixing.Point{Measure: measure, Count: far}
 			}

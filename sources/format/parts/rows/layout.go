@@ -37,7 +37,7 @@ type Layout struct {
 
 // Parser takes the content out of records. It is not safe for concurrent use.
 type Parser interface {
-	// SetContent sets Text, Others and Err of a record. They are valid until the next call.
+	// SetContent sets Text or Tokens, Others and Err of a record. They are valid until the next call.
 	SetContent(r *sources.Record, record []byte)
 }
 

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, Optional
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence
 
 import pytest
 
@@ -174,6 +174,11 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_runtest_teardown(item: pytest.Item) -> None:
     needs.leave()
     os.environ["PATH"] = needs.PATH
+
+
+def cases(values: Iterable[Any], short: Sequence[Any]) -> List[Any]:
+    """The cases of a test. Those that are not in `short` prove the same for other settings, and are long."""
+    return [pytest.param(v, marks=[] if v in short else pytest.mark.long) for v in values]
 
 
 def variant(change: Mapping[str, Any]) -> Dict[str, Any]:

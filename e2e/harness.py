@@ -23,6 +23,12 @@ DEADLINE = 60.0  # longer than this counts as a hang
 SOON = 20.0  # for events that take a second on an idle machine
 LOOK = 0.25  # between two looks at `status`, each of which takes 30 ms of CPU time from the run that it looks at
 
+
+def before_next_look(waited: float) -> None:
+    """Sleeps until the next look at `status`: the longer, the longer the test has waited."""
+    time.sleep(min(1.0, max(LOOK, waited / 10)))
+
+
 Segment = Tuple[str, str, int, int, int, int, int, int]
 SOURCE, ID, EPOCH, ORDINAL, OFFSET, LENGTH, ROW, START = range(8)
 Slot = Tuple[int, int, int]  # step, rank, microbatch

@@ -91,8 +91,14 @@ def test_changed_under_a_run(changing: Stage, kind: str) -> None:
     contract.check_batches(delivered, documents, setting)
 
 
-@pytest.mark.parametrize("kind", SOURCES)
-@pytest.mark.parametrize("fresh", [False, True], ids=["same directory", "new directory"])
+SHORT = {("jsonl", False), ("parquet", True), ("megatron", False)}
+
+
+@pytest.mark.parametrize("kind, fresh", [
+    pytest.param(kind, fresh, id=f"{'new' if fresh else 'same'} directory-{kind}",
+                 marks=[] if (kind, fresh) in SHORT else pytest.mark.long)
+    for fresh in (False, True) for kind in SOURCES
+])  # fmt: skip
 def test_changed_before_a_resume(changing: Stage, kind: str, fresh: bool) -> None:
     setting = mixture(kind)
     documents = changing.documents(setting)

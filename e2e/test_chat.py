@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from conftest import cases
 from harness import ID, LENGTH, OFFSET, ROW, START, Run, write_mixture
 
 SPECIALS = {"<|im_start|>": 256, "<|im_end|>": 257, "<|end|>": 258}
@@ -52,7 +53,7 @@ def pair(record: Dict[str, Any]) -> Tuple[List[int], List[bool]]:
     return [*prompt, *completion, 258], [False] * len(prompt) + [True] * (len(completion) + 1)
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("ranks", cases([1, 2], short=[2]))
 def test_every_label(binary: Path, tmp_path: Path, ranks: int) -> None:
     """Tokens, labels and loss masks are those of the records."""
     (tmp_path / "b.tiktoken").write_text(
@@ -202,16 +203,24 @@ def test_labels_of_data_sets(binary: Path, tmp_path: Path) -> None:
     assert 'field "labels" has 6 as value 0, want the id 5' in reason and "shifted already" in reason
 
 
-@pytest.mark.parametrize("name", ["a.parquet", "a.jsonl"])
-@pytest.mark.parametrize("keys, field, values", [
-    ({"tokens": "ids"}, "labels", [[-100, 2, 3], [1, 2, 3]]),
-    ({"tokens": "ids"}, "attention_mask", [[1, 1, 0], [1, 1, 1]]),
-    ({"prompt": "p", "completion": "c"}, "label", [True, False]),
-    ({"messages": "m", "template": "chatml"}, "tools", [[], [{"name": "f"}]]),
-    ({"messages": "m", "template": "chatml", "tools": "tools"}, "tools", [[], [{"name": "f"}]]),
-], ids=["labels", "pads", "verdicts", "tools", "tools that the template does not read"])
+UNNAMED: Dict[str, Tuple[Dict[str, Any], str, List[Any]]] = {
+    "labels": ({"tokens": "ids"}, "labels", [[-100, 2, 3], [1, 2, 3]]),
+    "pads": ({"tokens": "ids"}, "attention_mask", [[1, 1, 0], [1, 1, 1]]),
+    "verdicts": ({"prompt": "p", "completion": "c"}, "label", [True, False]),
+    "tools": ({"messages": "m", "template": "chatml"}, "tools", [[], [{"name": "f"}]]),
+    "tools that the template does not read": (
+        {"messages": "m", "template": "chatml", "tools": "tools"}, "tools", [[], [{"name": "f"}]]
+    ),
+}  # fmt: skip
+
+
+# Each field in one format, in turns. The long variants have the other one.
+@pytest.mark.parametrize("keys, field, values, name", [
+    pytest.param(*case, name, id=f"{of}-{name}", marks=[] if i % 2 == j else pytest.mark.long)
+    for i, (of, case) in enumerate(UNNAMED.items()) for j, name in enumerate(["a.parquet", "a.jsonl"])
+])  # fmt: skip
 def test_fields_that_no_key_names(
-    binary: Path, tmp_path: Path, name: str, keys: Dict[str, Any], field: str, values: List[Any]
+    binary: Path, tmp_path: Path, keys: Dict[str, Any], field: str, values: List[Any], name: str
 ) -> None:
     """`check` and `up` refuse a source whose records have a field that decides about the loss and that no key names.
     With `unused` they take it."""

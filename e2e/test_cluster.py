@@ -17,7 +17,7 @@ import pytest
 
 import needs
 from conftest import variant
-from harness import DEADLINE, LOOK, Run, command
+from harness import DEADLINE, Run, before_next_look, command
 
 RANKS = 2
 MIXTURE = variant({"global_batch_size": 8, "stop": {"steps": 60}})
@@ -88,10 +88,11 @@ def status(stage: Any, run: Run) -> Dict[str, Any]:
 
 
 def until(what: str, is_true: Callable[[], bool], run: Run) -> None:
-    over = time.monotonic() + DEADLINE
+    began = time.monotonic()
     while not is_true():
-        assert time.monotonic() < over, f"{what}: not within {DEADLINE:.0f} s\n{run.stderr()}"
-        time.sleep(LOOK)
+        waited = time.monotonic() - began
+        assert waited < DEADLINE, f"{what}: not within {DEADLINE:.0f} s\n{run.stderr()}"
+        before_next_look(waited)
 
 
 def frozen(stage: Any, run: Run) -> List[str]:

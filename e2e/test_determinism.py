@@ -9,7 +9,7 @@ from typing import Any, Dict
 
 import pytest
 
-from conftest import VARIANTS, variant
+from conftest import VARIANTS, cases, variant
 from harness import LENGTH, OFFSET, command, content_digest
 
 JITTER = {
@@ -20,7 +20,7 @@ JITTER = {
 }
 
 
-@pytest.mark.parametrize("cores", ["1", "2", "7"])
+@pytest.mark.parametrize("cores", cases(["1", "2", "7"], short=["1", "7"]))
 def test_cores(stage: Any, cores: str) -> None:
     mixture = variant(VARIANTS["base"])
     assert (
@@ -29,7 +29,7 @@ def test_cores(stage: Any, cores: str) -> None:
     )
 
 
-@pytest.mark.parametrize("loaders", [1, 2, 5, 7])
+@pytest.mark.parametrize("loaders", cases([1, 2, 5, 7], short=[1, 7]))
 def test_loaders(stage: Any, loaders: int) -> None:
     mixture = variant(VARIANTS["base"])
     assert (
@@ -46,7 +46,7 @@ def test_timing(stage: Any, slow: str) -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["base", "samples"])
+@pytest.mark.parametrize("name", cases(["base", "samples"], short=["samples"]))
 def test_index_cold_and_warm(stage: Any, name: str) -> None:
     """An index from earlier runs changes no byte."""
     mixture = {**variant(VARIANTS[name]), "index_dir": f"index-{name}"}
@@ -56,12 +56,15 @@ def test_index_cold_and_warm(stage: Any, name: str) -> None:
     assert cold == warm == stage.delivered(variant(VARIANTS[name]), 2, tensors=True).bytes()
 
 
-# The long variants have one and four ranks of each. test_axes and test_resume compare one rank for other mixtures, too.
-ONE = ("base", "samples", "filtered", "none")
+# The long variants have one, four and eight ranks of each. test_axes and test_resume compare one rank for other
+# mixtures, too.
+FEW = {("base", 1), ("base", 8), ("samples", 1), ("stages", 8)} | {(name, 4) for name in VARIANTS} - {
+    ("base", 4), ("stages", 4)
+}
 
 
 @pytest.mark.parametrize("name, ranks", [
-    pytest.param(name, ranks, marks=[] if ranks == 8 or (ranks == 1 and name in ONE) else pytest.mark.long)
+    pytest.param(name, ranks, marks=[] if (name, ranks) in FEW else pytest.mark.long)
     for name in VARIANTS
     for ranks in (1, 4, 8)
 ])  # fmt: skip

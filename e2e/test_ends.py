@@ -10,7 +10,7 @@ import pytest
 import contract
 import corpus
 import oracle
-from conftest import variant
+from conftest import cases, variant
 from harness import tokens_by_source
 
 
@@ -19,7 +19,7 @@ def padding_share(delivered: Any, step: int) -> float:
     return 1 - sum(s[5] for b in batches for s in b.segments) / sum(b.tensors["tokens"].size for b in batches)
 
 
-@pytest.mark.parametrize("epochs", [1, 2])
+@pytest.mark.parametrize("epochs", cases([1, 2], short=[2]))
 @pytest.mark.parametrize("last", ["pad", "short", "drop"])
 def test_last_step(stage: Any, epochs: int, last: str) -> None:
     """pad and short deliver everything, with equal content. drop leaves out the incomplete last step."""

@@ -11,7 +11,7 @@ SOURCES = 60
 
 
 def test_trains_without_replacing_a_role(binary: Path, tmp_path: Path) -> None:
-    course = Ordeal(binary, tmp_path, minutes=0.4, sources=SOURCES, pause=0.02).measure()
+    course = Ordeal(binary, tmp_path, minutes=0.3, sources=SOURCES, pause=0.02).measure()
     print(f"\n{course.table()}")
     assert not course.wrong, "\n".join(course.wrong)
     assert course.figures[STEP][-1] > 60

@@ -9,17 +9,16 @@ from typing import Any, Dict, List, Sequence, Tuple
 
 import pytest
 
+from conftest import cases
 from harness import EPOCH, ID, SOURCE, command
 from test_growth import (
-    DOCUMENTS, PACKED, SETTINGS, Count, Scene, choices, compare, file_of, last_state, leave, said_so, scene,
+    DOCUMENTS, GLOBAL, PACKED, PIECES, Count, Scene, choices, compare, file_of, last_state, leave, said_so, scene,
+    short_for,
 )
 
 assert scene  # a fixture
 
 FIRST = (1, 3, 5, 7)
-# Property tests of sources/facts/growth go over all orders. A run shows one of them; the long variants show the rest.
-FEW = [pytest.param(*p.values, id=p.id, marks=() if p.id == "global" else pytest.mark.long) for p in SETTINGS]
-HARDEST = [pytest.param(*p.values, id=p.id, marks=() if p.id == "pieces" else pytest.mark.long) for p in SETTINGS]
 
 
 def override(append: bool = False, mask: bool = False) -> Tuple[str, ...]:
@@ -82,7 +81,7 @@ def halves(count: Count) -> Tuple[Count, Count]:
     return out
 
 
-@pytest.mark.parametrize("setting", HARDEST)
+@pytest.mark.parametrize("setting", short_for(PIECES))
 def test_successive_changes(scene: Scene, setting: Dict[str, Any]) -> None:
     """Three changes in the first pass, a change of what the pass before appended in the second one, and a removed file
     that comes back."""
@@ -129,7 +128,7 @@ def ledger(scene: Scene, directory: Path, document: str) -> List[Tuple[int, int]
     return sorted(found)
 
 
-@pytest.mark.parametrize("setting", FEW)
+@pytest.mark.parametrize("setting", short_for(GLOBAL))
 def test_the_ledger_knows_the_documents_of_each_pass(scene: Scene, setting: Dict[str, Any]) -> None:
     """`ledger --sample` names the steps of a document in the passes before a change and after it, also of a document
     in a file that was removed later."""
@@ -168,7 +167,7 @@ def forget(scene: Scene) -> None:
     shutil.rmtree(scene.corpus / "index")
 
 
-@pytest.mark.parametrize("setting", FEW)
+@pytest.mark.parametrize("setting", short_for(GLOBAL))
 def test_an_index_directory_that_lacks_the_earlier_files(scene: Scene, setting: Dict[str, Any]) -> None:
     """Files behind all others are appended without the earlier list, in the middle of each pass. Other files are
     refused, and the cure in the error helps."""
@@ -223,7 +222,8 @@ def exhausting(scene: Scene, how: str, passes: int, setting: Dict[str, Any]) -> 
     return mixture
 
 
-@pytest.mark.parametrize("how", ["repeat", "renormalize", "stop", "error"])
+# test_growth_in_the_last_pass has the other ends in its short form.
+@pytest.mark.parametrize("how", cases(["repeat", "renormalize", "stop", "error"], short=["repeat", "stop"]))
 @pytest.mark.parametrize(
     "setting", [pytest.param({}, id="global"), pytest.param(PACKED, id="blocks", marks=pytest.mark.long)]
 )
@@ -257,7 +257,7 @@ def test_ends_of_a_source_that_grew(scene: Scene, setting: Dict[str, Any], how: 
     assert not any(file_of(d) == 9 for d in rest.read(2))
 
 
-@pytest.mark.parametrize("how", ["renormalize", "stop", "error"])
+@pytest.mark.parametrize("how", cases(["renormalize", "stop", "error"], short=["renormalize", "error"]))
 def test_growth_in_the_last_pass(scene: Scene, how: str) -> None:
     """New files of a source in its last pass are never read, and the numbers say so. Nor are they after its end."""
     mixture = exhausting(scene, how, 1, {})

@@ -15,7 +15,7 @@ from typing import Any, Callable, Dict, List, Optional, TypeVar
 import pytest
 
 from conftest import variant
-from harness import LOOK, SOON, Delivered, Run, Trainers, command, write_mixture
+from harness import SOON, Delivered, Run, Trainers, before_next_look, command, write_mixture
 
 RANKS = 2
 
@@ -58,7 +58,7 @@ class Watch:
             assert time.monotonic() - began < within, (
                 f"not within {within} s:\n{json.dumps(status, indent=1)}\n{self.run.stderr()}"
             )
-            time.sleep(LOOK)
+            before_next_look(time.monotonic() - began)
 
     def protected(self) -> Dict[str, Any]:
         """Waits until every stripe has a loader and a standby, and no alert is active. Returns the status."""

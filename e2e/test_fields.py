@@ -182,8 +182,12 @@ def check_passed(delivered: Delivered) -> int:
 
 
 @pytest.mark.parametrize("shuffle, fault", [
-    ("global", ""), ("blocks", ""), ("global", "loader/reply/before=kill@9"), ("global", "loader/arena=torn@60"),
-    ("blocks", "sidecar/fetch/after=kill@40")])
+    ("global", ""),
+    pytest.param("blocks", "", marks=pytest.mark.long),
+    pytest.param("global", "loader/reply/before=kill@9", marks=pytest.mark.long),
+    ("global", "loader/arena=torn@60"),
+    ("blocks", "sidecar/fetch/after=kill@40"),
+])  # fmt: skip
 def test_fields_reach_the_trainer(binary: Path, tmp_path: Path, shuffle: str, fault: str) -> None:
     """Every segment has its record's fields, through kills. A resumed run on other ranks has them, too."""
     mixture = {**passing(tmp_path), "shuffle": shuffle}

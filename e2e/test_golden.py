@@ -18,7 +18,7 @@ import pytest
 
 import corpus
 import oracle
-from conftest import HERE
+from conftest import HERE, cases
 from harness import Delivered, Run, command, write_mixture
 
 GOLDEN = HERE / "golden.json"
@@ -162,7 +162,7 @@ WHOLE = [name for name in MIXTURES if name != WANDERING]
 
 
 @on_arm64
-@pytest.mark.parametrize("name", WHOLE)
+@pytest.mark.parametrize("name", cases(WHOLE, short=["packed"]))
 def test_arm64(arm64: Path, golden_corpus: Path, tmp_path: Path, name: str) -> None:
     """The whole run on an emulated arm64 processor, for which the compiler fuses x*y+z, gives the same bytes."""
     env = {"MILLRACE_PROGRAM": f"{QEMU} {arm64}"}

@@ -52,7 +52,11 @@ def test_stages_on_two_hosts_are_fetched_once(stage: Any, tmp_path: Path) -> Non
 
 
 @pytest.mark.needs("etcd")
-@pytest.mark.parametrize("option", [{}, {"middle_stages": "positions"}, {"broadcast": ["pp"]}], ids=lambda o: str([*o]))
+@pytest.mark.parametrize("option", [
+    pytest.param({}, id="neither", marks=pytest.mark.long),
+    pytest.param({"middle_stages": "positions"}, id="middle_stages"),
+    pytest.param({"broadcast": ["pp"]}, id="broadcast"),
+])  # fmt: skip
 def test_a_middle_stage_fetches_what_it_needs(stage: Any, tmp_path: Path, option: Dict[str, Any]) -> None:
     """Three stages on three hosts. With `middle_stages: positions` or `broadcast: [pp]`, the host of the middle one
     fetches no token, from nobody. Without them, all fetch the same."""

@@ -11,8 +11,8 @@ import pytest
 
 from harness import Run, Trainers, command, write_mixture
 from test_cluster import running
-from test_eras import FEW, FIRST, override
-from test_growth import SETTING, Count, Scene, file_of, last_state, said_so, scene
+from test_eras import FIRST, override
+from test_growth import BLOCKS, SETTING, Count, Scene, file_of, last_state, said_so, scene, short_for
 from test_hosts import on_loopback
 from trainer import Orders
 
@@ -73,7 +73,7 @@ class Cluster:
 
 
 @pytest.mark.needs("etcd")
-@pytest.mark.parametrize("setting", FEW)
+@pytest.mark.parametrize("setting", short_for(BLOCKS))
 def test_hosts_grow_and_shrink(scene: Scene, setting: Dict[str, Any], tmp_path: Path) -> None:
     """A source grows and shrinks between resumes on two hosts. Whichever host leads knows the earlier files, and both
     read each document of a pass once. A host whose index directory knows too little refuses, with the cure."""

@@ -6,8 +6,8 @@ from typing import Any, Dict
 
 import pytest
 
-from test_eras import FEW, FIRST, override
-from test_growth import Count, Scene, choices, compare, file_of, last_state, leave, said_so, scene
+from test_eras import FIRST, override
+from test_growth import NONE, Count, Scene, choices, compare, file_of, last_state, leave, said_so, scene, short_for
 
 assert scene  # a fixture
 
@@ -49,7 +49,7 @@ class Streams:
         self.counts[stream].add(out, max(out.steps()))
 
 
-@pytest.mark.parametrize("setting", FEW)
+@pytest.mark.parametrize("setting", short_for(NONE))
 def test_streams_grow_and_shrink(scene: Scene, setting: Dict[str, Any]) -> None:
     """Two streams read the same files and stop at different places. Each goes on with its own state and its own
     override, and each of its passes reads each document once. `check --against --stream` says so before."""

@@ -12,7 +12,7 @@ from typing import Any, Callable, Dict, List, Tuple
 
 import pytest
 
-from conftest import variant
+from conftest import cases, variant
 from harness import DEADLINE, SOON, Delivered, Run, processes_of
 from records import killed
 
@@ -101,7 +101,7 @@ def test_loader_killed_in_a_row(stage: Any, golden: Delivered) -> None:
     salvaged(stage, golden, "loader/arena=torn")
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", cases(range(3), short=[0]))
 def test_up_killed(stage: Any, golden: Delivered, seed: int) -> None:
     """kill -9 of `up`: its children exit soon, the trainers get an error, and a new `up` continues exactly with
     `latest`."""
@@ -128,7 +128,7 @@ def test_up_killed(stage: Any, golden: Delivered, seed: int) -> None:
         check_goes_on(run, first, second, golden, behind=8)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", cases(range(3), short=[0]))
 def test_up_started_again(stage: Any, golden: Delivered, seed: int) -> None:
     """kill -9 of `up`, and at once a new one on the same run directory. Connected ranks continue by themselves in the
     same attempt and take each batch once."""
@@ -180,7 +180,7 @@ def check_goes_on(run: Run, first: Delivered, second: Delivered, golden: Deliver
     assert start >= finished - behind, f"continued at step {start}, though every rank had finished step {finished}"
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", cases(range(2), short=[0]))
 def test_trainer_killed(stage: Any, golden: Delivered, seed: int) -> None:
     """kill -9 of trainers that hold batches. `up` continues to serve and frees the memory. The ranks continue from
     either state."""

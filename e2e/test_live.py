@@ -12,7 +12,7 @@ from typing import Any, Dict, List
 
 import pytest
 
-from conftest import variant
+from conftest import cases, variant
 from harness import DEADLINE, LOOK, Run, command, processes_of
 
 STEPS = 40
@@ -128,7 +128,7 @@ OVERRIDDEN: Dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("key", OVERRIDDEN)
+@pytest.mark.parametrize("key", cases(OVERRIDDEN, short=["sizes"]))
 def test_overridden_mixture_drops_changes(stage: Any, key: str) -> None:
     """A resume that overrides any key of the mixture follows the file: it drops the `mix set` that the state
     carries."""

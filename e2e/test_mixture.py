@@ -49,8 +49,11 @@ SCHEDULES = {
 }
 
 
-@pytest.mark.parametrize("unit", ["tokens", "samples"])
-@pytest.mark.parametrize("name", SCHEDULES)
+# Property tests of the mixing package go over all of them. The short form has every schedule, each in one unit.
+@pytest.mark.parametrize("name, unit", [
+    pytest.param(name, unit, id=f"{name}-{unit}", marks=[] if i % 2 == j else pytest.mark.long)
+    for i, name in enumerate(SCHEDULES) for j, unit in enumerate(["tokens", "samples"])
+])  # fmt: skip
 def test_bounds(stage: Any, name: str, unit: str) -> None:
     """Over endless sources, across milestones and ramps, from step 0 to every step. No segment waits."""
     mixture = variant({"stop": {"steps": 35}, "carry": 0, "mixture": {"unit": unit, **SCHEDULES[name]}})

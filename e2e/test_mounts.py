@@ -111,13 +111,19 @@ def ends_as(golden: Any, run: Run, trainers: Any) -> None:
 
 
 @pytest.mark.needs("fuse")
-def test_every_error_that_passes(scene: Scene, mount: Mount, busy: Path) -> None:
+@pytest.mark.parametrize("of_each, epochs", [(1, 6), pytest.param(2, 12, marks=pytest.mark.long)])
+def test_every_error_that_passes(scene: Scene, mount: Mount, busy: Path, of_each: int, epochs: int) -> None:
     """Reads and opens get every passing error in turn, in the middle of one run, and then succeed. The run has
-    the batches of one without errors. It has many epochs, so that there is something to read for all errors."""
-    longer = {"stop": {"epochs": 12}}
+    the batches of one without errors. It has many epochs, so that there is something to read for all errors. The short
+    form gives every second error to reads, and the others to opens."""
+    longer = {"stop": {"epochs": epochs}}
     golden = scene.delivered({**scene.over(scene.corpus / "files"), **longer}, 1)
-    faults = [(operation, number(name)) for name in PASSING for operation in ("read", "open")]
-    assert len(faults) > 2 * 40
+    faults = [
+        (operation, number(name))
+        for i, name in enumerate(PASSING)
+        for operation in (("read", "open"), ("open", "read"))[i % 2][:of_each]
+    ]
+    assert len(faults) > of_each * 40
     with scene.up({**scene.over(mount.at), **longer}) as run:
         trainers = run.start(pause=0.01, hold=str(busy))
         trainers.collect(until=2)

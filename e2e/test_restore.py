@@ -52,9 +52,7 @@ def test_content_is_equal(whole: Any) -> None:
 
 
 # The long test_every_state_everywhere restores each state on every number of ranks.
-@pytest.mark.parametrize("step, saved_by, ranks", [
-    (0, 1, 1), (1, 1, 2), (2, 4, 4), (3, 2, 4), (4, 2, 2), (5, 4, 1), (6, 4, 4), (STEPS - 1, 1, 2),
-])  # fmt: skip
+@pytest.mark.parametrize("step, saved_by, ranks", [(0, 1, 1), (2, 4, 4), (3, 2, 4), (5, 4, 1), (STEPS - 1, 1, 2)])
 def test_boundary(stage: Any, whole: Any, step: int, saved_by: int, ranks: int) -> None:
     """The state of each step's end is restored under the same or another topology, in a new run directory."""
     state = states(whole[saved_by], step, 8 // 2 // saved_by - 1)[-1]
@@ -65,7 +63,7 @@ def test_boundary(stage: Any, whole: Any, step: int, saved_by: int, ranks: int) 
 
 
 @pytest.mark.parametrize("step, ranks, microbatch", [
-    (0, 1, 0), (0, 2, 0), (3, 1, 0), (3, 1, 1), (3, 1, 2), (3, 2, 0), (STEPS - 1, 1, 2), (STEPS - 1, 2, 0),
+    (0, 1, 0), (3, 1, 1), (3, 2, 0), (STEPS - 1, 1, 2), (STEPS - 1, 2, 0),
 ])  # fmt: skip
 def test_inside_a_step(stage: Any, whole: Any, step: int, ranks: int, microbatch: int) -> None:
     """A state from the middle of a step works under the same topology."""

@@ -15,7 +15,7 @@ from typing import Any, Dict, List, Optional
 import millrace
 import pytest
 
-from conftest import variant
+from conftest import cases, variant
 from harness import DEADLINE, LOOK, SOON, Run, command
 
 RANKS = 2
@@ -154,7 +154,10 @@ def pid_of(run: Run, name: str) -> int:
     return int(next(r["pid"] for r in roles if r["name"] == name))
 
 
-@pytest.mark.parametrize("victim", ["loader-0", "loader-1", "shadow-0", "orchestrator", "sidecar-0"])
+VICTIMS = ("loader-0", "loader-1", "shadow-0", "orchestrator", "sidecar-0")
+
+
+@pytest.mark.parametrize("victim", cases(VICTIMS, short=[v for v in VICTIMS if v != "loader-1"]))
 def test_a_kill_in_the_middle_of_an_evaluation(stage: Any, golden: Golden, victim: str) -> None:
     with stage.up(training(streams={"eval": EVAL}), RANKS) as run:
         ranks = Ranks(run, every=EVERY, pause=1)

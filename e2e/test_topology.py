@@ -13,7 +13,7 @@ from typing import Any, Dict, List, Set
 
 import pytest
 
-from conftest import variant
+from conftest import cases, variant
 from harness import DEADLINE, Trainers, command
 from test_cluster import running
 from test_hosts import finished, on_loopback, spread
@@ -196,7 +196,7 @@ def test_the_next_sidecar_is_killed_while_ranks_join(stage: Any, tmp_path: Path)
         assert "sidecar-0 died (SIGKILL)" in up.stderr(), up.stderr()
 
 
-@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("moment", cases(["before", "after"], short=["after"]))
 def test_up_is_killed_in_the_middle_of_a_change(stage: Any, tmp_path: Path, moment: str) -> None:
     """kill -9 of the `up` that replaces its sidecar. The command says that it has ended. The next `up` has the ranks of
     its own flags: no request of the earlier one is left."""
@@ -278,7 +278,9 @@ def of_stream(sockets: List[str]) -> List[str]:
     return [str(Path(s).parent / "streams" / "eval" / Path(s).name) for s in sockets]
 
 
-@pytest.mark.parametrize("hosts", [1, pytest.param(2, marks=pytest.mark.needs("etcd"))])
+@pytest.mark.parametrize("hosts", [
+    pytest.param(1, marks=pytest.mark.long), pytest.param(2, marks=pytest.mark.needs("etcd")),
+])  # fmt: skip
 def test_streams_take_another_topology(stage: Any, tmp_path: Path, hosts: int) -> None:
     """Training and evaluation with 4 ranks, then with 2. A trainer of the evaluation holds the change up."""
     golden = stage.delivered(training(loaders=1, stop={"steps": 16}), 4)

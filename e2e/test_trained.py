@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from conftest import variant
+from conftest import cases, variant
 from contract import IGNORED
 from harness import DEADLINE, Delivered, command
 from inputs import checked
@@ -97,7 +97,7 @@ CASES: Dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", cases(CASES, short=["dp-tp-pp", "dp-cp", "concat", "stages", "pieces", "blocks"]))
 def test_every_rank_knows_the_labels_of_a_step(stage: Any, data: Path, case: str) -> None:
     dp, cp, tp, pp, change = CASES[case]
     mixture = mixture_of(data, parallelism={"tp": tp, "cp": cp, "pp": pp}, **change)

@@ -73,29 +73,39 @@ func plan(step uint64, content byte) lease.Plan {
 	return lease.Plan{Attempt: 1, Step: millrace.Step(step), Content: millrace.Digest{content}}
 }
 
-// TestEtcd tests the lease in a cluster of three processes.
+// TestEtcd tests the lease in a cluster of three processes. Tests that leave the cluster as it is wait beside each other.
 func TestEtcd(t *testing.T) {
 	x := &bench{T: t, cluster: etcdtest.Start(t, 3, nil)}
 	x.client = x.cluster.Client()
+	t.Run("beside others", func(t *testing.T) {
+		for name, test := range map[string]func(*bench){
+			"a holder is paused":           (*bench).holderPaused,
+			"a key is changed by force":    (*bench).forced,
+			"a slow link":                  (*bench).slowLink,
+			"a renewal takes long":         (*bench).lateAnswer,
+			"a holder has stopped":         (*bench).stopped,
+			"a holder of 2 s lives on":     func(x *bench) { x.livesOn(2 * time.Second) },
+			"a holder of 5 s lives on":     func(x *bench) { x.livesOn(5 * time.Second) },
+			"the list of journals changes": (*bench).listChanges,
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				test(&bench{T: t, cluster: x.cluster, client: x.client})
+			})
+		}
+	})
 	for name, test := range map[string]func(*bench){
 		"contract":                       (*bench).contract,
 		"a leader is killed":             (*bench).leaderKilled,
 		"the quorum is lost":             (*bench).quorumLost,
-		"a holder is paused":             (*bench).holderPaused,
-		"a key is changed by force":      (*bench).forced,
 		"a watch meets a compaction":     (*bench).compaction,
-		"a slow link":                    (*bench).slowLink,
 		"a member hangs":                 (*bench).memberHangs,
 		"a host slept":                   (*bench).slept,
 		"a commit is whole":              (*bench).whole,
 		"digests of old steps go":        (*bench).oldSteps,
 		"a released lease leaves no key": (*bench).clean,
 		"etcd is full":                   (*bench).full,
-		"a renewal takes long":           (*bench).lateAnswer,
 		"a successor does not wait":      (*bench).successor,
-		"a holder has stopped":           (*bench).stopped,
-		"a holder lives on":              (*bench).livesOn,
-		"the list of journals changes":   (*bench).listChanges,
 		"another has a listed journal":   (*bench).anotherLeads,
 	} {
 		t.Run(name, func(t *testing.T) { test(&bench{T: t, cluster: x.cluster, client: x.client}) })
@@ -657,19 +667,17 @@ func (x *bench) stopped() {
 }
 
 // livesOn: a candidate that waits takes nothing from a holder that renews its lease.
-func (x *bench) livesOn() {
-	for _, ttl := range []time.Duration{2 * time.Second, 5 * time.Second} {
-		c := x.config()
-		c.Run, c.TTL = fmt.Sprintf("%s-%v", c.Run, ttl), ttl
-		l, held := x.acquire(c)
-		x.standBy(c, make(chan struct{}))
-		select {
-		case <-held.Done():
-			x.Fatalf("the lease of %v was lost: %v", ttl, context.Cause(held))
-		case <-time.After(2 * ttl):
-		}
-		x.commits(l, nil, plan(0, 1))
+func (x *bench) livesOn(ttl time.Duration) {
+	c := x.config()
+	c.TTL = ttl
+	l, held := x.acquire(c)
+	x.standBy(c, make(chan struct{}))
+	select {
+	case <-held.Done():
+		x.Fatalf("the lease of %v was lost: %v", ttl, context.Cause(held))
+	case <-time.After(2 * ttl):
 	}
+	x.commits(l, nil, plan(0, 1))
 }
 
 // memberHangs: a member that is stopped, and so keeps its connections, costs no lease.

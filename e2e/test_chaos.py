@@ -6,7 +6,7 @@ from pathlib import Path
 
 import chaos
 
-FAULTS, SEED, BESIDE = 25, 1, 3
+FAULTS, SEED, BESIDE = 20, 1, 3
 
 
 def test_faults(binary: Path, tmp_path: Path) -> None:

@@ -57,10 +57,11 @@ def test_index_cold_and_warm(stage: Any, name: str) -> None:
 
 
 # The long variants have one, four and eight ranks of each. test_axes and test_resume compare one rank for other
-# mixtures, too.
-FEW = {("base", 1), ("base", 8), ("samples", 1), ("stages", 8)} | {(name, 4) for name in VARIANTS} - {
-    ("base", 4), ("stages", 4)
-}
+# mixtures, too. Constant rows have windows and buckets.
+FEW = {
+    ("base", 1), ("base", 8), ("samples", 1), ("samples", 4), ("varlen", 4), ("filtered", 4), ("stages", 8),
+    ("concat", 4), ("constant rows", 4),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name, ranks", [
@@ -123,7 +124,7 @@ def test_filters(stage: Any) -> None:
         assert got == want and 0 < len(got) < len(documents[source]), source
 
 
-@pytest.mark.parametrize("name", VARIANTS)
+@pytest.mark.parametrize("name", cases(VARIANTS, short=[name for name, _ in FEW]))
 def test_plan_command(stage: Any, name: str) -> None:
     """`millrace plan` predicts every rank's segments."""
     mixture = variant(VARIANTS[name])

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import contract
-from conftest import variant
+from conftest import cases, variant
 from harness import tokens_by_source
 
 # Tokens: twice the longest segment. Samples with constant weights: one document, by Tijdeman's theorem. Samples with
@@ -68,7 +68,7 @@ def test_bounds(stage: Any, name: str, unit: str) -> None:
         )
 
 
-@pytest.mark.parametrize("unit", ["tokens", "samples"])
+@pytest.mark.parametrize("unit", cases(["tokens", "samples"], short=["tokens"]))
 def test_bounds_with_exhaustion(stage: Any, unit: str) -> None:
     """When a source is exhausted, the others share its weight and grow by their new shares from then on."""
     mixture = variant({"carry": 0, "mixture": {"unit": unit, **SCHEDULES["constant"]}})

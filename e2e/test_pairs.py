@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import millrace
+from conftest import cases
 from harness import Run, write_mixture
 
 SPECIALS = {"<|im_start|>": 256, "<|im_end|>": 257, "<|end|>": 258}
@@ -122,7 +123,7 @@ def test_every_pair(binary: Path, tmp_path: Path, layout: str) -> None:
     assert sorted(seen) == sorted(want)
 
 
-@pytest.mark.parametrize("layout", ["packed", "varlen"])
+@pytest.mark.parametrize("layout", cases(["packed", "varlen"], short=["varlen"]))
 def test_pairs_survive(binary: Path, tmp_path: Path, layout: str) -> None:
     """After a kill of all processes, each batch is the one of an undisturbed run, under two ranks. The later runs take
     documents from the token cache, and lengths from the index."""

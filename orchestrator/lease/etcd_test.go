@@ -73,7 +73,8 @@ func plan(step uint64, content byte) lease.Plan {
 	return lease.Plan{Attempt: 1, Step: millrace.Step(step), Content: millrace.Digest{content}}
 }
 
-// TestEtcd tests the lease in a cluster of three processes. Tests that leave the cluster as it is wait beside each other.
+// TestEtcd tests the lease in a cluster of three processes. Tests that leave the cluster as it is wait beside each
+// other.
 func TestEtcd(t *testing.T) {
 	x := &bench{T: t, cluster: etcdtest.Start(t, 3, nil)}
 	x.client = x.cluster.Client()

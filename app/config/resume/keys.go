@@ -25,7 +25,7 @@ var keyRules = []Rule{
 	{
 		Name:  "place",
 		About: []string{"ranks"},
-		Then:  "segments are placed anew from the next step on; content is unchanged",
+		Then:  "the run places segments anew from the next step on; content is unchanged",
 	},
 	{
 		Name:  "files",
@@ -40,16 +40,16 @@ var keyRules = []Rule{
 	{
 		Name: "copies",
 		Then: "no effect on sources of which every file can be read at random. For the others, see " +
-			"`sources.NAME.files`: their order is global with copies, and blocks without",
+			"`sources.NAME.files`: their order is global with copies, and blocks without them",
 	},
 	{
 		Name: "streams",
-		Then: "no effect on other streams: streams may come and go. A stream of the same name goes on in its own " +
+		Then: "no effect on other streams: streams may come and go. A stream of the same name continues in its own " +
 			"directory, and its own keys follow the rules of this page",
 	},
 	{
 		Name: "stop",
-		Then: "the run ends there, or at once if it is past that step or token. With the rule `unimax` and no " +
+		Then: "the run ends at that step or token, or at once if it is past it. With the rule `unimax` and no " +
 			"budget, `stop.tokens` also decides weights",
 	},
 	{
@@ -58,22 +58,22 @@ var keyRules = []Rule{
 	},
 	{
 		Name: "adaptive",
-		Then: "weights in force stay until the policy of the file sets new ones",
+		Then: "weights in force stay until the file's policy sets new ones",
 	},
 	{
 		Name: "refit",
-		Then: "costs in force stay until new ones are journaled",
+		Then: "costs in force stay until the run journals new ones",
 	},
 	{
 		About: []string{"a resume at a later step of the same schedule or stages"},
-		Then:  "none: schedule and stages hold as written",
+		Then:  "no effect: schedule and stages apply as written",
 	},
 	{
 		Name:    "weights",
 		About:   []string{"the sizes of sources, if weights are derived from them"},
 		Entries: []string{"mixture.weights", "mixture.groups", "mixture.schedule", "mixture.floor", "mixture.sizes"},
 		Class:   millrace.KeyMixture,
-		Then:    "in force from the next step on; each source's deficit up to that step is made up",
+		Then:    "new weights apply from the next step on; the run makes up each source's deficit up to that step",
 	},
 	{
 		Name:    "bounds",
@@ -85,42 +85,43 @@ var keyRules = []Rule{
 		Name:    "unit",
 		Entries: []string{"mixture.unit"},
 		Class:   millrace.KeyUnit,
-		Then:    "as for weights, and every source starts exactly on its target",
+		Then:    "as for weights; also, every source starts exactly on its target",
 	},
 	{
 		About:   []string{"a source added"},
 		Entries: []string{"sources.NAME"},
 		Class:   millrace.KeySource,
-		Then:    "starts at ordinal 0, exactly on its target; the override covers its weight too",
+		Then:    "the source starts at ordinal 0, exactly on its target; the override covers its weight too",
 	},
 	{
 		About:   []string{"a source removed"},
 		Entries: []string{"sources.NAME"},
 		Class:   millrace.KeySource,
-		Then: "leaves the state; its deficit goes to the unfinished other sources in equal parts; its tokens stay " +
-			"in the run's count. Refused while segments of it " +
-			"wait to be packed (`carry`, `window`): keep it at weight 0 until they are delivered. The override " +
-			"covers its weight too",
+		Then: "the source leaves the state. Its deficit goes to the unfinished other sources in equal parts. Its " +
+			"tokens stay in the run's count. The run refuses the change while segments of the source wait to be " +
+			"packed (`carry`, `window`): keep it at weight 0 until they are delivered. The override covers its " +
+			"weight too",
 	},
 	{
 		About:   []string{"a source renamed"},
 		Entries: []string{"sources.NAME"},
 		Class:   millrace.KeySource,
-		Then:    "one source removed and one added: give both names",
+		Then:    "as one source removed and one added: give both names",
 	},
 	{
 		About:   []string{"a source's files came or went"},
 		Entries: []string{"sources.NAME.files=append", "sources.NAME.files=mask"},
 		Class:   millrace.KeySource,
-		Then: "no document is read twice or never: see " +
+		Then: "the source reads no document twice or never: see " +
 			"[files that come and go](#files-that-come-and-go)",
 	},
 	{
 		About:   []string{"a source's files: their names, sizes or contents, or `seekable_copies`"},
 		Entries: []string{"sources.NAME.files"},
 		Class:   millrace.KeySource,
-		Then: "continues at its ordinal, in the new order. The rest of a document that was cut is left out. Segments " +
-			"of the source that wait to be packed (`carry`) are left out too. A source that had ended may continue",
+		Then: "the source continues at its ordinal, in the new order. The run leaves out the rest of a document that " +
+			"was cut, and segments of the source that wait to be packed (`carry`). A source that had ended may " +
+			"continue",
 	},
 	{
 		Name:    "source",
@@ -132,24 +133,23 @@ var keyRules = []Rule{
 		Name:    "seed",
 		Entries: []string{"version", "seed", "shuffle", "tokenizer", "limits.sample_bytes"},
 		Class:   millrace.KeyDocuments,
-		Then: "as for the files of every source. From then on, ordinals name other documents: some documents of this " +
-			"pass come twice and some not at all. " +
-			"`shuffle` needs `sources` too, because files are read in another order, and `long_documents` if sources " +
-			"of tokens were read in pieces",
+		Then: "as for the files of every source. Ordinals then name other documents: the run reads some documents of " +
+			"this pass twice and some never. `shuffle` needs `sources` too, because it changes the order of files, " +
+			"and `long_documents` if the run read sources of tokens in pieces",
 	},
 	{
 		Name:    "pieces",
 		Entries: []string{"long_documents", "sources.NAME"},
 		Class:   millrace.KeySource,
-		Then: "as for files: from then on, an ordinal is a piece and no longer a document, or the reverse, or a " +
-			"piece has another length. Give both names",
+		Then: "as for files. An ordinal becomes a piece in place of a document, or the reverse, or a piece gets " +
+			"another length. Give both names",
 	},
 	{
 		Name:    "end",
 		Entries: []string{"stop.epochs"},
 		Class:   millrace.KeyEnd,
-		Then: "sources that had ended may continue; those beyond the new end leave. `on_exhausted` may change " +
-			"with it: then give `sources.NAME` too",
+		Then: "sources that had ended may continue; those beyond the new end leave. If `on_exhausted` changes with " +
+			"it, give `sources.NAME` too",
 	},
 	{
 		Name: "steps",
@@ -158,8 +158,9 @@ var keyRules = []Rule{
 			"pad_multiple", "carry", "window", "last_step",
 		},
 		Class: millrace.KeySteps,
-		Then: "for later steps; a document that was cut continues at its offset. If the longest `sequence_length` of " +
-			"all stages changes, pieces get another length: give `long_documents` and their sources too",
+		Then: "later steps have the new value; a document that was cut continues at its offset. If the longest " +
+			"`sequence_length` of all stages changes, pieces get another length: give `long_documents` and the " +
+			"sources with pieces too",
 	},
 }
 

@@ -158,9 +158,10 @@ def test_a_loader_is_an_iterable_dataset(house, monkeypatch, kind):
     """torch's DataLoader asks no IterableDataset for a length. Its class is abstract in newer PyTorch alone."""
     iterable = kind("IterableDataset", (), {})
     data = types.SimpleNamespace(IterableDataset=iterable)
-    before = millrace.connect(house.path())
+    monkeypatch.delitem(sys.modules, "torch.utils.data", raising=False)
+    before = millrace.connect(house.path(), tensors="numpy")
     monkeypatch.setitem(sys.modules, "torch.utils.data", data)
-    loader = millrace.connect(house.path())
+    loader = millrace.connect(house.path(), tensors="numpy")
     assert isinstance(loader, iterable) and isinstance(loader, millrace.DataLoader)
     assert (type(loader).__module__, type(loader).__name__) == ("millrace", "DataLoader")
     with pytest.raises(TypeError, match="no length"):

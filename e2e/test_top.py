@@ -123,4 +123,4 @@ def test_the_end_of_a_run_ends_it(stage: Any) -> None:
 
 def test_a_directory_without_a_run(stage: Any) -> None:
     wrong = subprocess.run([str(stage.binary), "top", str(stage.new_dir())], capture_output=True, text=True)
-    assert wrong.returncode == 1 and "open run directory" in wrong.stderr
+    assert wrong.returncode == 2 and "open run directory" in wrong.stderr

@@ -4,8 +4,8 @@ package check
 
 import (
 	"context"
+	"errors"
 	"io"
-	"os"
 
 	"millrace/app/config"
 	"millrace/app/dryrun"
@@ -109,9 +109,13 @@ func (k *Check) one(ctx context.Context, c *config.Config, part setup.Part) (*dr
 
 // compare compares a stream of the mixture file, and its files, with the saved state.
 func (k *Check) compare(ctx context.Context, c *config.Config, part setup.Part) (*growing.Against, error) {
-	text, err := os.ReadFile(k.Against)
+	f, err := config.OpenFile(k.Against)
 	if err != nil {
 		return nil, exit.Usagef("millrace check: read the state: %w", err)
+	}
+	text, err := io.ReadAll(f)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return nil, exit.Failuref("millrace check: read the state: %v", err)
 	}
 	log := roles.NewLogger("check")
 	opened, err := dryrun.Open(ctx, c, dryrun.Options{Part: &part, Logger: log, Measure: true})

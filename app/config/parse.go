@@ -5,11 +5,14 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"reflect"
+	"syscall"
 
 	"millrace"
 	"millrace/app/config/decode"
@@ -23,12 +26,25 @@ func Load(path string) (*Config, error) {
 	if path == "-" {
 		return load("standard input", os.Stdin, ".")
 	}
-	f, err := os.Open(path)
+	f, err := OpenFile(path)
 	if err != nil {
 		return nil, millrace.Errorf(millrace.ErrInvalid, "read mixture file: %w", err)
 	}
 	defer f.Close()
 	return load(path, f, filepath.Dir(path))
+}
+
+// OpenFile opens a file that the command line names. The error of a path without a file has the cure, and is
+// millrace.ErrInvalid. The caller closes the file.
+func OpenFile(path string) (*os.File, error) {
+	st, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
+		return nil, millrace.Errorf(millrace.ErrInvalid, "%s: no such file: correct the path", path)
+	case err == nil && st.IsDir():
+		return nil, millrace.Errorf(millrace.ErrInvalid, "%s is a directory: name a file", path)
+	}
+	return os.Open(path)
 }
 
 // LoadStream is Load for one stream of a run: millrace.Train, or a further one.
@@ -115,7 +131,7 @@ func UnmarshalResolved(b []byte) (*Config, error) {
 // The first entry may begin anywhere and be a ramp. LoadMilestones does not compare the weights with the sources of a
 // run. An error wraps millrace.ErrInvalid.
 func LoadMilestones(path string) ([]Milestone, error) {
-	f, err := os.Open(path)
+	f, err := OpenFile(path)
 	if err != nil {
 		return nil, millrace.Errorf(millrace.ErrInvalid, "read schedule: %w", err)
 	}

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"millrace"
+	"millrace/app/config"
 )
 
 // kind is a kind of foreign file.
@@ -57,9 +58,9 @@ const mostForeign = 64 << 20
 func Import(path, kind string, stdin io.Reader) (out []byte, notes []string, err error) {
 	in := stdin
 	if path != "-" {
-		f, err := os.Open(path)
+		f, err := config.OpenFile(path)
 		if err != nil {
-			return nil, nil, millrace.Errorf(millrace.ErrInvalid, "millrace import: open the file to import: %w", err)
+			return nil, nil, millrace.Errorf(millrace.ErrInvalid, "millrace import: %w", err)
 		}
 		defer f.Close()
 		in = f

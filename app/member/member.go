@@ -52,7 +52,9 @@ func (m Member) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(m.Dir, 0o700); err != nil {
+	if err := os.MkdirAll(m.Dir, 0o700); errors.Is(err, syscall.ENOTDIR) {
+		return exit.Usagef("millrace etcd: --dir %s is a file: name a directory for the data", m.Dir)
+	} else if err != nil {
 		return exit.Failuref("millrace etcd: make the directory of the data: %v", err)
 	}
 	// The death signal follows the thread that starts the child.

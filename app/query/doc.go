@@ -22,6 +22,9 @@ type Run struct {
 
 // At returns a stream of the run of a directory. version is that of this program.
 func At(dir, stream, version string) (Run, error) {
+	if err := rundir.Check(dir); err != nil {
+		return Run{}, err
+	}
 	run := Run{Dir: supervisor.StreamDir(dir, stream), Version: version}
 	if st, err := os.Stat(run.Dir); run.Dir == dir || err == nil && st.IsDir() {
 		return run, nil

@@ -42,6 +42,9 @@ func Change(ctx context.Context, runDir string, r Request) error {
 	case host.Validate() != nil:
 		return exit.Usagef("millrace topology: %w", host.Validate())
 	}
+	if err := rundir.Check(runDir); err != nil {
+		return err
+	}
 	ctx, cancel := context.WithTimeout(ctx, r.Patience+applyWithin)
 	defer cancel()
 	before, running, err := rundir.Roles(runDir)

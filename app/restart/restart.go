@@ -64,6 +64,9 @@ func (r *Restart) Run(
 
 // list returns the names of the roles to restart, in order.
 func (r *Restart) list(ctx context.Context) ([]string, error) {
+	if err := rundir.Check(r.Dir); err != nil {
+		return nil, err
+	}
 	roles, running, err := rundir.Roles(r.Dir)
 	if err != nil {
 		return nil, exit.Failure(err)

@@ -18,8 +18,8 @@ const LockWait = 10 * time.Second
 func OpenJournal(
 	dir string, cfg checkpoint.Config, open func(checkpoint.Config) (*checkpoint.Store, error),
 ) (store *checkpoint.Store, at string, err error) {
-	if _, err := os.Stat(dir); err != nil {
-		return nil, "", exit.Failuref("open run directory: %v", err)
+	if err := Check(dir); err != nil {
+		return nil, "", err
 	}
 	at = Journal(dir)
 	if _, err := os.Stat(filepath.Join(dir, "CURRENT")); err == nil || isStore(dir) {

@@ -4,10 +4,27 @@ package rundir
 import (
 	"errors"
 	"io/fs"
+	"os"
 	"path/filepath"
+	"syscall"
 
+	"millrace/app/exit"
 	"millrace/app/supervisor"
 )
+
+// Check returns an error of wrong usage if a path names no directory.
+func Check(dir string) error {
+	st, err := os.Stat(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
+		return exit.Usagef("open run directory: %s: no such directory: name the DIR of a `millrace up`", dir)
+	case err == nil && !st.IsDir():
+		return exit.Usagef("open run directory: %s is a file: name the DIR of a `millrace up`", dir)
+	case err != nil:
+		return exit.Failuref("open run directory: %v", err)
+	}
+	return nil
+}
 
 // Socket returns the address of a role of this host.
 func Socket(dir, name string) string { return filepath.Join(supervisor.RuntimeDir(dir), name+".sock") }

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -61,6 +64,73 @@ func TestSurplusArgumentsAreWrongUsage(t *testing.T) {
 	}
 	walk(rootCommand())
 }
+
+// TestWrongFlagsAreWrongUsage: every command refuses a flag that it does not have, and names its help.
+func TestWrongFlagsAreWrongUsage(t *testing.T) {
+	for _, c := range commands(rootCommand()) {
+		root := rootCommand()
+		root.SetArgs(append(strings.Fields(c.CommandPath())[1:], "--wrong"))
+		err := root.Execute()
+		if exit.Status(err) != exit.Usage || !strings.Contains(err.Error(), c.CommandPath()+" --help`") {
+			t.Errorf("%s --wrong: status %d, %v", c.CommandPath(), exit.Status(err), err)
+		}
+	}
+}
+
+// TestNoArgumentsAreWrongUsage: every command that needs an argument names it.
+func TestNoArgumentsAreWrongUsage(t *testing.T) {
+	for _, c := range commands(rootCommand()) {
+		if c.Name() == "version" {
+			continue
+		}
+		root := rootCommand()
+		root.SetArgs(strings.Fields(c.CommandPath())[1:])
+		err := root.Execute()
+		if exit.Status(err) != exit.Usage || !strings.HasPrefix(err.Error(), c.CommandPath()) {
+			t.Errorf("%s: status %d, %v", c.CommandPath(), exit.Status(err), err)
+		}
+	}
+}
+
+// TestWrongPathsAreWrongUsage: every command that reads a mixture file, another file or a run directory refuses a path
+// that is missing, and a directory and a file in place of each other. The error has the status of wrong usage, the path
+// and the cure.
+func TestWrongPathsAreWrongUsage(t *testing.T) {
+	missing, dir := filepath.Join(t.TempDir(), "missing"), t.TempDir()
+	file := filepath.Join(dir, "a.yaml")
+	if err := os.WriteFile(file, []byte("version: 1"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	files := []string{"import", "inspect", "check", "index", "plan --steps 0..1", "preview", "bench", "up --run-dir r",
+		"mix schedule " + dir}
+	dirs := []string{"mix show", "mix costs --refit", "restart", "topology --ranks 1", "status", "top",
+		"ledger --step 1", "checkpoint dump", "checkpoint verify", "checkpoint compact", "etcd --program true --dir",
+		"certs init --hosts a --dir"}
+	for _, command := range append(files, dirs...) {
+		wrong := []string{missing, dir}
+		if slices.Contains(dirs, command) {
+			wrong = []string{missing, file}
+		}
+		for _, path := range wrong {
+			makes := strings.HasSuffix(command, "--dir") // the directory
+			plans := strings.HasPrefix(command, "plan")  // it takes a run directory, too
+			if makes && path == missing || plans && path == dir {
+				continue
+			}
+			root := rootCommand()
+			root.SetArgs(append(strings.Fields(command), path))
+			root.SetErr(t.Output())
+			err := root.Execute()
+			if exit.Status(err) != exit.Usage || !strings.Contains(err.Error(), path) ||
+				!hasCure.MatchString(err.Error()) {
+				t.Errorf("%s %s: status %d, %v", command, path, exit.Status(err), err)
+			}
+		}
+	}
+}
+
+// hasCure finds the cure of a wrong path.
+var hasCure = regexp.MustCompile("(name (a file|the DIR|a directory)|correct the path|add `format)")
 
 // TestHelpFitsATerminal: no line of a help text is longer than 120 columns.
 func TestHelpFitsATerminal(t *testing.T) {

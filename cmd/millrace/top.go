@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"millrace"
 	"millrace/app/top"
 )
 
@@ -18,9 +19,13 @@ is no terminal, top prints a line each second. It ends with the run.`,
 		Example: "  millrace top runs/a",
 		Args:    exactArgs(1, "one run directory"),
 		RunE: func(c *cobra.Command, args []string) error {
+			run, err := runAt(args[0], string(millrace.Train))
+			if err != nil {
+				return err
+			}
 			ctx, stop := untilStopped(c)
 			defer stop()
-			return top.Show(ctx, newRun(args[0]), os.Stdin, os.Stdout)
+			return top.Show(ctx, run, os.Stdin, os.Stdout)
 		},
 	}
 }

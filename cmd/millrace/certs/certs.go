@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -95,6 +96,8 @@ func (r *certs) run(c *cobra.Command, s Shell) error {
 	}
 	result, err := issue.Issue(r.Request)
 	switch {
+	case errors.Is(err, syscall.ENOTDIR):
+		return exit.Usagef("millrace certs init: --dir %s is a file: name a directory", r.Dir)
 	case errors.Is(err, millrace.ErrInvalid):
 		return exit.Usagef("millrace certs init: %w", err)
 	case err != nil:

@@ -82,8 +82,8 @@ func (a *alerts) differs(list []*pb.Alert) bool {
 	return !slices.EqualFunc(list, a.now, func(x, y *pb.Alert) bool { return proto.Equal(x, y) })
 }
 
-// carry takes up a change and prints its lines. It reports whether the list of alerts changed.
-func (a *alerts) carry(d *alerting, out *roster.Actions) (changed bool) {
+// settle takes up a change and prints its lines. It reports whether the list of alerts changed.
+func (a *alerts) settle(d *alerting, out *roster.Actions) (changed bool) {
 	for _, line := range d.lines {
 		out.Say("%s", line)
 	}

@@ -113,7 +113,7 @@ func (m *Machine) decideMix() Decision {
 
 type mixAnswer mix.Decision
 
-func (d mixAnswer) apply(m *Machine) { m.mix.Carry(mix.Decision(d)) }
+func (d mixAnswer) apply(m *Machine) { m.mix.Settle(mix.Decision(d)) }
 
 // decideReports journals the changes that follow from the reports of trainers.
 func (m *Machine) decideReports() Decision {
@@ -132,7 +132,7 @@ func (m *Machine) decideReports() Decision {
 }
 
 // apply implements effect.
-func (d adaption) apply(m *Machine) { m.reports.carry(d) }
+func (d adaption) apply(m *Machine) { m.reports.settle(d) }
 
 // decideRanks opens an attempt, or goes on with the newest one, when the ranks have said where they start.
 func (m *Machine) decideRanks() Decision {
@@ -152,7 +152,7 @@ func (m *Machine) decideRanks() Decision {
 type rankAnswers attempts.Decision
 
 func (d rankAnswers) apply(m *Machine) {
-	if m.ranks.Carry(attempts.Decision(d)) {
+	if m.ranks.Settle(attempts.Decision(d)) {
 		m.afterBegin()
 	}
 }
@@ -218,7 +218,7 @@ type scaled scale.Order
 
 func (d scaled) apply(m *Machine) {
 	o := scale.Order(d)
-	m.control.Carry(o)
+	m.control.Settle(o)
 	if o.Line != "" {
 		m.out.Say("%s", o.Line)
 	}
@@ -323,7 +323,7 @@ func (m *Machine) decideNews() (out Decision) {
 
 // apply implements effect.
 func (d *alerting) apply(m *Machine) {
-	if m.alerts.carry(d, m.out) {
+	if m.alerts.settle(d, m.out) {
 		m.sidecars.Broadcast(m.alerts.order())
 	}
 }

@@ -116,8 +116,8 @@ type adaption struct {
 
 func (d adaption) isEmpty() bool { return d.policy == nil && !d.fitted }
 
-// carry takes up a decision.
-func (r *reports) carry(d adaption) {
+// settle takes up a decision.
+func (r *reports) settle(d adaption) {
 	if d.policy != nil {
 		r.policy, r.losses = d.policy, false
 	}

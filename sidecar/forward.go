@@ -61,9 +61,9 @@ func (f *forward) change(set func()) {
 	}
 }
 
-// carry sends commits and saves until finish is called or ctx ends. It calls done for every commit that upstream has
+// send sends commits and saves until finish is called or ctx ends. It calls done for every commit that upstream has
 // noted.
-func (f *forward) carry(ctx context.Context, done func(attempt millrace.Attempt, below millrace.Step)) error {
+func (f *forward) send(ctx context.Context, done func(attempt millrace.Attempt, below millrace.Step)) error {
 	for {
 		f.mu.Lock()
 		commits, saves, closed, attempt := f.commits, f.saves, f.closed, f.attempt

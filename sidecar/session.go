@@ -55,11 +55,11 @@ func (s *session) run(ctx context.Context, start Start, leaving func()) {
 	live, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	s.g.Go(func() error { s.read(); return nil })
-	var carried errgroup.Group
+	var sending errgroup.Group
 	lasting, end := lingering(ctx)
 	defer end()
-	carried.Go(func() error {
-		return s.forward.carry(lasting, func(attempt millrace.Attempt, below millrace.Step) {
+	sending.Go(func() error {
+		return s.forward.send(lasting, func(attempt millrace.Attempt, below millrace.Step) {
 			s.notice(Event{Kind: Committed, Slot: millrace.Slot{Attempt: attempt, Step: below - 1}})
 			s.post(forwarded{below})
 		})
@@ -77,7 +77,7 @@ func (s *session) run(ctx context.Context, start Start, leaving func()) {
 	s.shared.end()
 	s.notice(Event{Kind: Gone})
 	s.forward.finish()
-	if err := carried.Wait(); err != nil && ctx.Err() == nil {
+	if err := sending.Wait(); err != nil && ctx.Err() == nil {
 		s.config.Log.Error("commit", "rank", s.rank, "error", err)
 	}
 	s.config.Gauge.Left(s.rank)

@@ -14,7 +14,7 @@ type Outbox[M any] struct {
 	mu      sync.Mutex
 	isOver  bool // the stream has ended
 	waiting []M
-	queued  chan struct{} // has a token if messages were queued since Carry last took them
+	queued  chan struct{} // has a token if messages were queued since Send last took them
 }
 
 // New returns an empty queue.
@@ -49,11 +49,11 @@ func (o *Outbox[M]) End() {
 	o.isOver, o.waiting = true, nil
 }
 
-// Carry sends the messages in their order until ctx ends or send fails. Then the queue ends, and Carry calls end, which
+// Send sends the messages in their order until ctx ends or send fails. Then the queue ends, and Send calls end, which
 // ends the stream for its reader. The reader gets the messages and the reason that came before: gRPC does not tell them
 // to the sender. gRPC may also have begun the stream anew behind a failed send, and without end it would go on with a
 // reader and no sender. merge may turn the messages that wait together into fewer ones; nil sends them as they are.
-func (o *Outbox[M]) Carry(ctx context.Context, end func(), send func(M) error, merge func([]M) []M) {
+func (o *Outbox[M]) Send(ctx context.Context, end func(), send func(M) error, merge func([]M) []M) {
 	defer end()
 	defer o.End()
 	for {

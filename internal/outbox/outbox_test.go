@@ -27,7 +27,7 @@ func (s *stuck) send(m int) error {
 // nothing is carried any more.
 func carried(ctx context.Context, merge func([]int) []int) (o *Outbox[int], s *stuck, over chan struct{}) {
 	o, s, over = New[int](), &stuck{reached: make(chan struct{}), free: make(chan error)}, make(chan struct{})
-	go func() { o.Carry(ctx, func() { s.isOver = true }, s.send, merge); close(over) }()
+	go func() { o.Send(ctx, func() { s.isOver = true }, s.send, merge); close(over) }()
 	o.Push(0)
 	<-s.reached
 	return o, s, over

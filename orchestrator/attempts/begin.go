@@ -30,8 +30,8 @@ func (d Decision) IsEmpty() bool {
 	return d.Opened == nil && len(d.starts) == 0 && len(d.begin) == 0 && d.call == 0
 }
 
-// Carry carries out the part of a decision that needs no record. began is true if ranks have begun.
-func (r *Ranks) Carry(d Decision) (began bool) {
+// Settle carries out the part of a decision that needs no record. began is true if ranks have begun.
+func (r *Ranks) Settle(d Decision) (began bool) {
 	for _, s := range d.starts {
 		k := &r.ranks[s.rank]
 		if s.err != nil {
@@ -147,4 +147,4 @@ func (r *Ranks) refusals(err error) (out []resolution) {
 }
 
 // refuseAll refuses every join.
-func (r *Ranks) refuseAll(err error) { r.Carry(Decision{starts: r.refusals(err)}) }
+func (r *Ranks) refuseAll(err error) { r.Settle(Decision{starts: r.refusals(err)}) }

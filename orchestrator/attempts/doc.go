@@ -2,7 +2,7 @@
 //
 // [Ranks] is a state machine without goroutine, clock and store. Messages of ranks and hosts come in ([Ranks.Join],
 // [Ranks.Commit], [Ranks.Present] …). [Ranks.Decide] changes nothing: it returns the attempt to open, or answers that
-// need no record. [Ranks.Carry] carries out the answers, [Ranks.Open] an attempt whose record is durable.
+// need no record. [Ranks.Settle] carries out the answers, [Ranks.Open] an attempt whose record is durable.
 //
 // A rank's start has one way: a join is declared, resolved to a step of this run or refused, and answered when all
 // ranks have said where they start. A rank that declares the place at which it stands goes on without the others.

@@ -42,7 +42,7 @@ func newWorld(t *testing.T) *world {
 func (w *world) settle() (got []*pb.SidecarOrder) {
 	for d := w.ranks.Decide(facts.Overrides{}); !d.IsEmpty(); d = w.ranks.Decide(facts.Overrides{}) {
 		if d.Opened == nil {
-			w.ranks.Carry(d)
+			w.ranks.Settle(d)
 			continue
 		}
 		w.records++

@@ -74,8 +74,8 @@ func (x *Mixture) Decide() (d Decision) {
 	return d
 }
 
-// Carry takes the oldest request from the queue. A refused one is answered, another one when its record is durable.
-func (x *Mixture) Carry(d Decision) {
+// Settle takes the oldest request from the queue. A refused one is answered, another one when its record is durable.
+func (x *Mixture) Settle(d Decision) {
 	next := x.asked[0]
 	x.asked = x.asked[1:]
 	if d.refused != nil {

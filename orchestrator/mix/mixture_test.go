@@ -53,7 +53,7 @@ func TestARefusalIsAnActionThatFollowsTheDecision(t *testing.T) {
 	if d.IsEmpty() || d.Mixed != nil || refused != nil || len(out.Take()) > 0 {
 		t.Fatalf("decided %v, answered %v", d, refused)
 	}
-	x.Carry(d)
+	x.Settle(d)
 	for _, a := range out.Take() {
 		a.Answer()
 	}
@@ -70,7 +70,7 @@ func TestAChangeIsAnsweredWhenItIsApplied(t *testing.T) {
 	if d.Mixed == nil {
 		t.Fatalf("decided %v", d)
 	}
-	x.Carry(d)
+	x.Settle(d)
 	if len(out.Take()) > 0 {
 		t.Fatal("answered before the record is durable")
 	}

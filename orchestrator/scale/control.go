@@ -62,8 +62,8 @@ func (c *Control) Decide() (o Order, ok bool) {
 	return o, o.Loaders != c.ordered
 }
 
-// Carry notes that an order of Decide is carried out.
-func (c *Control) Carry(o Order) {
+// Settle notes that an order of Decide is carried out.
+func (c *Control) Settle(o Order) {
 	if o.Line != "" {
 		c.Take(o.wish)
 		c.changed, c.why = c.now.At, o.wish.Why

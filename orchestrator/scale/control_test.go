@@ -32,7 +32,7 @@ func (c *control) orders(loaders int, line string) {
 		c.Fatalf("ordered %+v (%v), want %d loaders with %q", o, ok, loaders, line)
 	}
 	if ok {
-		c.Carry(o)
+		c.Settle(o)
 	}
 }
 

@@ -118,7 +118,7 @@ func TestAStreamBeginsWithItsHello(t *testing.T) {
 	u.send(&proto.SidecarEvent{Event: &proto.SidecarEvent_Fatal{Fatal: &proto.Fatal{}}})
 	ctx, cancel := context.WithCancel(t.Context())
 	s := &upstream{end: cancel}
-	u.carry(ctx, cancel, s)
+	u.drain(ctx, cancel, s)
 	if len(s.sent) != 5 || s.sent[0].GetHello() == nil || s.sent[0].Fence.Attempt != 0 {
 		t.Fatalf("sent %v", s.sent)
 	}

@@ -217,7 +217,7 @@ func (l *Link) session(ctx context.Context, client proto.OrchestratorClient) err
 		return err
 	}
 	l.greet()
-	group.Go(func() error { l.up.carry(ctx, cancel, stream); return nil })
+	group.Go(func() error { l.up.drain(ctx, cancel, stream); return nil })
 	group.Go(func() error { l.waits.probe(ctx, client); return nil })
 	group.Go(func() error {
 		for {

@@ -64,12 +64,12 @@ func (u *uplink) push(e *proto.SidecarEvent) {
 	u.queue.Push(e)
 }
 
-// carry sends the events of the newest stream until it or ctx ends. Then it calls end, which ends the stream.
-func (u *uplink) carry(ctx context.Context, end func(), stream proto.Orchestrator_ServeClient) {
+// drain sends the events of the newest stream until it or ctx ends. Then it calls end, which ends the stream.
+func (u *uplink) drain(ctx context.Context, end func(), stream proto.Orchestrator_ServeClient) {
 	u.mu.Lock()
 	queue := u.queue
 	u.mu.Unlock()
-	queue.Carry(ctx, end, stream.Send, nil)
+	queue.Send(ctx, end, stream.Send, nil)
 }
 
 func (u *uplink) fence() *proto.Fence {

@@ -42,11 +42,11 @@ func (l *loop) on(e Event) {
 	l.orders = append(l.orders, fmt.Sprintf("%s %d in %s", e.Kind, e.Request, l.p.State()))
 	for _, a := range l.p.On(e, nil) {
 		l.orders = append(l.orders, "-> "+written(a))
-		l.carry(a)
+		l.perform(a)
 	}
 }
 
-func (l *loop) carry(a Action) {
+func (l *loop) perform(a Action) {
 	switch a.Kind {
 	case Send:
 		l.send(a)

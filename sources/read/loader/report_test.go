@@ -20,7 +20,7 @@ func TestEventsAreSentInOrder(t *testing.T) {
 	r.tellLeaving("asked to leave", false)
 	ctx, cancel := context.WithCancel(t.Context())
 	var sent []*proto.LoaderEvent
-	r.queue.Carry(ctx, cancel, func(e *proto.LoaderEvent) error {
+	r.queue.Send(ctx, cancel, func(e *proto.LoaderEvent) error {
 		if sent = append(sent, e); e.GetLeaving() != nil {
 			cancel()
 		}

@@ -140,7 +140,7 @@ func (l *Loader) session(ctx context.Context, client proto.OrchestratorClient, g
 	l.cfg.Fail.Hit("loader/hello/before")
 	out.send(0, &proto.LoaderEvent{Event: &proto.LoaderEvent_Hello{Hello: hello}})
 	l.cfg.Fail.Hit("loader/hello/after")
-	group.Go(func() error { out.queue.Carry(sctx, cancel, stream.Send, merged); return nil })
+	group.Go(func() error { out.queue.Send(sctx, cancel, stream.Send, merged); return nil })
 	l.mu.Lock()
 	l.out, l.online = out, true // other goroutines send their events after the hello
 	l.mu.Unlock()

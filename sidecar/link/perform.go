@@ -104,7 +104,7 @@ func (g *gathering) on(p *portion, e retrieve.Event) error {
 		g.count(p, before, after)
 	}
 	for k := first; k < len(g.actions); k++ {
-		if err := g.carry(p, g.actions[k]); err != nil {
+		if err := g.perform(p, g.actions[k]); err != nil {
 			return err
 		}
 	}
@@ -133,8 +133,8 @@ func (g *gathering) count(p *portion, before, after retrieve.State) {
 	}
 }
 
-// carry carries out one action of a portion. Its error is final.
-func (g *gathering) carry(p *portion, a retrieve.Action) error {
+// perform carries out one action of a portion. Its error is final.
+func (g *gathering) perform(p *portion, a retrieve.Action) error {
 	switch a.Kind {
 	case retrieve.Send:
 		return g.order(p, a)

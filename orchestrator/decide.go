@@ -46,8 +46,8 @@ func (m *Machine) Decide() Decision {
 			return d
 		}
 	}
-	if m.ranks.IsTurn() {
-		return perform(turned{})
+	if m.ranks.IsReshapeDue() {
+		return perform(reshaped{})
 	}
 	if m.ranks.AreDone() && !m.cfg.Lasts {
 		return Decision{}
@@ -231,14 +231,14 @@ func (directoryMoved) apply(m *Machine) {
 	m.sidecars.Broadcast(&proto.SidecarOrder{Order: &proto.SidecarOrder_Loaders{Loaders: m.roster.TakeNews()}})
 }
 
-// turned turns the run to the topology of ranks that wait for that. It needs no record: until they open an attempt,
+// reshaped takes the run to the topology of ranks that wait for that. It needs no record: until they open an attempt,
 // every orchestrator learns it from the same ranks.
-type turned struct{}
+type reshaped struct{}
 
-func (turned) apply(m *Machine) { m.ranks.Turn() }
+func (reshaped) apply(m *Machine) { m.ranks.TakeTopology() }
 
-// isTurn reports whether the decision turns the run to another topology.
-func (d Decision) isTurn() bool { return slices.Contains(d.effects, effect(turned{})) }
+// isReshape reports whether the decision takes the run to another topology.
+func (d Decision) isReshape() bool { return slices.Contains(d.effects, effect(reshaped{})) }
 
 // hasRoom reports whether the runway has room for another step.
 func (m *Machine) hasRoom() bool {

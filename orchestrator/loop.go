@@ -283,7 +283,7 @@ func (o *Orchestrator) turn(ctx context.Context) error {
 		}
 		if len(d.Facts) == 0 {
 			o.m.Apply(d)
-			if d.isTurn() {
+			if d.isReshape() {
 				o.opt.Fail.Hit("orchestrator/turn/after")
 			}
 			continue

@@ -31,7 +31,7 @@ type session struct {
 	events   chan event
 	over     chan struct{} // closed after the loop has ended
 	wire     []byte        // send buffer
-	told     *ring.Ring    // the ring of the last RING message
+	sentRing *ring.Ring    // the ring of the last RING message
 	shared   sharing       // the attempt's steps, once begun
 	g        errgroup.Group
 	leaving  func() // called as soon as the trainer is gone or refused, perhaps more than once
@@ -212,11 +212,11 @@ func (s *session) pushBatch(b filled) error {
 	if err != nil {
 		return err
 	}
-	if b.frame.Ring != s.told {
+	if b.frame.Ring != s.sentRing {
 		if err := s.sendOut(ringMessage(b.frame.Ring)); err != nil {
 			return err
 		}
-		s.told = b.frame.Ring
+		s.sentRing = b.frame.Ring
 	}
 	s.notice(Event{Kind: Pushed, Slot: b.slot, Generation: b.frame.Generation})
 	if !b.frame.Ring.Shared() {

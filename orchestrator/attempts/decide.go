@@ -30,7 +30,7 @@ func (r *Ranks) Decide(inForce facts.Overrides) (d Decision) {
 		if at := &r.ranks[i].join.start; at.step != first.step || at.microbatch != first.microbatch ||
 			at.forgets != first.forgets {
 			var waits bool
-			if waits, d.call = r.lacksWord(); waits {
+			if waits, d.call = r.needsAnswers(); waits {
 				return d
 			}
 			d.starts = r.refusals(fmt.Errorf("ranks start at different places: rank 0 at step %d, microbatch %d, "+
@@ -61,23 +61,23 @@ func (r *Ranks) resolutions() (out []resolution) {
 	return out
 }
 
-// lacksWord reports whether a start may be of a trainer that is gone, although all ranks have declared one: the ranks
-// are on several hosts, and one has said nothing since the newest join. That may be the host of this join, which was on
-// the way when the host was lost. Then the hosts are asked: call is the number of the join, as in rejoining. A host
-// answers after everything that it had to say before.
-func (r *Ranks) lacksWord() (lacks bool, call uint64) {
+// needsAnswers reports whether a start may be of a trainer that is gone, although all ranks have declared one: the
+// ranks are on several hosts, and one has said nothing since the newest join. That may be the host of this join, which
+// was on the way when the host was lost. Then the hosts are asked: call is the number of the join, as in rejoining. A
+// host answers after everything that it had to say before.
+func (r *Ranks) needsAnswers() (needs bool, call uint64) {
 	newest, areTogether := uint64(0), true
 	for i := range r.ranks {
 		newest = max(newest, r.ranks[i].join.number)
 		areTogether = areTogether && r.ranks[i].join.session == r.ranks[0].join.session
 	}
 	for i := range r.ranks {
-		lacks = lacks || !areTogether && r.call.answered[r.ranks[i].join.session] < newest
+		needs = needs || !areTogether && r.call.answered[r.ranks[i].join.session] < newest
 	}
-	if lacks && r.call.number < newest {
+	if needs && r.call.number < newest {
 		call = newest
 	}
-	return lacks, call
+	return needs, call
 }
 
 // rejoining lists single ranks that declare the place at which they stand: they go on without the others. Of several

@@ -26,22 +26,22 @@ type Config struct {
 
 // Ranks are the trainer ranks of a run. Not safe for concurrent use.
 type Ranks struct {
-	cfg    Config
-	s      *facts.State // read only
-	out    *roster.Sidecars
-	asked  bool   // a rank has been here
-	joins  uint64 // counted
-	call   rollCall
-	served served // by the hosts that are connected
+	cfg      Config
+	s        *facts.State // read only
+	out      *roster.Sidecars
+	asked    bool   // a rank has been here
+	joins    uint64 // counted
+	call     rollCall
+	services services // of the hosts that are connected
 	lineup
 }
 
 // lineup is what ends with the topology. All else of Ranks outlives a change of it.
 type lineup struct {
 	ranks  []rank
-	said   []string   // the lines about starts that people know
-	midway *join      // the attempt starts inside a step: ranks begin when its placement was compared
-	others []stranger // ranks of another topology, in the order of their joins
+	said   []string    // the lines about starts that people know
+	midway *join       // the attempt starts inside a step: ranks begin when its placement was compared
+	others []otherRank // ranks of another topology, in the order of their joins
 }
 
 // rank is a trainer rank as this life of the orchestrator knows it.
@@ -66,7 +66,7 @@ type join struct {
 
 // New returns the ranks of a restored state, none of them connected. Their answers go to out.
 func New(cfg Config, s *facts.State, out *roster.Sidecars) *Ranks {
-	r := &Ranks{cfg: cfg, s: s, out: out, call: newRollCall(), served: served{}}
+	r := &Ranks{cfg: cfg, s: s, out: out, call: newRollCall(), services: services{}}
 	r.lineUp()
 	return r
 }
@@ -89,7 +89,7 @@ func (r *Ranks) lineUp() {
 // takes that topology.
 func (r *Ranks) Join(from roster.Session, msg *pb.Join) (began bool) {
 	if r.isOfAnother(msg) {
-		r.meet(from, msg)
+		r.queueOther(from, msg)
 		return false
 	}
 	if int(msg.Rank) >= len(r.ranks) {
@@ -129,7 +129,7 @@ func (k *rank) serve(from roster.Session, below uint64) {
 
 // Leave observes that a rank's trainer is gone. A start that it declared is forgotten.
 func (r *Ranks) Leave(from roster.Session, rank uint32) {
-	if r.forget(from, rank) {
+	if r.dropOther(from, rank) {
 		return
 	}
 	if int(rank) < len(r.ranks) {
@@ -140,10 +140,10 @@ func (r *Ranks) Leave(from roster.Session, rank uint32) {
 // Connect observes a host that connected, with the positions of its ranks. Ranks of the open attempt go on from there,
 // unless the host serves another topology than the run has.
 func (r *Ranks) Connect(session roster.Session, hello *pb.SidecarHello) {
-	if was, ok := r.served[hello.Name]; ok && was.session != session {
+	if was, ok := r.services[hello.Name]; ok && was.session != session {
 		r.Disconnect(was.session) // the end of its stream is noticed later, or was missed
 	}
-	r.served[hello.Name] = service{session, topologyOf(hello)}
+	r.services[hello.Name] = service{session, topologyOf(hello)}
 	if r.isOfAnother(hello) {
 		return
 	}
@@ -161,7 +161,7 @@ func (r *Ranks) Tick(now time.Time) { r.call.now = now }
 
 // Disconnect observes that a host's stream ended. Its ranks keep their places, and their joins are forgotten.
 func (r *Ranks) Disconnect(session roster.Session) {
-	maps.DeleteFunc(r.served, func(_ string, s service) bool { return s.session == session })
+	maps.DeleteFunc(r.services, func(_ string, s service) bool { return s.session == session })
 	for i := range r.ranks {
 		k := &r.ranks[i]
 		if k.from == session || k.join != nil && k.join.session == session {
@@ -171,7 +171,7 @@ func (r *Ranks) Disconnect(session roster.Session) {
 			k.join = nil
 		}
 	}
-	r.others = slices.DeleteFunc(r.others, func(o stranger) bool { return o.session == session })
+	r.others = slices.DeleteFunc(r.others, func(o otherRank) bool { return o.session == session })
 }
 
 // Present observes which ranks of a host are there. It comes after everything that the host had said before it was

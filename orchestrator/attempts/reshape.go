@@ -9,9 +9,9 @@ import (
 	pb "millrace/proto"
 )
 
-// stranger is a rank of a host that serves another topology than the run has. It waits until all ranks of the run have
+// otherRank is a rank of a host that serves another topology than the run has. It waits until all ranks of the run have
 // left.
-type stranger struct {
+type otherRank struct {
 	session roster.Session
 	msg     *pb.Join
 }
@@ -35,12 +35,12 @@ type service struct {
 	topology millrace.Topology
 }
 
-// served is the services of the hosts that are connected, by the names of their sidecars.
-type served map[string]service
+// services are the services of the hosts that are connected, by the names of their sidecars.
+type services map[string]service
 
 // next returns the topology that all hosts serve, if there is one and the run has another one. Hosts of a run whose
 // topology is fixed name none.
-func (s served) next(now millrace.Topology) (next millrace.Topology, is bool) {
+func (s services) next(now millrace.Topology) (next millrace.Topology, is bool) {
 	for _, host := range s {
 		if host.topology == now || host.topology.Ranks == 0 || is && host.topology != next {
 			return next, false
@@ -55,34 +55,34 @@ func (r *Ranks) isOfAnother(msg named) bool {
 	return r.cfg.Reshape != nil && msg.GetWorld() > 0 && topologyOf(msg) != r.cfg.Shape()
 }
 
-// meet observes the start of a rank of another topology.
-func (r *Ranks) meet(from roster.Session, msg *pb.Join) {
+// queueOther notes the start of a rank of another topology. A rank that stands in this run already is refused.
+func (r *Ranks) queueOther(from roster.Session, msg *pb.Join) {
 	if millrace.StartKind(msg.Start) == millrace.StartContinue {
 		refuse(r.out, from, msg, millrace.Errorf(millrace.ErrFenced, "rank %d stands in a run of %s, and its host "+
 			"serves %s now: start the ranks again from a state or `latest`",
 			msg.Rank, describe(r.cfg.Shape()), describe(topologyOf(msg))))
 		return
 	}
-	r.forget(from, msg.Rank)
-	r.others = append(r.others, stranger{from, msg})
+	r.dropOther(from, msg.Rank)
+	r.others = append(r.others, otherRank{from, msg})
 }
 
-// forget drops the wait of a rank of another topology. It reports whether the rank waited.
-func (r *Ranks) forget(from roster.Session, rank uint32) bool {
+// dropOther drops the wait of a rank of another topology. It reports whether the rank waited.
+func (r *Ranks) dropOther(from roster.Session, rank uint32) bool {
 	n := len(r.others)
-	r.others = slices.DeleteFunc(r.others, func(o stranger) bool { return o.session == from && o.msg.Rank == rank })
+	r.others = slices.DeleteFunc(r.others, func(o otherRank) bool { return o.session == from && o.msg.Rank == rank })
 	return len(r.others) < n
 }
 
-// IsTurn reports whether the run is to take another topology: a rank waits for that, and no rank of the run is there.
-// The record of what the ranks have consumed comes first.
-func (r *Ranks) IsTurn() bool {
+// IsReshapeDue reports whether the run is to take another topology: a rank waits for that, and no rank of the run is
+// there. The record of what the ranks have consumed comes first.
+func (r *Ranks) IsReshapeDue() bool {
 	now, _ := r.AreHere()
 	return len(r.others) > 0 && !now && r.Acknowledged() == nil
 }
 
-// Turn makes the run one of the topology for which the first rank waits.
-func (r *Ranks) Turn() {
+// TakeTopology makes the run one of the topology for which the first rank waits.
+func (r *Ranks) TakeTopology() {
 	waiting := r.others
 	if err := r.reshape(topologyOf(waiting[0].msg)); err != nil {
 		refuse(r.out, waiting[0].session, waiting[0].msg, err)

@@ -18,7 +18,7 @@ func (r *Ranks) Waiting() string {
 		return fmt.Sprintf("rank %d of %s waits until %s of %s left", r.others[0].msg.Rank,
 			describe(topologyOf(r.others[0].msg)), listed(here, "", ""), describe(r.cfg.Shape()))
 	}
-	if next, is := r.served.next(r.cfg.Shape()); is && r.cfg.Reshape != nil {
+	if next, is := r.services.next(r.cfg.Shape()); is && r.cfg.Reshape != nil {
 		return fmt.Sprintf("waiting for the ranks of another topology, %s, to connect and say where they start",
 			describe(next))
 	}

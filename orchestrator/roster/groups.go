@@ -64,8 +64,8 @@ func (s *Sidecars) tellGroups(changed ...*sidecar) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(touched)) {
 		x := touched[name]
-		if now := s.groups.of(x); x.told == nil || !proto.Equal(now, x.told) {
-			x.told = now
+		if now := s.groups.of(x); x.sentGroups == nil || !proto.Equal(now, x.sentGroups) {
+			x.sentGroups = now
 			s.Send(x.session, &pb.SidecarOrder{Order: &pb.SidecarOrder_Groups{Groups: now}})
 		}
 	}

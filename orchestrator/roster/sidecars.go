@@ -22,16 +22,16 @@ type Sidecars struct {
 
 // sidecar is a connected sidecar.
 type sidecar struct {
-	name     string
-	hello    *pb.SidecarHello // nobody changes it
-	session  Session
-	welcomed bool
-	sent     uint64 // plans below this step of the attempt were sent
-	attempt  uint32
-	parts    []uint32   // data-parallel ranks whose parts of plans it gets, ascending; empty: it gets whole plans
-	gpus     []*pb.Gpu  // newest figures
-	feeds    []uint32   // data-parallel ranks in whose groups it is, ascending
-	told     *pb.Groups // newest that it was sent; nil: none
+	name       string
+	hello      *pb.SidecarHello // nobody changes it
+	session    Session
+	welcomed   bool
+	sent       uint64 // plans below this step of the attempt were sent
+	attempt    uint32
+	parts      []uint32   // data-parallel ranks whose parts of plans it gets, ascending; empty: it gets whole plans
+	gpus       []*pb.Gpu  // newest figures
+	feeds      []uint32   // data-parallel ranks in whose groups it is, ascending
+	sentGroups *pb.Groups // newest that it was sent; nil: none
 }
 
 // NewSidecars returns an empty set, whose orders go to out. fence returns the fence that orders carry now.

@@ -60,15 +60,15 @@ type call struct {
 
 // part is the share of a portion in a call.
 type part struct {
-	number retrieve.Request
-	of     *portion
-	call   *call
-	loader *retrieve.Loader
-	which  []int // assignments
-	rows   []int // of the portion, for each of which
-	first  int   // number of its first row in the call
-	over   bool  // the portion does not wait for it any more
-	heard  bool  // rows have come
+	number  retrieve.Request
+	of      *portion
+	call    *call
+	loader  *retrieve.Loader
+	which   []int // assignments
+	rows    []int // of the portion, for each of which
+	first   int   // number of its first row in the call
+	over    bool  // the portion does not wait for it any more
+	hasRows bool  // rows have come
 }
 
 // fits reports whether a call has room for one more row of a part. A call always has room for its first row.
@@ -181,8 +181,8 @@ func (c *call) room(row uint32, tokens int) constructors.Room {
 	return c.tokens[begin : begin+tokens : begin+tokens]
 }
 
-// heardOf is a message of a call: a reply, the end of its stream, or the watcher's verdict.
-type heardOf struct {
+// callEvent is a message of a call: a reply, the end of its stream, or the watcher's verdict.
+type callEvent struct {
 	call   *call
 	reply  *proto.FetchReply
 	err    error // of the stream; io.EOF: it is complete
@@ -192,9 +192,9 @@ type heardOf struct {
 // receive asks the loader and posts its replies, then the end of the stream. It asks again for rows that this process
 // cannot read in place. It returns early if ctx ends.
 func (g *gathering) receive(ctx context.Context, c *call) {
-	post := func(h heardOf) bool {
+	post := func(h callEvent) bool {
 		select {
-		case g.heard <- h:
+		case g.callEvents <- h:
 			return true
 		case <-ctx.Done():
 			return false
@@ -213,7 +213,7 @@ func (g *gathering) receive(ctx context.Context, c *call) {
 	} else {
 		err = io.EOF
 	}
-	post(heardOf{call: c, err: err})
+	post(callEvent{call: c, err: err})
 }
 
 // listen posts the watcher's verdict on the loader of a call.
@@ -224,7 +224,7 @@ func (g *gathering) listen(ctx context.Context, c *call, silent <-chan struct{})
 		return
 	}
 	select {
-	case g.heard <- heardOf{call: c, silent: true}:
+	case g.callEvents <- callEvent{call: c, silent: true}:
 	case <-ctx.Done():
 	}
 }

@@ -79,12 +79,12 @@ func TestAReportEndsWithItsMask(t *testing.T) {
 	a := millrace.Assignment{Segment: millrace.Segment{Ordinal: 5, Offset: 2, Length: 9}}
 	p := &millrace.Plan{Assignments: []millrace.Assignment{a}}
 	found := map[int]*proto.Quarantine{0: {Id: "a.jsonl#5"}}
-	m.accuse(p, "web", found)
+	m.reportBad(p, "web", found)
 	if len(m.bad) != 1 || m.hides("web", &p.Assignments[0]) {
 		t.Fatalf("after the report: %d reports, hidden %v", len(m.bad), m.hides("web", &p.Assignments[0]))
 	}
 	m.add([]*proto.Mask{{Source: "web", Ordinal: 5, Offset: 2, Length: 9}})
-	m.accuse(p, "web", found)
+	m.reportBad(p, "web", found)
 	if len(m.bad) != 0 || !m.hides("web", &p.Assignments[0]) || m.hides("code", &p.Assignments[0]) {
 		t.Errorf("after the mask: %d reports, hidden %v", len(m.bad), m.hides("web", &p.Assignments[0]))
 	}

@@ -240,8 +240,8 @@ func (d *directory) hasSwitched(key stripeKey) bool {
 func (d *directory) noteReply(key stripeKey, m *retrieve.Loader, step millrace.Step) {
 	d.Lock()
 	defer d.Unlock()
-	if r := d.routes[key]; r != nil && r.heard < m.Term {
-		r.heard = m.Term
+	if r := d.routes[key]; r != nil && r.rowTerm < m.Term {
+		r.rowTerm = m.Term
 		d.record("heard", int64(step), key, m.Name, m.Term)
 	}
 }

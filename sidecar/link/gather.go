@@ -40,25 +40,25 @@ type gathering struct {
 	actions []retrieve.Action // room for those of one event
 	came    row               // the row of the event in hand
 
-	group   errgroup.Group
-	ctx     context.Context
-	heard   chan heardOf
-	changed <-chan struct{} // closed when the directory changes
-	masked  <-chan struct{} // closed when a mask is added; nil: no portion waits for one
-	timer   <-chan time.Time
-	timerAt time.Time
+	group      errgroup.Group
+	ctx        context.Context
+	callEvents chan callEvent
+	changed    <-chan struct{} // closed when the directory changes
+	masked     <-chan struct{} // closed when a mask is added; nil: no portion waits for one
+	timer      <-chan time.Time
+	timerAt    time.Time
 
-	told atomic.Pointer[outlook] // for explain
+	outlook atomic.Pointer[outlook] // for explain
 }
 
-// lingerFor is the longest wait for a last reply without rows.
-const lingerFor = 5 * time.Millisecond
+// lastWait is the longest wait for a last reply without rows.
+const lastWait = 5 * time.Millisecond
 
 // gather returns when all rows are here or masked. It goes on when loaders are replaced.
 func (s *suppliers) gather(ctx context.Context, p *payload, wanted [][]int) error {
 	g := &gathering{
 		suppliers: s, payload: p, sources: s.dir.sourceNames(), from: make([]*retrieve.Loader, len(p.tokens)),
-		unrouted: map[uint32][]int{}, heard: make(chan heardOf, 16),
+		unrouted: map[uint32][]int{}, callEvents: make(chan callEvent, 16),
 	}
 	for source, indices := range wanted {
 		if len(indices) > 0 {
@@ -82,7 +82,7 @@ func (s *suppliers) gather(ctx context.Context, p *payload, wanted [][]int) erro
 			return err
 		}
 		if g.left == 0 && len(g.unrouted) == 0 {
-			return g.linger()
+			return g.awaitLast()
 		}
 		if err := g.await(); err != nil {
 			return err
@@ -90,13 +90,13 @@ func (s *suppliers) gather(ctx context.Context, p *payload, wanted [][]int) erro
 	}
 }
 
-// linger waits for a moment for the last replies of loaders that have sent all rows. After it their arenas can be used
-// again, and their streams end by themselves.
-func (g *gathering) linger() error {
-	over := g.clock.After(lingerFor)
+// awaitLast waits for a moment for the last replies of loaders that have sent all rows. After it their arenas can be
+// used again, and their streams end by themselves.
+func (g *gathering) awaitLast() error {
+	over := g.clock.After(lastWait)
 	for slices.ContainsFunc(g.calls, func(c *call) bool { return c.awaited == 0 }) {
 		select {
-		case h := <-g.heard:
+		case h := <-g.callEvents:
 			if err := g.handle(h); err != nil {
 				return err
 			}
@@ -113,7 +113,7 @@ func (g *gathering) linger() error {
 func (g *gathering) await() error {
 	g.arm()
 	select {
-	case h := <-g.heard:
+	case h := <-g.callEvents:
 		return g.handle(h)
 	case <-g.changed:
 		g.route()
@@ -131,7 +131,7 @@ func (g *gathering) await() error {
 // route makes the portions of the sources whose stripes the directory knows.
 func (g *gathering) route() {
 	g.changed = g.dir.changes()
-	defer g.tell()
+	defer g.publish()
 	for source, indices := range g.unrouted {
 		name := g.sources[source].Name
 		stripes := g.dir.stripesOf(name)
@@ -154,7 +154,7 @@ func (g *gathering) route() {
 }
 
 // handle handles a message of a call.
-func (g *gathering) handle(h heardOf) error {
+func (g *gathering) handle(h callEvent) error {
 	c := h.call
 	switch {
 	case c.isFinished:
@@ -206,7 +206,7 @@ func (g *gathering) take(c *call, r *proto.FetchReply) error {
 	}
 	c.isComplete = true
 	g.pool.Forgotten(c.to.Address, c.req.Gone)
-	return g.handle(heardOf{call: c, err: io.EOF})
+	return g.handle(callEvent{call: c, err: io.EOF})
 }
 
 // file hands row k of a part to its portion.
@@ -214,8 +214,8 @@ func (g *gathering) file(x *part, k int, row row) error {
 	if x.over {
 		return nil // another loader is asked, or the row is not needed
 	}
-	if !x.heard && !x.call.purpose.IsHedge() {
-		x.heard = true
+	if !x.hasRows && !x.call.purpose.IsHedge() {
+		x.hasRows = true
 		g.dir.noteReply(x.of.key, x.loader, g.payload.plan.Step)
 	}
 	g.came = row

@@ -57,9 +57,9 @@ func (m *masks) hides(source string, a *millrace.Assignment) bool {
 	return len(m.masked) > 0 && m.masked[segmentOf(source, a)]
 }
 
-// accuse reports segments that two readings could not decode, to this orchestrator and to each later one. found maps
+// reportBad reports segments that two readings could not decode, to this orchestrator and to each later one. found maps
 // indices of the plan's assignments, all of one source, to the reason.
-func (m *masks) accuse(p *millrace.Plan, source string, found map[int]*proto.Quarantine) {
+func (m *masks) reportBad(p *millrace.Plan, source string, found map[int]*proto.Quarantine) {
 	m.update(func() {
 		for i, q := range found {
 			a := &p.Assignments[i]

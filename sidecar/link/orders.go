@@ -82,7 +82,7 @@ func (o *orders) start() {
 		case retrieve.Second, retrieve.Again:
 			g.fail.Hit("sidecar/again/before")
 		}
-		g.furnish(c)
+		g.giveMemory(c)
 		ctx, cancel := context.WithCancel(g.ctx)
 		c.cancel, c.began = cancel, g.clock.Now()
 		if c.purpose == retrieve.Ask {
@@ -101,9 +101,9 @@ func (o *orders) start() {
 	}
 }
 
-// furnish gives a call to a loader of this host memory for its rows: an arena that the loader writes to, or else memory
-// of this process, for rows that this process reads in place. Rows of another host stay in their messages.
-func (g *gathering) furnish(c *call) {
+// giveMemory gives a call to a loader of this host memory for its rows: an arena that the loader writes to, or else
+// memory of this process, for rows that this process reads in place. Rows of another host stay in their messages.
+func (g *gathering) giveMemory(c *call) {
 	g.payload.calls = append(g.payload.calls, c)
 	if c.to.IsRemote {
 		return

@@ -163,12 +163,12 @@ func (g *gathering) perform(p *portion, a retrieve.Action) error {
 		if a.Loader != nil {
 			name = a.Loader.Name + ": "
 		}
-		g.because(p, a.Rows, reason{
+		g.setReason(p, a.Rows, reason{
 			format: "a loader of source %s (shard %s): %s%v; it is being restarted", more: []any{name, a.Why},
 			isTrouble: true,
 		})
 	case retrieve.Wait:
-		g.because(p, a.Rows, reason{
+		g.setReason(p, a.Rows, reason{
 			format: "a loader of source %s (shard %s): %s %s", isTrouble: true,
 			more: []any{a.Loader.Name, a.Why.(*judgedDead).is()}, asked: a.Loader,
 		})
@@ -182,7 +182,7 @@ func (g *gathering) perform(p *portion, a retrieve.Action) error {
 func (g *gathering) order(p *portion, a retrieve.Action) error {
 	switch a.Purpose {
 	case retrieve.Ask:
-		g.because(p, a.Rows, reason{
+		g.setReason(p, a.Rows, reason{
 			format: "source %s (shard %s): %s was asked", more: []any{a.Loader.Name}, asked: a.Loader,
 		})
 	case retrieve.Hedge:
@@ -193,7 +193,7 @@ func (g *gathering) order(p *portion, a retrieve.Action) error {
 	case retrieve.Help:
 		g.noteHedge(p, a.Loader)
 	default:
-		g.because(p, a.Rows, reason{
+		g.setReason(p, a.Rows, reason{
 			format: "a second reading of source %s (shard %s) by %s", more: []any{a.Loader.Name}, isTrouble: true,
 			asked: a.Loader,
 		})
@@ -263,9 +263,9 @@ func (g *gathering) haveMasked(p *portion, rows []int) error {
 		i := p.indices[k]
 		found[i] = p.bad[uint64(g.payload.plan.Assignments[i].Ordinal)]
 	}
-	g.because(p, rows, reason{
+	g.setReason(p, rows, reason{
 		format: "the orchestrator to mask unreadable segments of source %s (shard %s)", isTrouble: true,
 	})
-	g.masks.accuse(g.payload.plan, p.key.source, found)
+	g.masks.reportBad(g.payload.plan, p.key.source, found)
 	return g.unmask() // another host may have reported them
 }

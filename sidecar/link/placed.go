@@ -178,7 +178,7 @@ func (g *gathering) replies(
 	ctx context.Context,
 	c *call,
 	of *subset,
-	post func(heardOf) bool,
+	post func(callEvent) bool,
 ) (missed []uint32, err error) {
 	req := c.req
 	if of != nil {
@@ -204,7 +204,7 @@ func (g *gathering) replies(
 		if len(missed) > 0 {
 			r.Last = false
 		}
-		if !post(heardOf{call: c, reply: r}) {
+		if !post(callEvent{call: c, reply: r}) {
 			return nil, ctx.Err()
 		}
 	}

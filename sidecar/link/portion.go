@@ -62,8 +62,8 @@ type outlook struct {
 	absent   string // a source without a loader; empty: there is none
 }
 
-// because sets the reason of a portion's wait for rows.
-func (g *gathering) because(p *portion, rows []int, r reason) {
+// setReason sets the reason of a portion's wait for rows.
+func (g *gathering) setReason(p *portion, rows []int, r reason) {
 	for _, k := range rows {
 		if i := p.indices[k]; g.payload.tokens[i].IsNone() {
 			a := &g.payload.plan.Assignments[i]
@@ -74,19 +74,19 @@ func (g *gathering) because(p *portion, rows []int, r reason) {
 	}
 }
 
-// tell makes the portions known to explain.
-func (g *gathering) tell() {
+// publish makes the portions known to explain.
+func (g *gathering) publish() {
 	o := &outlook{portions: g.portions[:len(g.portions):len(g.portions)]}
 	for source := range g.unrouted {
 		o.absent = g.sources[source].Name
 	}
-	g.told.Store(o)
+	g.outlook.Store(o)
 }
 
 // explain returns the reason of the wait, for messages. It is safe for concurrent use. Trouble comes before the time
 // that an answer takes.
 func (g *gathering) explain() awaited {
-	o := g.told.Load()
+	o := g.outlook.Load()
 	if o == nil {
 		return awaited{text: "its samples"}
 	}

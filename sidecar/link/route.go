@@ -30,7 +30,7 @@ type route struct {
 	using    *retrieve.Loader // the loader; nil: there is none
 	standby  *retrieve.Loader // answers requests at any time, under a higher term; nil: there is none
 	switched *proto.Switched  // reported to every orchestrator until its directory agrees
-	heard    uint64           // the highest term under which using has sent a row
+	rowTerm  uint64           // the highest term under which using has sent a row
 }
 
 // names returns the names of the loader and of the standby, for the event log.

@@ -31,14 +31,15 @@ type waits struct {
 
 	mu           sync.Mutex
 	fetches      map[*wait]struct{}
-	orchestrator activity.Cause     // that the orchestrator sent
-	mute         time.Time          // the time of the first status call without answer; zero: the orchestrator answers
-	answer       *proto.StatusReply // newest; nil: none
-	told         map[string]told    // by the address of a loader
+	orchestrator activity.Cause // that the orchestrator sent
+	// mute is the time of the first status call without answer; zero: the orchestrator answers
+	mute          time.Time
+	answer        *proto.StatusReply      // newest; nil: none
+	loaderAnswers map[string]loaderAnswer // by the address of a loader
 }
 
-// told is the answer of a loader about a source.
-type told struct {
+// loaderAnswer is the answer of a loader about a source.
+type loaderAnswer struct {
 	at     time.Time
 	source string
 	now    *proto.Activity
@@ -145,7 +146,7 @@ func (w *waits) fetched(of awaited, now time.Time) (cause activity.Cause, says s
 	default: // askLoaders is asking already
 	}
 	w.mu.Lock()
-	t, ok := w.told[of.address]
+	t, ok := w.loaderAnswers[of.address]
 	w.mu.Unlock()
 	if !ok || t.source != of.source || now.Sub(t.at) > stale {
 		return cause, ""
@@ -174,13 +175,13 @@ func (w *waits) askLoaders(ctx context.Context, conns *connections) {
 		now, err := proto.NewLoaderClient(conn).Current(call, &proto.CurrentRequest{Source: of.source})
 		cancel()
 		w.mu.Lock()
-		if w.told == nil || len(w.told) > 1000 {
-			w.told = map[string]told{}
+		if w.loaderAnswers == nil || len(w.loaderAnswers) > 1000 {
+			w.loaderAnswers = map[string]loaderAnswer{}
 		}
 		if err == nil {
-			w.told[of.address] = told{w.clock.Now(), of.source, now}
+			w.loaderAnswers[of.address] = loaderAnswer{w.clock.Now(), of.source, now}
 		} else {
-			delete(w.told, of.address)
+			delete(w.loaderAnswers, of.address)
 		}
 		w.mu.Unlock()
 	}

@@ -130,8 +130,8 @@ func (p *Portion) todo() (t todo) {
 	return t
 }
 
-// convict notes documents that a reading could not decode. It reports whether a row is of one of them.
-func (p *Portion) convict(documents []uint64) (isOurs bool) {
+// noteBad notes documents that a reading could not decode. It reports whether a row is of one of them.
+func (p *Portion) noteBad(documents []uint64) (isOurs bool) {
 	if p.bad == nil {
 		p.bad = map[uint64]int{}
 	}

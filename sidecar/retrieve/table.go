@@ -230,7 +230,7 @@ func (p *Portion) complete(e Event, out []Action) []Action {
 // unread notes the documents that a reading could not decode.
 func (p *Portion) unread(e Event, out []Action) []Action {
 	out = p.release(out)
-	if !p.convict(e.Documents) {
+	if !p.noteBad(e.Documents) {
 		return p.fail(e.Why, out)
 	}
 	if p.state == Doubted || p.state == Repeated {

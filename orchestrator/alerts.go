@@ -26,7 +26,7 @@ type alerts struct {
 // condition is something that people should know if it lasts.
 type condition struct {
 	kind, key, text string
-	lasts           time.Duration // before people are told
+	lasts           time.Duration // before the alert is reported
 }
 
 func (c condition) id() string { return c.kind + " " + c.key }
@@ -112,13 +112,13 @@ func (a *alerts) lowSpace() (out []condition) {
 	return out
 }
 
-// copies tells whether the journal has copies on other hosts.
+// copies reports whether the journal has copies on other hosts.
 type copies struct {
 	host    string // of this orchestrator
 	isAlone bool
 }
 
-// aloneFor is the time after which people are told that the journal has no copy: a follower begins within a moment.
+// aloneFor is the time after which the orchestrator reports that the journal has no copy: a follower begins sooner.
 const aloneFor = 2 * time.Second
 
 // oneCopy returns the condition that the journal has one copy alone, if it has.

@@ -22,7 +22,7 @@ type Source struct {
 	Name    string
 	Stripes int // parts that are read apart; they have no effect on plans
 	// Work is that of each stripe, in any unit, and Resident the bytes that a loader holds for the source. Both are 0
-	// if nobody has measured them. They decide which loader reads a stripe.
+	// until a loader has measured them. They decide which loader reads a stripe.
 	Work, Resident int64
 	// Allowed returns how many quarantined records the budget takes. records is their total if they are counted, else
 	// the number of records seen so far.
@@ -36,14 +36,14 @@ type Config struct {
 	Cost   cost.Cost // of Topology.Place
 	// Topology is the one of the mixture file. A machine has a value of its own, which follows the ranks.
 	*attempts.Topology
-	// Adaptive makes weights of reported losses; nil: nothing does. Refit fits costs to reported times every so many
-	// steps; 0: only when a user asks for it.
+	// Adaptive derives weights from reported losses; nil: the schedule alone decides. Refit is the number of steps
+	// between two fits of the costs to reported times; 0: only when a user asks for it.
 	Adaptive *feedback.Settings
 	Refit    uint64
 	// Reshape returns another topology of the run. nil: the topology is fixed. Otherwise it follows the ranks: when all
 	// have left, the first rank that joins from a host with another topology brings the next one. It becomes a fact of
-	// the journal with the attempt that these ranks open. Until then, no step is planned: a plan of the earlier attempt
-	// has the earlier placement, whoever makes it.
+	// the journal with the attempt that these ranks open. Until then, no step is planned: every plan of the earlier
+	// attempt has the earlier placement.
 	Reshape     func(millrace.Topology) (*attempts.Topology, error)
 	Sources     []Source // sorted by name, as Spec.Sources
 	Identity    []byte   // canonical JSON
@@ -67,14 +67,14 @@ type Config struct {
 	// Incarnation names the run from the start of its first `up` to the end of its last one; empty: as Up.
 	Incarnation string
 	Log         *slog.Logger
-	// Lasts makes Run go on after every rank has consumed the stream: ranks may begin it anew.
+	// Lasts makes Run continue after every rank has consumed the stream: ranks may begin it anew.
 	Lasts bool
 	// Elastic is the number of loaders that follows the work; nil: it is fixed.
 	Elastic *Elastic
-	// Further marks a stream beside the one that the run is for. Nothing is read for it before a rank declares a start,
-	// and its failure does not end Run. It lasts.
+	// Further marks a stream beside the one that the run is for. Loaders read it only after a rank has declared a
+	// start, and its failure does not end Run. It lasts.
 	Further bool
-	// sealed is offers.Sealed of each source; nil: nobody looks there.
+	// sealed is offers.Sealed of each source; nil: queues do not look for sealed documents.
 	sealed func(source int, o millrace.Ordinal) ([]millrace.Segment, error)
 }
 
@@ -85,8 +85,8 @@ type Elastic struct {
 	Memory int64       // of a loader, in bytes
 }
 
-// Ahead bounds the steps that are planned ahead of the slowest rank beyond Config.Runway: as many as the ranks consume
-// in a time, within all bounds. The zero Ahead allows none.
+// Ahead bounds the steps that are planned ahead of the slowest rank beyond Config.Runway: the number that the ranks
+// consume within a given time, within all bounds. The zero Ahead allows none.
 type Ahead struct {
 	Time  time.Duration
 	Steps int // at most, with those of Config.Runway

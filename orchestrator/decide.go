@@ -16,7 +16,7 @@ import (
 // out when its facts are durable. It is valid until the next event.
 type Decision struct {
 	Facts   []facts.Fact // to journal
-	Failed  error        // why the run cannot go on
+	Failed  error        // why the run cannot continue
 	effects []effect
 }
 
@@ -134,7 +134,7 @@ func (m *Machine) decideReports() Decision {
 // apply implements effect.
 func (d adaption) apply(m *Machine) { m.reports.settle(d) }
 
-// decideRanks opens an attempt, or goes on with the newest one, when the ranks have said where they start.
+// decideRanks opens an attempt, or continues the newest one, when the ranks have said where they start.
 func (m *Machine) decideRanks() Decision {
 	if !m.pinned() {
 		return Decision{}
@@ -307,7 +307,7 @@ func (drawNext) apply(m *Machine) {
 	}
 }
 
-// decideNews tells people and sidecars which alerts begin and end, and the reason why trainers wait.
+// decideNews reports to the log and to sidecars which alerts begin and end, and why trainers wait.
 func (m *Machine) decideNews() (out Decision) {
 	if d := m.alerts.decide(m.lacking()); d != nil {
 		out.effects = append(out.effects, d)

@@ -24,7 +24,7 @@ func (m *Machine) Tick(now time.Time) {
 	m.tellStarvation(m.starvation.Tick(now))
 }
 
-// tellStarvation tells all sidecars which hosts starve, if that has changed.
+// tellStarvation sends all sidecars the list of hosts that starve, if it has changed.
 func (m *Machine) tellStarvation(changed bool) {
 	if changed {
 		m.sidecars.Broadcast(m.starvation.Order())
@@ -133,8 +133,8 @@ func (m *Machine) LoaderEvent(from roster.Session, name string, e *pb.LoaderEven
 	}
 }
 
-// SidecarUp observes a sidecar that connected, and the positions of its ranks. A new orchestrator lets them go on from
-// there.
+// SidecarUp observes a sidecar that connected, and the positions of its ranks. A new orchestrator lets them continue
+// from there.
 func (m *Machine) SidecarUp(session roster.Session, hello *pb.SidecarHello) error {
 	if err := roster.CheckVersion(hello.Name, hello.Version, m.cfg.By); err != nil {
 		return err
@@ -191,7 +191,7 @@ func (m *Machine) SidecarEvent(from roster.Session, e *pb.SidecarEvent) {
 	case *pb.SidecarEvent_Present:
 		m.ranks.Present(from, ev.Present)
 	case *pb.SidecarEvent_Switched:
-		if !m.sidecars.Has(from) { // its process is dead or replaced, and nobody waits for the standby there
+		if !m.sidecars.Has(from) { // its process is dead or replaced, and no rank there waits for the standby
 			return
 		}
 		if lost := m.roster.Switched(ev.Switched, m.s.AssignTerm); lost != nil {

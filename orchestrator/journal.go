@@ -143,7 +143,7 @@ func (o *Orchestrator) snapshot() error {
 	return o.snapshotAt(last)
 }
 
-// snapshotAt saves a snapshot of the state, which stands after journal record index. It drops all data that the
+// snapshotAt saves a snapshot of the state, which is the one after journal record index. It drops all data that the
 // snapshot makes superfluous.
 func (o *Orchestrator) snapshotAt(index uint64) error {
 	s := o.m.s

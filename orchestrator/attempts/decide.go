@@ -80,12 +80,12 @@ func (r *Ranks) needsAnswers() (needs bool, call uint64) {
 	return needs, call
 }
 
-// rejoining lists single ranks that declare the place at which they stand: they go on without the others. Of several
-// that had left all go on or none. If one of them cannot, every rank has to start again with it.
+// rejoining lists single ranks that declare their current position: they continue without the others. If several ranks
+// had left, either all of them continue or none does. If one of them cannot, every rank must start again with it.
 //
 // The others must be there. A host may take longer to say that its ranks left than another host's ranks take to come
-// back, so the hosts are asked: call is then the number of the join that they are asked about. A rank that its host
-// does not know any more, because its sidecar died, counts as there after a while.
+// back, so the hosts are asked: call is then the number of the join that they are asked about. A host forgets a rank
+// when its sidecar dies; that rank counts as there after a while.
 func (r *Ranks) rejoining() (begin []int, call uint64) {
 	if r.isPlacedAnew() || len(r.joined()) == len(r.ranks) {
 		return nil, 0
@@ -124,8 +124,8 @@ func (r *Ranks) othersArePresent(number uint64) bool {
 
 func (r *Ranks) isPlacedAnew() bool { return !proto.Equal(r.s.Attempt.GetPlacing(), r.cfg.Placing) }
 
-// isSameAttempt reports whether all ranks can go on in the open attempt: they start at the watermark, nothing is
-// consumed twice, and nothing is placed otherwise.
+// isSameAttempt reports whether all ranks can continue in the open attempt: they start at the watermark, no rank
+// consumes a batch twice, and the placement is the same.
 func (r *Ranks) isSameAttempt(at *start, inForce facts.Overrides) bool {
 	if r.s.Attempt == nil || r.isPlacedAnew() || at.step != r.s.Watermark || at.microbatch != 0 ||
 		at.kind == millrace.StartFresh || at.forgets {

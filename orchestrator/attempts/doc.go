@@ -5,5 +5,5 @@
 // need no record. [Ranks.Settle] carries out the answers, [Ranks.Open] an attempt whose record is durable.
 //
 // A rank's start has one way: a join is declared, resolved to a step of this run or refused, and answered when all
-// ranks have said where they start. A rank that declares the place at which it stands goes on without the others.
+// ranks have said where they start. A rank that declares its current position continues without the others.
 package attempts

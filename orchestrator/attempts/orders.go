@@ -21,7 +21,7 @@ func begin(
 	out.Send(to, &pb.SidecarOrder{Order: &pb.SidecarOrder_Begin{Begin: b}})
 }
 
-// resume answers a rank that lost only its sidecar: it goes on at its own position and keeps its state.
+// resume answers a rank that lost only its sidecar: it continues at its own position and keeps its state.
 func resume(out *roster.Sidecars, to roster.Session, msg *pb.Join) {
 	b := &pb.Begin{Rank: msg.Rank, Call: msg.Call, Attempt: msg.Attempt, Step: msg.Step, Microbatch: msg.Microbatch}
 	out.Send(to, &pb.SidecarOrder{Order: &pb.SidecarOrder_Begin{Begin: b}})

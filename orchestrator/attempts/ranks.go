@@ -83,7 +83,7 @@ func (r *Ranks) lineUp() {
 }
 
 // Join observes a rank's declared start. It is answered when all ranks have joined. A rank that only lost its sidecar
-// goes on at once: began is true if it has begun.
+// continues at once: began is true if it has begun.
 //
 // A host may serve another topology than the run has. Its ranks wait until all ranks of the run have left. Then the run
 // takes that topology.
@@ -137,8 +137,8 @@ func (r *Ranks) Leave(from roster.Session, rank uint32) {
 	}
 }
 
-// Connect observes a host that connected, with the positions of its ranks. Ranks of the open attempt go on from there,
-// unless the host serves another topology than the run has.
+// Connect observes a host that connected, with the positions of its ranks. Ranks of the open attempt continue from
+// there, unless the host serves another topology than the run has.
 func (r *Ranks) Connect(session roster.Session, hello *pb.SidecarHello) {
 	if was, ok := r.services[hello.Name]; ok && was.session != session {
 		r.Disconnect(was.session) // the end of its stream is noticed later, or was missed

@@ -19,7 +19,7 @@ type start struct {
 	forgets    bool            // journaled changes of the mixture for steps from there on are dropped
 	base       *facts.RunState // the run's state when `latest` was resolved
 	changes    uint64          // of the mixture that were journaled by then
-	said       []string        // for people: what a change of files means
+	said       []string        // messages for the user: the effects of a change of files
 	notice     string          // for the trainer: why it begins elsewhere than it declared
 }
 
@@ -28,7 +28,7 @@ type start struct {
 const overrideChanges = "mixture.changes"
 
 // isStale reports whether a join has no start yet, or `latest` has moved since. While a rank that came back waits,
-// others may still move the place at which the run goes on.
+// others may still move the step at which the run continues.
 func (at *start) isStale(s *facts.State) bool {
 	return at.kind == millrace.StartNone ||
 		at.kind == millrace.StartLatest && (at.base != s.Base || at.changes != s.Changes)
@@ -95,9 +95,9 @@ func (r *Ranks) Fresh() *facts.RunState {
 }
 
 // hasHistory reports whether a rank may have had a batch of this run before it declared no start: another `up` has
-// sealed a step, or a rank has consumed one. An attempt without a step is no history, whoever opened it: `up` may have
-// been killed in between. Nor are steps that this `up` has sealed. An orchestrator may have been lost before any rank
-// heard of them, and the ranks declare the same starts again.
+// sealed a step, or a rank has consumed one. An attempt without a step is no history: its `up` may have been killed
+// before the first step. Steps that this `up` has sealed are no history either: an orchestrator may have been lost
+// before any rank heard of them, and the ranks declare the same starts again.
 func (r *Ranks) hasHistory() bool {
 	for i := range r.ranks {
 		if r.ranks[i].below > 0 {
@@ -115,7 +115,7 @@ func (r *Ranks) isOwn() bool { return r.s.FirstUp == "" || r.s.FirstUp == r.cfg.
 // this rank.
 func (r *Ranks) isUnheard(k *rank) bool { return r.isOwn() && r.hasMissed(k, &start{state: r.Fresh()}) }
 
-// isAtItsPlace reports whether a rank declares the place at which it stands in the open attempt.
+// isAtItsPlace reports whether a rank declares its current position in the open attempt.
 func (r *Ranks) isAtItsPlace(k *rank) bool {
 	if k.join == nil {
 		return false
@@ -150,8 +150,8 @@ func (r *Ranks) isAligned(at *start) bool {
 	return own.microbatch == others.microbatch
 }
 
-// isAhead reports whether a rank goes on from a state of the open attempt that shows more consumed steps than the rank
-// has committed: it died between the two.
+// isAhead reports whether a rank continues from a state of the open attempt that shows more consumed steps than the
+// rank has committed: it saved the state and died before the commit.
 func (r *Ranks) isAhead(k *rank, at *start) bool {
 	return k.serving && at.kind == millrace.StartState && at.step > k.below && at.step <= r.s.Next &&
 		at.state.IsAlike(r.s.At(at.step))

@@ -8,7 +8,7 @@ import (
 )
 
 // Topology is the arrangement of a run's ranks, and the distribution of steps to them. All parts of an orchestrator
-// share one value: a change of topology replaces what the pointer leads to, and nothing keeps a copy.
+// share one value: a change of topology replaces the value behind the pointer, so no part keeps a copy.
 type Topology struct {
 	Ranks   int         // trainer ranks, along all axes
 	Placing *pb.Placing // a change of it needs a new attempt

@@ -66,7 +66,7 @@ func listed(ranks []string, one, several string) string {
 }
 
 // Spread returns the first step that no rank has consumed. It lists the ranks that have consumed the fewest steps, nil
-// if all have consumed as many.
+// if all have consumed the same number.
 func (r *Ranks) Spread() (most uint64, slowest []uint32) {
 	least := ^uint64(0)
 	for i := range r.ranks {

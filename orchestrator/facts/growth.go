@@ -24,14 +24,14 @@ type FilesAt struct {
 type FilesChange interface {
 	// String names the files that came and went.
 	String() string
-	// Cures returns the names of the growths that go on without a document read twice or never.
+	// Cures returns the names of the growths with which no document is read twice or skipped.
 	Cures() []string
 	// Grow returns the eras if new files are read from the next epoch on (appends), and the ordinals of missing files
 	// are passed over (masks).
 	Grow(appends, masks bool) (millrace.Eras, error)
 	// IsGone reports whether an ordinal that was drawn is of a missing file.
 	IsGone(millrace.Ordinal) (bool, error)
-	// Describe says how many documents are read twice, or never. Without grown, the source goes on at its ordinal in
+	// Describe says how many documents are read twice, or never. Without grown, the source continues at its ordinal in
 	// the order of its new files.
 	Describe(grown *millrace.Eras) string
 }
@@ -142,7 +142,7 @@ func (m *migration) describe(c difference) string {
 	return c.line
 }
 
-// cures returns the overrides that let a run go on in spite of a difference, quoted.
+// cures returns the overrides that let a run continue in spite of a difference, quoted.
 func (m *migration) cures(c difference) (out []string) {
 	source, ok := filesOf(c.name)
 	if f := m.files[source]; ok && f.change != nil {
@@ -235,8 +235,8 @@ func (m *migration) goneOf(st *progress.State, source string, change FilesChange
 	return out, nil
 }
 
-// The eras of all sources take at most so many bytes in a state, and so many more for each source. A state of 64
-// sources has room for them.
+// These bound the bytes that the eras of all sources take in a state: a fixed part, and a part for each source. A state
+// of 64 sources has room for them.
 const (
 	mostEras      = 512
 	mostErasOfOne = 16

@@ -17,7 +17,7 @@ type Rules struct {
 	Classify func(key string) millrace.KeyClass
 	// Earlier has this run's identity as it would be if the run had begun with an earlier planner. nil: the same.
 	Earlier *Earlier
-	// Files compares a source's files at a state with those of this run; nil: nobody can.
+	// Files compares a source's files at a state with those of this run; nil: the comparison is not possible.
 	Files func(FilesAt) (FilesChange, error)
 }
 
@@ -36,7 +36,7 @@ func (r *Rules) Of(st *progress.State, now []byte) (identity []byte, changed fun
 }
 
 // Migrate turns a saved state into a state of this run. It refuses differences that no override names, and differences
-// with which the state cannot go on. docs/resume.md says how each difference changes the planner's state.
+// with which the state cannot continue. docs/resume.md says how each difference changes the planner's state.
 func (saved *SavedState) Migrate(to *Run, rules Rules, override []string) (*RunState, error) {
 	identity, changed := rules.Of(&saved.Planner, to.Identity)
 	lines, err := changed(saved.Identity)
@@ -175,8 +175,8 @@ func isUnder(name, room string) bool {
 	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
 }
 
-// checkAdaptable refuses a state that cannot go on with any change: one inside a window, or one that carries segments
-// of a removed source.
+// checkAdaptable refuses a state that cannot continue with any change: one inside a window, or one that carries
+// segments of a removed source.
 func (m *migration) checkAdaptable(st progress.State) error {
 	if len(m.differences) == 0 {
 		return nil

@@ -27,7 +27,7 @@ func (r *Run) ErasOf(source int) []byte { return r.sources[source].Eras.Encode()
 // HasEras reports whether epochs of some source read other files than all of those that are there.
 func (r *Run) HasEras() bool { return r.eras != "" }
 
-// RunState is a decoded run state. A fresh run directory needs nothing else to go on. It is immutable.
+// RunState is a decoded run state. A fresh run directory needs nothing else to continue the run. It is immutable.
 type RunState struct {
 	*Run
 	Attempt   uint32 // the attempt in which it was made; 0: before the first

@@ -13,7 +13,7 @@ import (
 	"millrace/proto"
 )
 
-// A change of the mixture is settled when its step lies below the watermark of the newest attempt. The run state at the
+// A change of the mixture is settled when its step is below the watermark of the newest attempt. The run state at the
 // watermark contains it, so only a start at an earlier step needs it again. The state hands settled changes over to the
 // ledger's index, so its size does not grow with the number of changes.
 

@@ -166,7 +166,7 @@ func (s *State) At(step uint64) *RunState {
 }
 
 // PlannerState returns the planner's state at the watermark, or before the first attempt the initial state of a run
-// with so many sources.
+// with that number of sources.
 func (s *State) PlannerState(sources int) *progress.State {
 	if s.Base == nil {
 		st := progress.NewOf(s.PlannerVersion, sources)

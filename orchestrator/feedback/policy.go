@@ -79,8 +79,8 @@ func (p *Policy) Clone() *Policy {
 	return &out
 }
 
-// Report adds a rank's loss of a source in a step: the sum over so many tokens. Steps that were counted before are
-// ignored.
+// Report adds a rank's loss of a source in a step: sum is the sum of the losses of `tokens` tokens. Steps that were
+// counted before are ignored.
 func (p *Policy) Report(step uint64, source int, sum float64, tokens uint64) {
 	if step < p.through || source < 0 || source >= len(p.arms) || tokens == 0 || math.IsNaN(sum) ||
 		math.IsInf(sum, 0) || sum < 0 {

@@ -1,5 +1,5 @@
-// Package figures gathers what the roles measure: how long trainers wait for data, and which activity takes the time.
-// Status, metrics and an alert show it. It decides nothing.
+// Package figures gathers the measurements of the roles: how long trainers wait for data, and which activity takes the
+// time. Status, metrics and an alert show them. No decision depends on them.
 package figures
 
 import (
@@ -146,8 +146,8 @@ func trim[M any](marks []M, now time.Time, at func(M) time.Time) []M {
 	return marks
 }
 
-// Current returns what a role does that trainers wait for, for a source. ok is false if the role has reported nothing
-// lately.
+// Current returns the activity of a role that trainers wait for, for a source. ok is false if the role has sent no
+// report lately.
 func (b *Board) Current(name, source string) (cause activity.Cause, ok bool) {
 	r := b.roles[name]
 	if r == nil || b.now.Sub(r.seen) > gone {

@@ -29,7 +29,7 @@ type Config struct {
 	Identity string       // of this process: a random number
 	Clock    seam.Clock   // nil: the system's
 	Log      *slog.Logger // nil: none
-	// Dial connects to the leader of the stream; nil: no other host has the journal, and nothing is followed.
+	// Dial connects to the leader of the stream; nil: no other host has the journal, so there is no leader to follow.
 	Dial Dial
 }
 
@@ -82,16 +82,16 @@ func (f *Follower) run(ctx context.Context) {
 	}
 }
 
-// absence is how long a leader may be away before people are told. Runs begin and end without one.
+// absence is how long a leader may be away before the follower reports it. Runs begin and end without one.
 const absence = 30 * time.Second
 
-// trouble decides which errors of sessions people are told.
+// trouble decides which errors of sessions are reported.
 type trouble struct {
-	since time.Time // since then nothing is followed
-	told  string    // the newest error that they were told
+	since time.Time // since then there is no leader to follow
+	told  string    // the newest error that was reported
 }
 
-// isNews reports whether people are told an error, once.
+// isNews reports whether an error is to be reported; each is reported once.
 func (t *trouble) isNews(err error, now time.Time) bool {
 	isAway := status.Code(err) == codes.Unavailable || errors.Is(err, context.Canceled)
 	if isAway && now.Sub(t.since) < absence || err.Error() == t.told {

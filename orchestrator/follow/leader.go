@@ -141,7 +141,7 @@ func (l *Leader) remove(ctx context.Context, journals []string) error {
 	return l.list(ctx, kept)
 }
 
-// Admit lists the copies that are in step and not listed. Nothing is written to the store meanwhile.
+// Admit lists the copies that are in step and not listed. The caller writes nothing to the store meanwhile.
 func (l *Leader) Admit(ctx context.Context) error {
 	number := l.store.Number()
 	moment := l.clock.After(forMoment)
@@ -204,7 +204,7 @@ func (l *Leader) list(ctx context.Context, others []inStep) error {
 	return nil
 }
 
-// change tells those who wait that a follower has changed. The caller holds mu.
+// change wakes the waiting goroutines because a follower has changed. The caller holds mu.
 func (l *Leader) change() {
 	close(l.changed)
 	l.changed = make(chan struct{})

@@ -9,7 +9,7 @@ import (
 const mostFollowers = 2
 
 // Places are the places of the followers of one process, which leads all streams of a run. A process that has a place
-// has it in every stream: a copy of one journal alone would help nobody, because its host could not lead.
+// has it in every stream: a copy of one journal alone would be useless, because its host could not lead.
 type Places struct {
 	mu      sync.Mutex // also guards the leaders
 	leaders []*Leader  // of the streams

@@ -15,15 +15,15 @@ import (
 
 // Etcd is the lease of a run in an etcd cluster. The holder owns the run's election key, which is attached to an etcd
 // lease that the holder renews. The revision that created the key is the term. Every commit is a transaction that
-// compares this revision, so a process that lost the key changes nothing, whatever it believes. One election decides
-// for all streams of the run.
+// compares this revision, so a process that lost the key cannot change anything, even if it still believes to be the
+// holder. One election decides for all streams of the run.
 //
 // The holder does not trust etcd's end of the lease: it stops by itself at its own deadline, which is earlier.
 type Etcd struct {
 	cfg   EtcdConfig
 	keys  []keys  // of the streams, in the order of EtcdConfig.parts
 	value string  // of the election key
-	told  *string // the reason for the wait that was told last; nil: none was told
+	told  *string // the reason for the wait that was reported last; nil: none was
 }
 
 // NewEtcd returns a candidate with a fresh random identity. It starts nothing.
@@ -60,9 +60,9 @@ func (e *Etcd) Acquire(ctx context.Context, above millrace.Term) (Lease, context
 	return g.Acquire(ctx, above)
 }
 
-// Elect blocks until the lease is granted to this candidate. Its journal stands from then on. The lease ends with ctx.
-// While etcd does not answer, Elect tries again. It fails if etcd refuses the user. A waiting candidate has nothing in
-// etcd.
+// Elect blocks until the lease is granted to this candidate. Writes to its journal have ended then (Standing.Stand).
+// The lease ends with ctx. While etcd does not answer, Elect tries again. It fails if etcd refuses the user. A waiting
+// candidate has nothing in etcd.
 func (e *Etcd) Elect(ctx context.Context) (*Grant, error) {
 	e.told = nil
 	client, err := e.dial(ctx)
@@ -93,7 +93,7 @@ func (e *Etcd) Elect(ctx context.Context) (*Grant, error) {
 	}
 }
 
-// tell tells people once why the candidate waits; "": it waits for nothing, and maybe an earlier process did.
+// tell reports once why the candidate waits; "" if it does not wait, which clears a reason of an earlier process.
 func (e *Etcd) tell(why string) {
 	if e.told == nil || *e.told != why {
 		e.told = &why
@@ -116,8 +116,8 @@ func (e *Etcd) grant(l *etcdLease) *Grant {
 	return all[0]
 }
 
-// campaign waits until the lease is free and this candidate may have it, and tries to get it. After an error nothing of
-// it stays in etcd, or it ends with its time: a transaction without an answer may have succeeded.
+// campaign waits until the lease is free and this candidate may have it, and tries to get it. After an error, no key of
+// the candidate stays in etcd beyond the lease's time: a transaction without an answer may have succeeded.
 func (e *Etcd) campaign(ctx context.Context, client *clientv3.Client) (_ *etcdLease, err error) {
 	if err := e.awaitFree(ctx, client); err != nil {
 		return nil, err
@@ -219,7 +219,7 @@ func (e *Etcd) awaitFree(ctx context.Context, client *clientv3.Client) error {
 
 // awaitChange blocks until the election key or a list of journals may have changed since a revision. The caller looks
 // again. This covers a watch that etcd ended, for example because the revision is compacted. It ends the lease of a
-// holder that has passed its own deadline; 0: nobody has one.
+// holder that has passed its own deadline; 0: no process holds it.
 func (e *Etcd) awaitChange(ctx context.Context, client *clientv3.Client, since int64, held clientv3.LeaseID) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var watches sync.WaitGroup

@@ -79,7 +79,7 @@ func (p *etcdPart) persist(ctx context.Context, refuses string, try func() (agai
 			return ctx.Err()
 		case isFinal(err):
 			return err
-		case code(err) == codes.ResourceExhausted && !told: // renewals go on: only a commit needs room
+		case code(err) == codes.ResourceExhausted && !told: // renewals continue: only a commit needs room
 			told = true
 			p.refusals.begin(p.e.cfg.Frozen, fmt.Sprintf("etcd %s of run %s: %s", refuses, p.e.cfg.Run, reason(err)))
 		}
@@ -90,7 +90,8 @@ func (p *etcdPart) persist(ctx context.Context, refuses string, try func() (agai
 	}
 }
 
-// refusals are the writes of all streams that etcd refuses for now. The first is told, and the end of the last.
+// refusals are the writes of all streams that etcd refuses for now. The start of the first and the end of the last are
+// reported.
 type refusals struct {
 	mu    sync.Mutex
 	count int

@@ -20,15 +20,15 @@ type EtcdConfig struct {
 	Endpoints []string // URLs of members: https://host:port, or http:// on this host
 	Run       string   // the same for all processes of a run; letters, digits, and any of ._-
 	Stream    millrace.Stream
-	// Further are the other streams of the run. Whoever is elected for Stream leads them, too: they have one election
-	// key, and one term. Each has its own journals and plans.
+	// Further are the other streams of the run. The process that is elected for Stream leads them, too: they share one
+	// election key and one term. Each has its own journals and plans.
 	Further []Part
 	Host    string // names this host to people; nothing depends on it
 	// Line names a line of processes of which one lives at a time, such as the orchestrators of one `up`. A candidate
 	// ends the lease of its predecessor, which is dead. Empty: the candidate waits for it.
 	Line string
 	// StandsBy is for a candidate on one of several hosts. That another process has the lease is then the rule, and
-	// Frozen is not told.
+	// Frozen is not called.
 	StandsBy bool
 	// Address is where other hosts reach this process, as host:port; empty: no other host does.
 	Address string
@@ -43,8 +43,9 @@ type EtcdConfig struct {
 
 	TTL   time.Duration // the life of the lease in etcd after a renewal, in whole seconds; 0: 5 s
 	Clock seam.Clock    // nil: the system's
-	// Frozen is told for people why the process cannot decide now or soon. It is told "" when the process can, or
-	// stands by for another one. It may be called from any goroutine; nil: nobody is told.
+	// Frozen is called with the reason why the process cannot decide now or soon, as text for the user. It is called
+	// with "" when the process can decide, or stands by for another one. It may be called from any goroutine, and may
+	// be nil.
 	Frozen func(why string)
 }
 
@@ -138,8 +139,8 @@ type Part struct {
 // parts returns all streams of the run.
 func (c EtcdConfig) parts() []Part { return append([]Part{{c.Stream, c.Journal}}, c.Further...) }
 
-// Holder is the value of the election key. It tells people who has the lease, a candidate whether that is its
-// predecessor, and the roles of other hosts where they find it.
+// Holder is the value of the election key. It shows users which process has the lease. A candidate sees in it whether
+// that is its predecessor, and the roles of other hosts find the holder's address there.
 type Holder struct {
 	Host     string `json:"host"`
 	Identity string `json:"identity"` // of the process: a random number

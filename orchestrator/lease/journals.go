@@ -27,7 +27,7 @@ type Standing interface {
 	ID() (string, error)
 	// Stand ends all writes to the journal, and returns its name. Both stay so until Yield.
 	Stand() (string, error)
-	// Yield lets writes go on, because the candidate was not elected.
+	// Yield lets writes continue, because the candidate was not elected.
 	Yield()
 }
 
@@ -75,8 +75,8 @@ type Grant struct {
 
 // Elector elects one candidate at a time.
 type Elector interface {
-	// Elect blocks until the lease is granted to this candidate, or ctx ends. The candidate's journal stands from then
-	// on. The lease ends with ctx.
+	// Elect blocks until the lease is granted to this candidate, or ctx ends. Writes to the candidate's journal have
+	// ended then (Standing.Stand). The lease ends with ctx.
 	Elect(ctx context.Context) (*Grant, error)
 }
 

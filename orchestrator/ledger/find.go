@@ -108,7 +108,8 @@ func (l *Ledger) attempts(f func(attempt uint32, first, last uint64) error) erro
 
 // between returns the steps that can hold segments from a place on: lower included, upper excluded. All draws before
 // the index entry at lower end at or before the place. upper is the first index entry whose low-water mark is after the
-// place. next is that low-water mark: a document that begins at the place and goes on after upper continues there.
+// place. next is that low-water mark: a document that begins at the place and does not end before upper continues
+// there.
 func (l *Ledger) between(
 	attempt uint32, first, last uint64, source int, at cursor,
 ) (lower, upper uint64, next cursor, err error) {

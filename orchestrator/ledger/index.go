@@ -29,7 +29,7 @@ type position struct {
 //	per source  ordinal and offset of its cursor, as uvarints
 //	inside a window, or if segments are carried, also:
 //	back        steps of the window that are sealed, as a uvarint
-//	per source  how many ordinals its low-water mark lies below the cursor, as a uvarint
+//	per source  how many ordinals its low-water mark is below the cursor, as a uvarint
 func EncodePositions(st *progress.State) []byte {
 	var out []byte
 	for i := range st.Sources {

@@ -87,7 +87,7 @@ func Start(t testing.TB, members int, files *Files) *Cluster {
 	return c
 }
 
-// freeAddress returns an address of this host at which nobody listens.
+// freeAddress returns an address of this host at which no process listens.
 func freeAddress(t testing.TB) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

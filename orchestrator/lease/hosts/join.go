@@ -15,7 +15,7 @@ import (
 	"millrace/orchestrator/lease"
 )
 
-// Times of a registration. It only tells others who is there: nothing that must be exact follows from it.
+// Times of a registration. It only shows others which hosts are there: no decision that must be exact depends on it.
 const (
 	ttl        = 10 * time.Second // of a registration after a host died
 	renewEvery = ttl / 4
@@ -32,8 +32,8 @@ type Membership struct {
 }
 
 // Join registers a host, after it has agreed with the hosts that are there. While etcd does not answer, it waits, and
-// tells cfg.Frozen why. If the host does not agree with another one, or that one has its ranks, Join waits for some
-// seconds: the other one may be dead. Then the error is ErrMismatch. The caller calls Leave.
+// calls cfg.Frozen with the reason. If the host does not agree with another one, or that one has its ranks, Join waits
+// for some seconds: the other one may be dead. Then the error is ErrMismatch. The caller calls Leave.
 func Join(ctx context.Context, cfg lease.EtcdConfig, host Host) (*Membership, error) {
 	if err := host.Validate(); err != nil {
 		return nil, err

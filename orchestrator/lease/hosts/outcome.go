@@ -29,7 +29,7 @@ func (o Outcome) Err() error {
 // end is how long Record tries to reach etcd.
 const end = 10 * time.Second
 
-// Record tells the other hosts of an incarnation how the run ended.
+// Record publishes to the other hosts of an incarnation how the run ended.
 func (c *Client) Record(ctx context.Context, o Outcome) error {
 	value, err := json.Marshal(o)
 	if err != nil {

@@ -115,7 +115,7 @@ func (g *grant) isOver() {
 	g.commits(millrace.ErrFenced, plan(900, 1))
 	g.commits(millrace.ErrFenced)
 	if g.ctx.Err() == nil {
-		g.c.Fatal("the context of the lease goes on")
+		g.c.Fatal("the context of the lease has not ended")
 	}
 	if why := context.Cause(g.ctx); !errors.Is(why, millrace.ErrFenced) {
 		g.c.Fatalf("the context ended because of: %v", why)

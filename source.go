@@ -12,7 +12,7 @@ type Shuffle string
 const (
 	Global      Shuffle = "global" // a keyed permutation of all records; needs counts
 	Blocks      Shuffle = "blocks" // shards in permuted order, a permutation inside a block of consecutive records
-	InFileOrder Shuffle = "none"   // shards by name, records as they stand
+	InFileOrder Shuffle = "none"   // shards by name, records in file order
 )
 
 // Words returns the shuffles.

@@ -16,7 +16,7 @@ func (o Ordinal) String() string { return strconv.FormatUint(uint64(o), 10) }
 // part of a run's identity, but all roles of one release must use the same number.
 const StripeRun = 32
 
-// Stripe returns the number of the ordinal's stripe in a source with so many stripes.
+// Stripe returns the number of the ordinal's stripe in a source that has `stripes` stripes.
 func (o Ordinal) Stripe(stripes uint64) uint64 { return uint64(o) / StripeRun % stripes }
 
 // Step is one optimizer step of a run, from 0.
@@ -73,10 +73,10 @@ type Lengths struct {
 	Bytes   uint32
 }
 
-// SampleMeta is the metadata of an ordinal: of a document, or of a piece of one. The planner sees nothing else. Three
+// SampleMeta is the metadata of an ordinal: of a document, or of a piece of one. It is all that the planner sees. Three
 // kinds of documents keep their ordinals and count zero: one that cannot be decoded (Rejected), one without
 // tokens, and one that a filter in force refuses. Bit 0 of Refused is for the source's own filter; each further bit is
-// for the filter of a stage. Bits 30 and 31 are notes (progress.Counts), which refuse nothing.
+// for the filter of a stage. Bits 30 and 31 are notes (progress.Counts), not refusals.
 //
 // The planner keeps some hundred thousand of them. They have the size of a cache line, and no pointer for the garbage
 // collector to follow.
@@ -88,14 +88,14 @@ type SampleMeta struct {
 	Lengths  Lengths // of the whole document
 	Refused  uint64
 	Rejected bool
-	// Untrained are the labels of the ordinal that are left out of the loss: its untrained tokens behind the first one,
-	// and the next one if the document goes on behind its piece.
+	// Untrained are the labels of the ordinal that are left out of the loss: its untrained tokens after the first one,
+	// and the next one if the document continues after its piece.
 	Untrained uint32
 }
 
 // Segment is a run of tokens Offset … Offset+Length of one document. Source indexes the run's sources sorted by name.
-// If More is set, the document goes on after the segment, and the last label is the document's next token. Patches are
-// all patches of the document; the segment with its first token carries them.
+// If More is set, the document continues after the segment, and the last label is the document's next token. Patches
+// are all patches of the document; the segment with its first token carries them.
 type Segment struct {
 	Source    uint32
 	Untrained uint32 // labels that are left out of the loss; counted if Plan.Counted is set

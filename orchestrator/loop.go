@@ -37,8 +37,8 @@ type Options struct {
 	// Places are the followers' places in a run of several hosts: the process has one for all streams, and its lease is
 	// a lease.Keeper. nil: the run has one host.
 	Places *follow.Places
-	Fenced func(roster.Process) // told of a process to end; must not block; may be nil
-	Placer placer.Placer        // the engine that runs the loaders; nil: nobody changes their number
+	Fenced func(roster.Process) // called with a process to end; must not block; may be nil
+	Placer placer.Placer        // the engine that runs the loaders; nil: their number is fixed
 	// Snapshots is the journal records between two snapshots; 0 is 512.
 	Snapshots int
 }
@@ -106,7 +106,7 @@ func New(ctx context.Context, cfg Config, opt Options) (_ *Orchestrator, err err
 	cfg.sealed = (&recalled{o: o}).find
 	if o.m, err = NewMachine(cfg, s); err == nil && cfg.Elastic != nil {
 		o.keeper = keeper.New(opt.Placer, opt.Clock, func(ctx context.Context, n keeper.News) {
-			_ = o.post(ctx, func(m *Machine) { m.placed(n) }) // nobody needs it after the end
+			_ = o.post(ctx, func(m *Machine) { m.placed(n) }) // not needed after the end
 		})
 	}
 	return o, err
@@ -213,7 +213,7 @@ func (o *Orchestrator) Run(ctx context.Context) error {
 	}
 }
 
-// failure returns why the run has failed, nil if it goes on. It prints the failure of a further stream once.
+// failure returns why the run has failed, nil if it continues. It prints the failure of a further stream once.
 func (o *Orchestrator) failure() error {
 	err := o.m.Failed()
 	if !o.cfg.Further {
@@ -221,7 +221,7 @@ func (o *Orchestrator) failure() error {
 	}
 	if err != nil && !o.told {
 		o.told = true
-		fmt.Fprintln(o.opt.Lines, "warning: the stream has failed, and other streams go on: "+err.Error())
+		fmt.Fprintln(o.opt.Lines, "warning: the stream has failed, and other streams continue: "+err.Error())
 	}
 	return nil
 }
@@ -230,7 +230,7 @@ func (o *Orchestrator) failure() error {
 // it. It may be called from any goroutine.
 func (o *Orchestrator) IsOver() bool { return o.over.Load() }
 
-// look tells the machine the time and the free space of the journal's disk. If the space is unknown, a failed write
+// look gives the machine the time and the free space of the journal's disk. If the space is unknown, a failed write
 // will report a full disk.
 func (o *Orchestrator) look() {
 	o.m.Tick(o.opt.Clock.Now())

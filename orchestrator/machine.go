@@ -35,7 +35,7 @@ type Machine struct {
 	saves      *saves
 	starvation roster.Starvation
 	control    *scale.Control // of the number of loaders; nil: it is fixed
-	told       activity.Cause // the newest reason for waiting that sidecars were told
+	told       activity.Cause // the newest reason for waiting that was sent to sidecars
 	failed     error
 }
 
@@ -98,7 +98,7 @@ func NewMachine(cfg Config, s *facts.State) (*Machine, error) {
 	return m, nil
 }
 
-// restart makes the mixture, the planner and the reports stand at the newest attempt.
+// restart sets the mixture, the planner and the reports to the newest attempt.
 func (m *Machine) restart() error {
 	if err := m.mix.Restore(); err != nil {
 		return err
@@ -107,7 +107,7 @@ func (m *Machine) restart() error {
 	return m.reports.restart()
 }
 
-// reposition makes the queues stand at the state of the newest attempt.
+// reposition sets the queues to the state of the newest attempt.
 func (m *Machine) reposition() {
 	base := m.s.PlannerState(len(m.cfg.Sources))
 	for i := range m.cfg.Sources {
@@ -140,14 +140,14 @@ func (m *Machine) reshape(t millrace.Topology) error {
 	return nil
 }
 
-// isIdle reports whether nothing is read for a further stream: no rank has asked for it in this life of the
+// isIdle reports whether loaders do not read a further stream: no rank has asked for it in this life of the
 // orchestrator, or it has failed.
 func (m *Machine) isIdle() bool {
 	_, asked := m.ranks.AreHere()
 	return m.cfg.Further && (m.failed != nil || !asked)
 }
 
-// Failed returns why the run cannot go on, or nil.
+// Failed returns why the run cannot continue, or nil.
 func (m *Machine) Failed() error { return m.failed }
 
 // fail ends the run: every rank hears why.
@@ -242,7 +242,7 @@ func (m *Machine) mixed(c *proto.Mixed) {
 	}
 }
 
-// opened starts the new attempt: the planner stands at its state, every rank begins.
+// opened starts the new attempt: the planner is at its state, every rank begins.
 func (m *Machine) opened() {
 	if err := m.restart(); err != nil {
 		m.fail(err)

@@ -154,7 +154,7 @@ func (r *runway) most(ahead Ahead) uint64 {
 // isRecent reports whether the watermark has moved within ahead.Time.
 func (r *runway) isRecent(ahead Ahead) bool { return r.now.Sub(r.moved.at) < ahead.Time }
 
-// resume makes the selector stand after the last sealed step.
+// resume sets the selector to the step after the last sealed one.
 func (p *planning) resume() (err error) {
 	if p.selector == nil {
 		p.selector, err = planner.NewSelector(p.mix.Spec(), p.s.Tail().Planner)

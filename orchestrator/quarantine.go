@@ -156,7 +156,7 @@ func segment(as *pb.Assignments, b *pb.Bad) (out millrace.Segment) {
 	return out
 }
 
-// setPlanned gives a queue what a mask says of its document.
+// setPlanned gives a queue the planned length of a masked document.
 func setPlanned(q *offers.Queue, mask *pb.Mask) {
 	q.SetPlanned(millrace.Segment{Ordinal: millrace.Ordinal(mask.Ordinal), Offset: mask.Offset, Length: mask.Length,
 		More: mask.Offset+mask.Length < mask.Tokens, Untrained: mask.Untrained}, mask.Tokens)

@@ -142,8 +142,8 @@ func (h *hearing) isDoubtful(asked, now time.Time) bool {
 	return now.Sub(h.silent) < doubt
 }
 
-// switches tells all sidecars at once that one of them has switched a stripe to its standby. The loop may be writing to
-// journals meanwhile, which takes long on a busy disk, and its directory of loaders comes after that. No record is
+// switches informs all sidecars at once that one of them has switched a stripe to its standby. The loop may be writing
+// to journals meanwhile, which takes long on a busy disk, and its directory of loaders comes after that. No record is
 // needed: the standby's term was granted, and a sidecar may switch to it at any time.
 type switches struct {
 	mu    sync.Mutex
@@ -294,7 +294,7 @@ func (s *Server) Status(ctx context.Context, _ *proto.StatusRequest) (*proto.Sta
 	return reply, err
 }
 
-// Servers serves several streams at one address. The authority of a call tells the stream.
+// Servers serves several streams at one address. The authority of a call names the stream.
 type Servers struct {
 	proto.UnimplementedOrchestratorServer
 	Of map[string]*Server // by authority

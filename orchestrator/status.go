@@ -94,7 +94,7 @@ func (m *Machine) scalingOf() *proto.Scaling {
 	return out
 }
 
-// opening is how long a loader may open its tokenizer and its sources before people are told.
+// opening is how long a loader may open its tokenizer and its sources before the status reports it.
 const opening = 10 * time.Second
 
 // lacking lists the conditions of now that people should know if they last, by kind and key.
@@ -201,7 +201,7 @@ func (m *Machine) Waiting() activity.Cause {
 	return m.missingOffer(busy(m.planning.pending))
 }
 
-// missingOffer adds to the cause of a missing plan what the loader does whose offers the plan waits for.
+// missingOffer adds to the cause of a missing plan the activity of the loader whose offers the plan waits for.
 func (m *Machine) missingOffer(cause activity.Cause) activity.Cause {
 	on := m.planning.lacks
 	if on == nil {

@@ -97,7 +97,7 @@ func (d *door) serve(ctx context.Context, at *claim, c *net.UnixConn) {
 }
 
 // turnAway refuses a client that did not get the claim. If the run failed, it sends the reason. If this sidecar leaves
-// and the run goes on, it sends nothing, and the client connects to the next sidecar.
+// and the run continues, it sends nothing, and the client connects to the next sidecar.
 func (d *door) turnAway(ctx context.Context, at *claim, p *peer, c *net.UnixConn, err error) {
 	var run *RunError
 	switch {

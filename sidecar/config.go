@@ -30,7 +30,7 @@ type Config struct {
 	Watch    Watcher      // of the trainers' GPUs; may be nil
 	Version  string       // of the program, for messages; may be empty
 	Log      *slog.Logger // nil: slog.Default()
-	// of this process and of its ranks; nil: nothing is measured
+	// of this process and of its ranks; nil: no measurements
 	Meter *activity.Meter
 	Gauge *gauge.Ranks
 }

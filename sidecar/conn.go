@@ -36,7 +36,7 @@ func receive(c *net.UnixConn, buf []byte) (header, []byte, error) {
 	return h, buf[headerSize:n], nil
 }
 
-// sendMessage sends a message in as many datagrams as it needs. wire is its buffer and may be nil.
+// sendMessage sends a message in one or more datagrams. wire is its buffer and may be nil.
 func sendMessage(c *net.UnixConn, wire []byte, m message) error {
 	if err := c.SetWriteDeadline(time.Now().Add(sendWithin)); err != nil {
 		return err

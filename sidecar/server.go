@@ -3,8 +3,8 @@
 // A [Server] listens on rank-<r>.sock. A client declares its start ([Start]). After every rank has declared its start,
 // [Upstream] returns the rank's first batch ([Begin]). The server fetches the plans and tokens of that attempt once for
 // all ranks of the host. It builds each batch directly in a frame of the rank's ring and pushes the frame's descriptor.
-// A rank has at most as many pushed batches as frames: the frames are the credits. The trainer commits a step when it
-// asks for the batch after the step's last one.
+// The number of a rank's frames bounds its pushed batches: the frames are the credits. The trainer commits a step when
+// it asks for the batch after the step's last one.
 //
 //	           Upstream.Plan      Fetcher.Fetch       constructors.Build       socket: descriptors
 //	orchestrator ────────▶ steps ───────────▶ payload ───────────────▶ frame ────────────────────▶ trainer

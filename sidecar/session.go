@@ -333,7 +333,7 @@ func (s *session) noteWaited(h header) {
 	}
 }
 
-// sendOut sends a message in as many datagrams as its body needs. A ring's memfd goes with the first one.
+// sendOut sends a message in one or more datagrams. A ring's memfd goes with the first one.
 func (s *session) sendOut(m message) error { return sendMessage(s.conn, s.wire, m) }
 
 // hearOut carries out the commits and saves in the client's last messages, and ignores the rest. It waits at most

@@ -54,7 +54,7 @@ func listen(path string, mode os.FileMode) (*socket, error) {
 	return &socket{path: path, mode: mode, bound: b}, nil
 }
 
-// accept returns the next connection. It tells when the file was removed and is made again, or cannot be made.
+// accept returns the next connection. It calls tell when the file was removed and is made again, or cannot be made.
 func (s *socket) accept(tell func(error)) (*net.UnixConn, error) {
 	for {
 		s.mu.Lock()
@@ -80,7 +80,7 @@ func (s *socket) renew(tell func(error)) {
 	}
 	b, err := bindAt(s.path, s.mode)
 	if tell(err); err == nil {
-		s.UnixListener.Close() // its connections go on
+		s.UnixListener.Close() // its connections stay open
 		s.bound = b
 	}
 }

@@ -36,7 +36,7 @@ type steps struct {
 
 	mu      sync.Mutex
 	entries map[millrace.Step]*entry
-	places  map[millrace.Rank]millrace.Step // the step at which each attached rank stands
+	places  map[millrace.Rank]millrace.Step // the current step of each attached rank
 }
 
 // entry is one step, or the error of its fetch.
@@ -82,7 +82,7 @@ func newGroups(c Config, b Begin) map[millrace.Rank]*ring.Group {
 	}
 	extra := uint32(0)
 	if c.Shared.PP {
-		extra = uint32(b.Topology.PP - 1) // the first stage takes so many microbatches before the last one
+		extra = uint32(b.Topology.PP - 1) // microbatches that the first stage takes before the last one takes its first
 	}
 	groups := map[millrace.Rank]*ring.Group{}
 	for number, size := range sizes {
@@ -256,7 +256,7 @@ func (e *entry) content(rank millrace.Rank, m uint32) (in constructors.Content, 
 	return in.Apart()
 }
 
-// tellReady tells the gauge how far the steps of each rank are here.
+// tellReady reports to the gauge how far the steps of each rank are here.
 func (s *steps) tellReady() {
 	if s.gauge == nil {
 		return
@@ -294,7 +294,7 @@ func (s *steps) fetch(step millrace.Step) (*StepPlan, *constructors.Collator, Pa
 	return plan, collator, payload, nil
 }
 
-// takePassed removes and returns the entries without users that no rank is about to take. If ranks stand far apart, a
+// takePassed removes and returns the entries without users that no rank is about to take. If ranks are far apart, a
 // slow rank's later steps are among them. The caller holds mu, and releases the entries after it has unlocked mu.
 func (s *steps) takePassed() []*entry {
 	var out []*entry

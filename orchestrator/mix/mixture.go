@@ -148,9 +148,9 @@ func (x *Mixture) Costs(step uint64) (_ cost.Cost, changed bool) {
 	return x.cfg.Cost, false
 }
 
-// Outlook returns a function of a step to come. It returns the part of the tokens that each source is expected to have
-// in the step, as the mixture is known then. base returns the planner's state at an earlier step. It decides nothing of
-// a plan.
+// Outlook returns a function that takes a step to come. The function returns the expected share of the tokens of each
+// source in that step, for the mixture known at the call. base returns the planner's state at an earlier step. No plan
+// depends on it.
 func (x *Mixture) Outlook(base func() *progress.State) func(step uint64) []float64 {
 	return func(step uint64) []float64 { return x.ahead(base(), step) }
 }

@@ -65,7 +65,7 @@ func (f *fate) runs(begin uint32) (out tokenid.Runs, untrained uint32) {
 	return out, untrained
 }
 
-// NewQueue returns the queue of a source with so many stripes. It expects ordinals from 0 on.
+// NewQueue returns the queue of a source with the given number of stripes. It expects ordinals from 0 on.
 func NewQueue(source string, stripes int) *Queue {
 	return &Queue{
 		source:  source,
@@ -99,24 +99,24 @@ func (q *Queue) Rejected(o millrace.Ordinal) (millrace.Quarantine, bool) {
 	return r, ok
 }
 
-// The least number of ordinals to ask for. A loader may have to tokenise a document to find its length. So many sources
-// together are asked for no more documents than a few sources.
+// The least number of ordinals to ask for. A loader may have to tokenise a document to find its length, so the first
+// bound is shared by all sources: a run of many sources asks for no more documents than a run of a few.
 const (
 	firstAhead = 2048 // of all sources together
 	mostFirst  = 256  // of one source
 	leastFirst = 8    // of one source
 )
 
-// Ahead returns the ordinal below which to ask for offers of one of so many sources, which is read at `from` and needs
-// about span more ordinals.
+// Ahead returns the ordinal below which to ask for offers of one of `sources` sources. The source is read at `from` and
+// needs about span more ordinals.
 func Ahead(from, span millrace.Ordinal, sources int) millrace.Ordinal {
 	least := min(max(firstAhead/millrace.Ordinal(max(sources, 1)), leastFirst), mostFirst)
 	return from + max(least, span)
 }
 
-// Demand returns the ordinal below which to ask for offers of one of so many sources when a plan waits for an ordinal.
-// The span doubles with every call inside a step, so even a large step needs few calls. The need of one step bounds the
-// span.
+// Demand returns the ordinal below which to ask for offers of one of `sources` sources when a plan waits for an
+// ordinal. The span doubles with every call inside a step, so even a large step needs few calls. The need of one step
+// bounds the span.
 func (q *Queue) Demand(at millrace.Ordinal, sources int) millrace.Ordinal {
 	return Ahead(at, at-min(q.first, at), sources)
 }
@@ -150,7 +150,7 @@ func (q *Queue) SetRejected(o millrace.Ordinal, bad millrace.Quarantine) {
 
 // Recall makes the queue look for each document that is offered as bad in the sealed steps. A document that they hold
 // went bad after they were sealed. It keeps its planned length, so a step that is planned again holds the same. Its
-// segments are masked if nobody can read them.
+// segments are masked if no loader can read them.
 func (q *Queue) Recall(sealed Sealed) { q.sealed = sealed }
 
 // recall settles a document that is offered as bad, if a sealed step holds it.

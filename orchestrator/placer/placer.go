@@ -39,7 +39,7 @@ type Instance struct {
 	State State  `json:"state"`
 }
 
-// Placer tells an engine which processes a run wants, and reports those that exist. Safe for concurrent use.
+// Placer asks an engine for the processes that a run wants, and reports those that exist. Safe for concurrent use.
 type Placer interface {
 	// Apply makes desired the engine's goal. It returns when the engine has accepted the goal, and does not wait for
 	// the processes. A second call with the same goal changes nothing. An engine that ends a process asks it to leave

@@ -16,8 +16,7 @@ const (
 	endFailed            // an error source ended
 )
 
-// draft is a window while it is drawn. If metadata is missing it keeps its segments, and goes on when it is called
-// again.
+// draft is a window while it is drawn. If metadata is missing it keeps its segments, and continues at the next call.
 type draft struct {
 	begin  progress.State // before the window
 	replay *replay
@@ -121,7 +120,7 @@ func (d *draft) window() pack.Window {
 	return d.replay.spec.packWindow(&d.replay.stage, d.steps, d.begin.IsPooled())
 }
 
-// nextLeg goes on to the next step's leg once this one is drawn, or ends the window there.
+// nextLeg begins the next step's leg once this one is drawn, or ends the window there.
 func (d *draft) nextLeg() {
 	for len(d.legs) < d.steps && d.isEnough(len(d.legs)) {
 		begin := d.legs[0].at

@@ -81,7 +81,7 @@ func (h *heads) resolve(r *replay, o Offers, source int) (Availability, error) {
 		meta := &h.metas[source]
 		*meta = fact
 		meta.Ordinal = at.Ordinal
-		// A document that has begun goes on, even if a later stage's filter refuses it.
+		// A document that has begun is drawn to its end, even if a later stage's filter refuses it.
 		refused := at.Offset == 0 && meta.Refused&(ownFilter|r.stage.Filters) != 0
 		fits := at.Offset == 0 || at.Offset > meta.Offset
 		if fits && !meta.Rejected && h.rest(r, source) > 0 && !refused {
@@ -129,7 +129,7 @@ func (h *heads) rest(r *replay, source int) uint32 {
 	return end - min(next, end)
 }
 
-// fill writes the next segment of a source's resolved head, of at most so many tokens, into seg. seg must be zero.
+// fill writes the next segment of a source's resolved head into seg, of at most `most` tokens. seg must be zero.
 func (h *heads) fill(r *replay, source int, most uint32, seg *millrace.Segment) {
 	meta, offset := &h.metas[source], h.next(r, source)
 	seg.Source, seg.Ordinal, seg.Epoch, seg.ID = uint32(source), meta.Ordinal, meta.Epoch, meta.ID

@@ -40,7 +40,7 @@ func (s *Spec) leaveOut(o Offers, meta *millrace.SampleMeta, seg *millrace.Segme
 	switch isWhole := seg.Offset == meta.Offset && seg.Offset+seg.Length == src.endOf(meta); {
 	case !src.Untrained:
 		return nil
-	case meta.Rejected: // nobody can read it, so the segment will be masked
+	case meta.Rejected: // no loader can read it, so the segment will be masked
 		seg.Untrained = 0
 		seg.Untrained = seg.Labels()
 		return nil

@@ -39,7 +39,7 @@ func newReplay(division *division, before progress.State) (*replay, error) {
 	return r, nil
 }
 
-// beginLeg goes on to the leg of a step.
+// beginLeg begins the leg of a step.
 func (r *replay) beginLeg(at progress.Position) {
 	r.at = at
 	r.updateShares()
@@ -134,7 +134,8 @@ func (r *replay) charge(source int, offset, length uint32) int64 {
 	}
 }
 
-// stateAfter returns the state after so many steps. They placed `placed` document tokens and left the carried segments.
+// stateAfter returns the state after `steps` steps, which placed `placed` document tokens and left the carried
+// segments.
 func (r *replay) stateAfter(steps int, placed uint64, carried []progress.Carried) progress.State {
 	s := r.state.Clone()
 	s.Step += millrace.Step(steps)

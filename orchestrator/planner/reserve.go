@@ -12,10 +12,10 @@ const (
 )
 
 // hasReserve reports whether more segments are drawn than the window holds, so that it has a choice. The window fills
-// its bins, so the units beyond them wait. Drawing stops when these units are as many as the shortest segments have
-// that may wait: then no more segments can wait. Two and a half steps have as many segments, so documents move by fewer
-// than three steps in the mean. Drawing also stops when the units beyond the bins would fill 7/4 steps, or two bins if
-// the window only tops up its bins.
+// its bins, so the units beyond them wait. Drawing stops when these units reach those of the shortest segments that may
+// wait: then no more segments can wait. That is the number of segments of two and a half steps, so documents move by
+// fewer than three steps in the mean. Drawing also stops when the units beyond the bins would fill 7/4 steps, or two
+// bins if the window only tops up its bins.
 func (d *draft) hasReserve(in *pack.Window) bool {
 	step := uint64(in.Batch) * uint64(in.Capacity)
 	units := step * uint64(in.Steps)

@@ -19,7 +19,7 @@ type Selection struct {
 	GlobalBatch    int // bins in the step
 	SequenceLength uint32
 	MicroBatch     uint32 // rows of a microbatch, if the stage sets them; 0: PlaceOptions decide
-	Times          uint32 // with token rows: both batches have so many times more rows than in the stage; 0 means 1
+	Times          uint32 // with token rows: multiplies the rows of both batches of the stage; 0 means 1
 	PadMultiple    uint32
 	Stage          int // number of the step's stage, from 0
 

@@ -31,10 +31,10 @@ type Selector struct {
 
 	// to be handed out; with last_step drop the newest waits until it is known whether a full step follows
 	ready []Selection
-	err   error // the stream cannot go on
+	err   error // the stream cannot continue
 }
 
-// NewSelector returns a Selector that goes on from a state.
+// NewSelector returns a Selector that starts from a state.
 func NewSelector(spec *Spec, st progress.State) (*Selector, error) {
 	if err := spec.Validate(); err != nil {
 		return nil, err
@@ -55,7 +55,7 @@ func NewSelector(spec *Spec, st progress.State) (*Selector, error) {
 // Advance returns the next step's selection and Sealed, or Waiting if metadata is missing, or Finished. The selection
 // depends on the metadata only: waiting has no effect on it. The last step has Last set, so Advance checks whether
 // anything follows a step. With last_step drop, it draws one step ahead of the step that it returns. Errors are final:
-// the stream cannot go on.
+// the stream cannot continue.
 func (s *Selector) Advance(o Offers) (Selection, Outcome, error) {
 	for {
 		if sel, ok := s.handOut(); ok {
@@ -94,7 +94,7 @@ func (s *Selector) handOut() (sel Selection, ok bool) {
 	return sel, true
 }
 
-// work goes on with the window under way, until its steps are ready, the run is over, or metadata is missing.
+// work continues the window under way, until its steps are ready, the run is over, or metadata is missing.
 func (s *Selector) work(o Offers) (*missing, error) {
 	if s.steps == nil {
 		if s.reachesStop(s.state) {
@@ -313,9 +313,10 @@ func (s *Selector) skip(o Offers) (*missing, error) {
 	return nil, nil
 }
 
-// skipTo returns the state with its sources at the documents after the skipped steps. Nothing was placed, so the run's
-// counters and deficits stay. The segments that wait after the skip are those that no skipped step holds; the sources'
-// counters of drawn tokens follow them. In runs of earlier planners, the segments wait that waited before the skip.
+// skipTo returns the state with its sources at the documents after the skipped steps. The skip places no tokens, so the
+// run's counters and deficits stay. The segments that wait after the skip are those that no skipped step holds; the
+// sources' counters of drawn tokens follow them. In runs of earlier planners, the segments that waited before the skip
+// still wait after it.
 func (s *Spec) skipTo(before, after progress.State) progress.State {
 	out := after.Clone()
 	out.Step, out.Tokens = before.Step, before.Tokens

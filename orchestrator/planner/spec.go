@@ -65,7 +65,7 @@ func (s *SourceSpec) endOf(meta *millrace.SampleMeta) uint32 {
 	return end
 }
 
-// Spec is the part of the configuration that decides the content of a step. It has nothing of the topology. It must
+// Spec is the part of the configuration that decides the content of a step. It does not depend on the topology. It must
 // not change while a Selector uses it.
 type Spec struct {
 	// The first stage, from step 0.
@@ -83,7 +83,7 @@ type Spec struct {
 	LastStep    millrace.LastStep
 	// most segments that wait for a later step with BestFit or Bucketed packing; 0: none; or AutoCarry
 	Carry int
-	// steps that are drawn and packed together; 0: one, but with Bucketed and TokenRows as many as fill the rows
+	// steps that are drawn and packed together; 0: one; with Bucketed and TokenRows, the number that fills the rows
 	Window     int
 	BucketRows bucket.Rule // with Bucketed; empty means ConstantRows
 	// RowsByDefault: the mixture file does not say so. Runs of earlier planners have constant rows then.
@@ -92,8 +92,8 @@ type Spec struct {
 	StopTokens    uint64 // the run ends with the first step that brings document tokens to this; 0: no such end
 }
 
-// AutoCarry lets as many segments wait as fill the bins best, at most millrace.MostCarried. In a run of an earlier
-// planner, which lacks this rule, none waits.
+// AutoCarry lets the number of segments wait that fills the bins best, at most millrace.MostCarried. In a run of an
+// earlier planner, which lacks this rule, none waits.
 const AutoCarry = -1
 
 // MaxSkip bounds the steps of one Skip. Metadata of all its documents is held until it is over.

@@ -40,7 +40,7 @@ func (s *Spec) StageAt(step millrace.Step, tokens uint64) (in Stage, number int)
 }
 
 // stageAt returns the stage of the step at a place in the schedule, with the batch size of that step. A stage from a
-// token count begins with the first step before which so many tokens have been placed.
+// token count begins with the first step at whose start that number of tokens has been placed.
 func (s *Spec) stageAt(at progress.Position) Stage {
 	in := s.firstStage()
 	for i := range s.Stages {
@@ -56,7 +56,7 @@ func (s *Spec) stageAt(at progress.Position) Stage {
 }
 
 // isAlike reports whether steps of both stages may be drawn together. Steps of two stages never are, even if the stages
-// have equal settings: MicroBatch may change when a run goes on, and must not decide about content.
+// have equal settings: MicroBatch may change at a restart, and must not decide about content.
 func (in Stage) isAlike(o Stage) bool {
 	return in.number == o.number && in.GlobalBatch == o.GlobalBatch
 }
@@ -115,7 +115,7 @@ func (s *Spec) LongestWindow() (steps int) {
 	return steps
 }
 
-// packWindow returns the bins of so many steps of the stage. pooled is that of the state before them.
+// packWindow returns the bins of `steps` steps of the stage. pooled is that of the state before them.
 func (s *Spec) packWindow(in *Stage, steps int, pooled bool) pack.Window {
 	return pack.Window{
 		Packing:  in.Packing,

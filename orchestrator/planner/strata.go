@@ -40,7 +40,7 @@ func byStrata(counts []int, squares []uint64) (step []uint32) {
 	return step
 }
 
-// inOrder assigns a window's bins to its steps in their order, so many to each.
+// inOrder assigns a window's bins to its steps in their order, `each` bins to a step.
 func inOrder(bins, each int) (step []uint32) {
 	step = make([]uint32, bins)
 	for b := range step {

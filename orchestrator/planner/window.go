@@ -82,7 +82,7 @@ func (w *window) mix() pack.Mix {
 	return m
 }
 
-// isWhole reports whether every segment has a bin, so that nothing is left to a later window.
+// isWhole reports whether every segment has a bin, so that no segment is left for a later window.
 func (w *window) isWhole() bool {
 	return w.n == len(w.segments) && !slices.Contains(w.bin, pack.NoBin)
 }

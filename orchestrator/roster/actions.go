@@ -19,7 +19,8 @@ type Action struct {
 	Msg  any     // a *proto.LoaderOrder or *proto.SidecarOrder
 	Line string  // for people, on standard error
 	// Fenced names a process of this host that may be alive and must not be: a standby took over its stripes, and its
-	// slot needs a fresh process. A process of another host leaves by itself when it is told to, or when it is refused.
+	// slot needs a fresh process. A process of another host leaves by itself when it is asked to, or when it is
+	// refused.
 	Fenced *Process
 	Answer func() // answers a call; it does not block
 	// Loaders is the number of loaders that the engine should run; 0: this is another action.

@@ -14,7 +14,7 @@ type Journal struct {
 	Manifests map[string]*pb.Manifest // pinned, by source
 	// Holder returns the last primary assignment of a stripe, nil before there is one.
 	Holder func(source string, stripe uint32) *pb.Assigned
-	IsIdle bool // no rank has asked for the stream: nothing is opened or read
+	IsIdle bool // no rank has asked for the stream: loaders open and read no source
 }
 
 // Decision says which assignments to journal, or which orders need no record. It is valid until the next event.
@@ -43,9 +43,9 @@ type opening struct {
 // every stripe gets a primary, then a standby. A stripe that is to move gets its owner as the standby, and moves when
 // that is ready. At last the members leave that were asked to.
 //
-// While ranks wait for the next step and every stripe is read, shadows open nothing, and nothing moves: that would take
-// the time of the readers. A member that leaves for good does not wait. Nor does a loader that reads nothing: it may be
-// there because the ranks wait.
+// While ranks wait for the next step and every stripe is read, shadows open no source and no stripe moves: that would
+// take the time of the readers. A member that leaves for good is not held up, and a loader without a stripe is not
+// either: it may be there because the ranks wait.
 func (r *Roster) Decide(j Journal) Decision {
 	if j.IsIdle {
 		return Decision{dismiss: isAnyLeaving(r.members)}
@@ -128,7 +128,7 @@ func (c *chooser) openings(stripes func(*member) []*stripe) (out []opening) {
 	return out
 }
 
-// ownStripes lists a member's own stripes that nobody reads or that it reads, and those that it read last.
+// ownStripes lists a member's own stripes that have no reader or that it reads, and those that it read last.
 func (c *chooser) ownStripes(l *member) (out []*stripe) {
 	for _, st := range c.stripes.all {
 		isOwn := st.owner == l.name && (st.primary.member == nil || st.primary.member == l)
@@ -240,8 +240,8 @@ func (c *chooser) assignment(st *stripe, g grant) *pb.Assigned {
 		Up: cmp.Or(g.member.hello.Up, c.cfg.Up), Step: c.journal.Next}
 }
 
-// distance tells how much of the places of two processes is apart: 0 for one `up`, 1 for two of one host, 2 for two
-// hosts. nil is at no place.
+// distance returns how far apart two processes are: 0 for one `up`, 1 for two of one host, 2 for two hosts. A nil
+// process has distance 0 to every other one.
 func distance(a, b *pb.LoaderHello) int {
 	switch {
 	case a == nil, a.Up == b.Up:
@@ -286,7 +286,7 @@ func (c *chooser) following() following {
 }
 
 // rank compares the members that may stand by for a stripe. A member of another host comes first: the host of the
-// primary may be lost as a whole. A member that reads nothing comes next.
+// primary may be lost as a whole. A member that reads no stripe comes next.
 func (f following) rank(st *stripe, l *member) int {
 	rank := 2 * distance(st.primary.member.hello, l.hello)
 	if f.held[l] == 0 {
@@ -298,9 +298,8 @@ func (f following) rank(st *stripe, l *member) int {
 // elsewhere is the least rank of a member of another host.
 const elsewhere = 4
 
-// next returns the best member to stand by for a stripe, nil if there is none. After losses there may be no member that
-// reads nothing. Then a shadow that reads something stands by for other stripes, and an owner for its stripes that a
-// shadow reads.
+// next returns the best member to stand by for a stripe, nil if there is none. After losses every member may read a
+// stripe. Then a shadow that reads one stands by for other stripes, and an owner for its stripes that a shadow reads.
 func (f following) next(st *stripe) *member {
 	may := func(l *member) bool {
 		return f.free[l] || f.held[l] > 0 && l != st.primary.member && !l.spare &&

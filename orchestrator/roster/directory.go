@@ -103,7 +103,7 @@ func (r *Roster) Troubles() (out []Trouble) {
 	return out
 }
 
-// Roles describes the members, by name. A member that reads nothing and has nothing of its own to read is a shadow.
+// Roles describes the members, by name. A member that reads no stripe and has none of its own to read is a shadow.
 func (r *Roster) Roles() (out []*pb.RoleStatus) {
 	for _, l := range r.sortedMembers() {
 		role := &pb.RoleStatus{Role: "loader", Name: l.name, Pid: l.hello.Pid, Host: l.hello.Host, State: "starting",

@@ -52,7 +52,7 @@ func feedsOf(hello *pb.SidecarHello) []uint32 {
 	return slices.Compact(slices.Sorted(slices.Values(hello.Feeds)))
 }
 
-// tellGroups tells the groups of changed sidecars to all their members, if they have not been told the same before.
+// tellGroups sends the groups of changed sidecars to all their members, unless a member was last sent the same.
 func (s *Sidecars) tellGroups(changed ...*sidecar) {
 	touched := map[string]*sidecar{}
 	for _, x := range changed {

@@ -164,7 +164,7 @@ func (r *Roster) lose(l *member, reason string) {
 	delete(r.members, l.name)
 	r.lost[l.name] = absence{r.now, l.hello.Standby, l.hello.Host, l.hello.Up}
 	if l.forGood {
-		delete(r.lost, l.name) // nobody waits for it
+		delete(r.lost, l.name) // no decision waits for it
 		if !l.hello.Standby {
 			r.left[l.name] = true
 		}

@@ -53,7 +53,7 @@ func (r *Roster) Loaders() (out []Loader) {
 	return out
 }
 
-// ownership decides anew who owns which stripe. nil: nothing has changed that it follows from.
+// ownership decides anew which member owns which stripe. nil: its inputs have not changed.
 func (c *chooser) ownership() *ownership {
 	if !c.unshared {
 		return nil
@@ -81,7 +81,7 @@ func (c *chooser) ownership() *ownership {
 		}
 		return out
 	}
-	if len(loaders) == 0 { // shadows read, or nobody
+	if len(loaders) == 0 { // shadows read, or no member does
 		for i, st := range c.stripes.all {
 			out.owners[i] = st.owner
 		}

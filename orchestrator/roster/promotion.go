@@ -21,7 +21,7 @@ func (r *Roster) Switched(s *pb.Switched, assigned uint64) (lost Session) {
 	if st == nil {
 		return nil
 	}
-	r.stripes.hold(st, st.primary, st.standby) // the host is told again who holds the stripe
+	r.stripes.hold(st, st.primary, st.standby) // the host is sent again the holder of the stripe
 	switch {
 	case st.standby.member == nil && st.primary.member != nil && s.Term > st.primary.term && s.Term <= assigned:
 		r.stripes.hold(st, grant{}, grant{})
@@ -72,7 +72,7 @@ func (r *Roster) Apply(a *pb.Assigned) {
 	l.pending.want(st.source, st.name, r.wants[st.source])
 }
 
-// read tells a member to read a stripe, or to follow it, from the watermark's cursor on.
+// read orders a member to read a stripe, or to follow it, from the watermark's cursor on.
 func (r *Roster) read(st *stripe, g grant, standby bool) {
 	src, q := &r.cfg.Sources[st.source], r.queues[st.source]
 	order := &pb.ReadFrom{

@@ -82,11 +82,11 @@ func (p *pending) take() *pb.LoaderOrder {
 
 // Ordinals says which documents the ordinals of a source are.
 type Ordinals struct {
-	Piece uint32 // an ordinal is a piece of so many tokens; 0: a whole document
+	Piece uint32 // tokens of an ordinal, which is a piece; 0: an ordinal is a whole document
 	Eras  string // the bytes of millrace.Eras: which files each epoch reads
 }
 
-// Reposition makes a source stand at an ordinal, with the seek point that a state knows for it. If the offers do not
+// Reposition sets a source to an ordinal, with the seek point that a state knows for it. If the offers do not
 // reach that ordinal, or have other ordinals, the source is read again from there.
 func (r *Roster) Reposition(source int, at millrace.Ordinal, seekPoint millrace.SeekPoint, are Ordinals) {
 	q, same := r.queues[source], r.ordinals[source] == are

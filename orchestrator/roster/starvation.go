@@ -10,7 +10,7 @@ import (
 
 // Times of the belief that hosts starve.
 const (
-	delayStep   = 250 * time.Millisecond // delays are rounded up to it, so that sidecars are told seldom
+	delayStep   = 250 * time.Millisecond // delays are rounded up to it, so that sidecars hear of changes seldom
 	starvedHold = 10 * time.Second       // a host starves for so long after its newest delay of that size
 	wrongHold   = 10 * time.Minute       // after a wrong verdict, hosts are believed
 	// A loader that was given up and ends its stream within this time was alive. The stream of a lost host ends after
@@ -18,10 +18,10 @@ const (
 	wrongWithin = 1500 * time.Millisecond
 )
 
-// Starvation has the hosts whose loaders get too little processor time. Beats of such a loader come late, and no
-// sidecar can tell it from a dead one before. Each loader that is given up by mistake begins again with its files,
-// which takes more of the time that the host lacks. Sidecars hear of these hosts once a loader was given up by mistake:
-// until then, a lost host is to be noticed soon. Not safe for concurrent use.
+// Starvation has the hosts whose loaders get too little processor time. Beats of such a loader come late, and until
+// then a sidecar cannot distinguish it from a dead one. Each loader that is given up by mistake begins again with its
+// files, which takes more of the time that the host lacks. Sidecars hear of these hosts once a loader was given up by
+// mistake: until then, a lost host is to be noticed soon. Not safe for concurrent use.
 type Starvation struct {
 	hosts   map[string]starved    // by `up`
 	accused map[Session]time.Time // loaders that were given up, because a sidecar found them silent
@@ -93,7 +93,7 @@ func (s *Starvation) Tick(now time.Time) (changed bool) {
 	return changed
 }
 
-// Order tells a sidecar all hosts that starve now. There may be none.
+// Order returns the message with all hosts that starve now. There may be none.
 func (s *Starvation) Order() *pb.SidecarOrder {
 	all := &pb.Starved{}
 	if !s.wrong.IsZero() {

@@ -18,9 +18,9 @@ type Source struct {
 // member is a connected loader process. All loaders run the same program; a shadow is a member that owns no stripe.
 type member struct {
 	name          string
-	hello         *pb.LoaderHello // nobody changes it
+	hello         *pb.LoaderHello // immutable
 	session       Session
-	asked, opened map[string]bool   // sources that it was told to open, and whose manifest was accepted
+	asked, opened map[string]bool   // sources that it was asked to open, and those whose manifest was accepted
 	trouble       map[string]string // by source: why reading it fails for now
 	cache         *pb.CacheFigures  // newest; nil: it has no token cache, or has not reported it
 	leaving       bool
@@ -93,7 +93,7 @@ func newStripes(sources []Source) stripes {
 	return t
 }
 
-// own makes a loader the owner of a stripe; "" nobody.
+// own makes a loader the owner of a stripe; with "" the stripe has no owner.
 func (t *stripes) own(st *stripe, owner string) {
 	if t.owned[st.owner]--; t.owned[st.owner] <= 0 {
 		delete(t.owned, st.owner)
@@ -140,8 +140,8 @@ func (t *stripes) held(l *member) (n int) {
 	return n
 }
 
-// isFree reports whether a member has nothing of its own to read: it owns no stripe, or others read all stripes that it
-// owns. A spare loader is not free.
+// isFree reports whether a member has no stripe of its own to read: it owns none, or others read all that it owns. A
+// spare loader is not free.
 func (t *stripes) isFree(l *member) bool {
 	return !l.spare && !slices.ContainsFunc(t.all, func(st *stripe) bool {
 		return st.owner == l.name && (st.primary.member == nil || st.primary.member == l)
@@ -173,7 +173,7 @@ func (t *stripes) highestTerm(l *member) (term uint64, ok bool) {
 	return term, ok
 }
 
-// AllSources stands for the sources together.
+// AllSources means all sources together.
 const AllSources = -1
 
 // countUnprotected counts the stripes of a source, or of AllSources, without a ready standby.

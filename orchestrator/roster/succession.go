@@ -8,8 +8,8 @@ import (
 )
 
 // mostReplaced bounds the replaced processes of one name that are remembered, about 50 bytes each. A replaced process
-// would have to sleep through so many successors, each of which had to start and connect, before it is taken for a new
-// one. It would then replace its successor once, and serve.
+// is taken for a new one only if it sleeps while this number of successors start and connect. It then replaces its
+// successor once, and serves.
 const mostReplaced = 1000
 
 // succession knows the processes of each name by their identities. A new process of a name replaces the one before. A

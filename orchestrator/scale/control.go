@@ -6,13 +6,13 @@ import (
 )
 
 // Control connects a scaler with the engine that starts and ends loaders. It orders nothing before it knows which
-// loaders the engine has: an orchestrator that was restarted goes on with those. The engine asks loaders to leave, so
+// loaders the engine has: a restarted orchestrator continues with those. The engine asks loaders to leave, so
 // they hand over their stripes first. Not safe for concurrent use.
 type Control struct {
 	*Scaler
 	known   bool // the engine has said which loaders it has
 	trouble string
-	ordered int // loaders of the engine, as ordered last; 0: nothing was
+	ordered int // loaders of the engine, as ordered last; 0: no order was given
 	now     Sample
 	changed time.Time // when the wish changed last; zero: never
 	why     string    // of that change
@@ -21,14 +21,14 @@ type Control struct {
 // Order is the engine's next goal.
 type Order struct {
 	Loaders int
-	Line    string // for people; empty: the engine has to be told the number that holds already
+	Line    string // for the log; empty: the order repeats the number that holds already
 	wish    Wish
 }
 
 // NewControl returns the control of a scaler.
 func NewControl(s *Scaler) *Control { return &Control{Scaler: s} }
 
-// Found observes that the engine has so many loaders, at the start of this orchestrator.
+// Found observes the number of loaders that the engine has at the start of this orchestrator.
 func (c *Control) Found(loaders int) {
 	if !c.known {
 		c.known = true
@@ -44,7 +44,7 @@ func (c *Control) IsDue(now time.Time) bool { return now.Sub(c.now.At) >= often 
 
 // Observe takes a sample.
 func (c *Control) Observe(x Sample) {
-	if c.now = x; c.known { // before, nobody can order anything
+	if c.now = x; c.known { // no order may be given before
 		c.Scaler.Observe(x)
 	}
 }

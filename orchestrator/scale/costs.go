@@ -23,7 +23,7 @@ func newCosts(before Costs) costs {
 	return costs{now: slices.Clone(before), known: slices.Clone(before)}
 }
 
-// learn takes a sample. Samples of another number of sources have nothing in common.
+// learn takes a sample. Samples of another number of sources are not comparable.
 func (c *costs) learn(x Sample) {
 	if n := len(c.past); n > 0 && len(c.past[n-1].Made) != len(x.Made) {
 		c.past = nil

@@ -18,8 +18,8 @@ type work struct {
 	part   float64
 }
 
-// of returns the work of the ranks at their speed without waits, for the mixture of a step. A source whose cost nobody
-// knows costs as much as the mean of the others.
+// of returns the work of the ranks at their speed without waits, for the mixture of a step. A source of unknown cost
+// costs the mean of the others.
 func (n *need) of(m measures, step uint64) work {
 	w := work{source: -1}
 	if m.lanes <= 0 {

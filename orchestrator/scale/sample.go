@@ -25,7 +25,7 @@ const (
 	fewDocs  = 64
 	patient  = time.Minute
 	longest  = 5 * time.Minute
-	least    = 4 * time.Second // a shorter stretch tells nothing
+	least    = 4 * time.Second // a shorter stretch is too noisy to measure
 )
 
 // trim drops the samples before the present.
@@ -65,7 +65,7 @@ type measures struct {
 	lanes  float64
 }
 
-// measure returns the rates over the samples, the oldest first. ok is false if they tell nothing.
+// measure returns the rates over the samples, the oldest first. ok is false if they are not enough to measure.
 func measure(past []Sample) (m measures, ok bool) {
 	if len(past) == 0 {
 		return m, false

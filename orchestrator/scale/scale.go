@@ -3,7 +3,7 @@
 //
 // It grows fast and shrinks slowly. Loaders that were added because ranks wait must pay: if the ranks are no faster
 // with them, they go. A loader goes only if no known change of the mixture needs it again soon. Between the limits of
-// growing and of shrinking lies a band in which nothing changes, so noise moves nothing.
+// growing and of shrinking is a band in which the number stays, so noise does not change it.
 //
 // Everything here is pure: the caller brings the times and the measures. No plan depends on the floating point.
 //
@@ -263,8 +263,8 @@ func loadersFor(work float64) int { return int(math.Ceil(min(work/target, 1e6)))
 // loaders that come back, and the others' reading of their stripes from the seek points. The mixture ahead must not
 // need the loaders again within the same time.
 //
-// Half of the loaders go in one move at most, as many as come back in one. Each stripe then moves once, and not with
-// every loader that goes. The loaders that stay keep the read-ahead of their stripes.
+// Half of the loaders go in one move at most, which is also the most that come back in one. Each stripe then moves
+// once, and not with every loader that goes. The loaders that stay keep the read-ahead of their stripes.
 func (s *Scaler) fewer(m measures) Wish {
 	n, payback := s.wish.Loaders, calm+2*s.ready
 	if s.calmed.IsZero() || m.at.Sub(s.calmed) < payback {

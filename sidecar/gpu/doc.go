@@ -4,8 +4,8 @@
 // memory, PCIe traffic, clocks and throttling once a second. It splits the idle time of each GPU into time in which
 // the rank's trainer waited for data, and other time. No batch depends on any of it.
 //
-// A binary that was built without cgo has no NVML. Without NVML or without a driver, a Monitor says so once in the log
-// and does nothing else.
+// A binary that was built without cgo has no NVML. Without NVML or without a driver, a Monitor logs that once and stays
+// idle.
 package gpu
 
 // Device is a GPU of the host, or a MIG instance of one.

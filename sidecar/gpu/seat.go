@@ -26,8 +26,8 @@ type seat struct {
 	device Device
 	lacks  string // why the device is unknown
 
-	total time.Duration // the trainer's waits, as it told last
-	heard bool          // it has told before
+	total time.Duration // the trainer's waits, as it reported last
+	heard bool          // it has reported before
 	// Since the comparison before:
 	waits, idle, passed time.Duration
 	told                bool
@@ -49,7 +49,7 @@ func (s *seat) waited(total time.Duration) {
 }
 
 // account adds the time since the sample before. Idle time counts as a wait for data up to the time that the trainer
-// waited over the same stretch. A trainer tells its waits at each step, so that a stretch ends after a report.
+// waited over the same stretch. A trainer reports its waits at each step, so that a stretch ends after a report.
 func (s *seat) account(sample Sample, passed time.Duration) {
 	if !sample.Measured {
 		return

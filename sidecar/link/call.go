@@ -22,7 +22,7 @@ import (
 	"millrace/sidecar/retrieve"
 )
 
-// These bound a request, so that neither it nor its rows grow with the step. gRPC refuses messages of 4 MiB.
+// These bound a request and its rows, whatever the size of the step. gRPC refuses messages of 4 MiB.
 const (
 	callBytes  = 512 << 10 // encoded
 	callTokens = 1 << 20   // a longer row has a request of its own
@@ -175,7 +175,7 @@ func (c *call) complete(number uint32, whole row, keep func(x *part, k int, row 
 	return keep(x, int(number)-x.first, whole)
 }
 
-// room returns the memory of a row with so many tokens.
+// room returns the memory of a row with the given number of tokens.
 func (c *call) room(row uint32, tokens int) constructors.Room {
 	begin := c.at[row]
 	return c.tokens[begin : begin+tokens : begin+tokens]

@@ -54,7 +54,7 @@ type gathering struct {
 // lastWait is the longest wait for a last reply without rows.
 const lastWait = 5 * time.Millisecond
 
-// gather returns when all rows are here or masked. It goes on when loaders are replaced.
+// gather returns when all rows are here or masked. It continues when loaders are replaced.
 func (s *suppliers) gather(ctx context.Context, p *payload, wanted [][]int) error {
 	g := &gathering{
 		suppliers: s, payload: p, sources: s.dir.sourceNames(), from: make([]*retrieve.Loader, len(p.tokens)),
@@ -290,7 +290,7 @@ func (g *gathering) unmask() error {
 	return nil
 }
 
-// hide tells a portion which of its missing rows are masked.
+// hide marks the masked ones of a portion's missing rows.
 func (g *gathering) hide(p *portion) error {
 	var hidden []int
 	g.masks.Lock()

@@ -60,13 +60,13 @@ type Config struct {
 	Credentials  *secure.Credentials // for other hosts; nil: all roles are on this host
 	Arenas       arena.Space         // for tokens from loaders of this host; nil: their replies carry them
 	ArenaMemory  int64               // bytes of arenas, at most
-	Files        Files               // of this host, for rows that lie plainly in them; nil: loaders send all rows
+	Files        Files               // of this host, for rows that they hold as plain ids; nil: loaders send all rows
 	Clock        seam.Clock
 	Fail         *failpoint.Set
 	Events       *event.Log
 	Log          *slog.Logger
 	Term         func(millrace.Term) // called with each new term of the orchestrator
-	Meter        *activity.Meter     // of this process; nil: nothing is reported
+	Meter        *activity.Meter     // of this process; nil: no reports
 	Gauge        *gauge.Ranks        // of this host; not nil if Meter is not
 	// of this host's loaders; nil: only the end of a stream shows that a loader is dead
 	Pages heartbeat.Pages

@@ -16,7 +16,7 @@ import (
 	"millrace/sidecar/incoming"
 )
 
-// Files reads the files of this host in which ids lie plainly.
+// Files reads those files of this host that hold token ids as plain arrays.
 type Files interface {
 	// Read fills into(k) from the place of each row. It may call into from several goroutines. It returns an error if
 	// the file is another one than rows has named, before or after the reads.
@@ -70,8 +70,8 @@ func (p *places) pause(source string, length time.Duration) (isNew bool) {
 	return !isPaused
 }
 
-// read reads the rows of a reply that lie in files, each into its room. It takes the rows of files that it cannot
-// read out of the reply, and returns them.
+// read reads the rows of a reply that are in files, each into its room. It removes the rows that it cannot read from
+// the reply, and returns them.
 func (p *places) read(ctx context.Context, plan *millrace.Plan, c *call, r *proto.FetchReply) (missed []uint32,
 	err error) {
 	for _, rows := range r.Placed {

@@ -34,7 +34,7 @@ type progress struct {
 	plans    map[millrace.Step]*sidecar.StepPlan // of attempt
 	end      *proto.Ended                        // of attempt
 	failed   *sidecar.RunError                   // the run has failed
-	fatal    *proto.Fatal                        // this host cannot go on: reported to every orchestrator
+	fatal    *proto.Fatal                        // this host cannot continue: reported to every orchestrator
 	calls    map[uint64]*pendingJoin
 	lastCall uint64
 	ranks    map[millrace.Rank]*position
@@ -100,7 +100,7 @@ func (p *progress) repeatComplaint() {
 	}
 }
 
-// complain reports to this orchestrator, and to each later one, that the run cannot go on. The first reason counts.
+// complain reports to this orchestrator, and to each later one, that the run cannot continue. The first reason counts.
 func (p *progress) complain(reason string) { p.update(func() { p.complainOnce(reason) }) }
 
 func (p *progress) complainOnce(reason string) {

@@ -88,7 +88,7 @@ func (r *route) follow(s *proto.LoaderStripe, here string) {
 // These values decide when a reply is late, and how many hedges a loader's requests pay for.
 const (
 	paceWindow  = 64 // remembered replies
-	paceKnown   = 16 // before so many replies, none is late
+	paceKnown   = 16 // replies; before that many, none is late
 	leastLate   = 20 * time.Millisecond
 	timesLate   = 4
 	hedgeCost   = 20 // requests that pay for one hedge

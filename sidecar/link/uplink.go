@@ -16,9 +16,9 @@ import (
 	"millrace/sidecar"
 )
 
-// uplink queues events for the orchestrator, and stamps each with the run's fence. Nobody who queues an event waits for
-// the stream: ranks go on with the plans that they have. Without a stream, events are dropped. Each concern therefore
-// repeats its unanswered events to the next orchestrator.
+// uplink queues events for the orchestrator, and stamps each with the run's fence. Queueing an event never waits for
+// the stream: ranks continue with the plans that they have. Without a stream, events are dropped. Each concern
+// therefore repeats its unanswered events to the next orchestrator.
 type uplink struct {
 	events *event.Log
 
@@ -160,7 +160,7 @@ func (a *alerts) newerThan(ctx context.Context, after uint64) (open []sidecar.Al
 	return open, version, err
 }
 
-// figuresEvery is the time between two reports of what the sidecar does and how long its trainers wait.
+// figuresEvery is the time between two reports of the sidecar's activities and of its trainers' waits.
 const figuresEvery = 500 * time.Millisecond
 
 // reportFigures reports until ctx ends. Without a stream to the orchestrator a report is lost: the counters only grow,

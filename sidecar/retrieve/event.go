@@ -73,14 +73,14 @@ type Order uint8
 
 // The kinds of actions.
 const (
-	Send    Order = iota // ask Loader for Rows, in as many requests as that takes; report each with Sent
+	Send    Order = iota // ask Loader for Rows, in one or more requests; report each with Sent
 	Take                 // file the row that has come: Request, Row
 	Compare              // compare the row that has come with the copy that was taken: Request, Row
 	Leave                // nothing more is needed of Request
 	Salvage              // file the rows that the loader of Request has completed in shared memory; report Salvaged
 	Switch               // replace Loader by its standby, if it still serves the stripe; report Switched
 	Mask                 // have Rows masked: two readings could not decode them
-	Rest                 // nothing is to be done before Retry or a change of the directory: for Rows, Loader, Why
+	Rest                 // wait until Retry or a change of the directory: for Rows, Loader, Why
 	Wait                 // Loader counts as dead and has no standby: Rows, Why
 	Fail                 // Why ends the run
 )

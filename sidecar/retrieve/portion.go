@@ -46,7 +46,7 @@ type Portion struct {
 	rows  []row
 	bad   map[uint64]int // readings that could not decode a document
 
-	main  []request // what the portion waits for; empty: nothing is asked
+	main  []request // the requests that the portion waits for
 	late  []request // to the standby, because main is late
 	due   int       // rows of main that have not come
 	tried bool      // the standby could not read the documents again
@@ -91,7 +91,7 @@ func (p *Portion) State() State { return p.state }
 // Retry returns the time of the next try while the portion rests.
 func (p *Portion) Retry() time.Time { return p.retry }
 
-// IsMissing reports whether a row is neither here nor masked.
+// IsMissing reports whether a row is still to come: it is not here and not masked.
 func (p *Portion) IsMissing(k int) bool { return !p.rows[k].isHere && !p.rows[k].isMasked }
 
 // todo lists the missing rows, by the action that they need.

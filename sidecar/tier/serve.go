@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// planWithin bounds the wait for the plan of a peer's request, in which nothing is sent. The plan of a step comes
-	// to all hosts at about the same time.
+	// planWithin bounds the wait for the plan of a peer's request. The server sends nothing before it has the plan. The
+	// plan of a step comes to all hosts at about the same time.
 	planWithin = 300 * time.Millisecond
 	// beatEvery is the time between two replies without rows.
 	beatEvery = 50 * time.Millisecond

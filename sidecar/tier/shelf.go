@@ -27,8 +27,8 @@ func (k key) compare(other key) int {
 // fetching fetches tokens from the loaders.
 type fetching func(context.Context, *millrace.Plan, []millrace.Rank) (sidecar.Payload, error)
 
-// shelf has the steps that this sidecar fetches for its own ranks and for peers. Whoever comes first starts the fetch.
-// A step stays until this host and each peer had it, or until the room for steps without a user is used up.
+// shelf has the steps that this sidecar fetches for its own ranks and for peers. The first user of a step starts its
+// fetch. A step stays until this host and each peer had it, or until the room for steps without a user is used up.
 type shelf struct {
 	room  int64 // bytes of steps without a user, at most
 	fetch fetching
@@ -156,7 +156,7 @@ func (s *shelf) took(x *item, ranks []millrace.Rank) {
 	}
 }
 
-// clear removes the step that nobody uses any more unless peers need it, and then the oldest steps beyond the room. The
+// clear removes the step that no longer has a user unless peers need it, and then the oldest steps beyond the room. The
 // caller holds mu, and releases the steps after it has unlocked mu.
 func (s *shelf) clear(newest *item) (leaving []*item) {
 	remove := func(x *item) {

@@ -1,5 +1,5 @@
-// Package keeper carries the goals of an orchestrator to an engine, and goes on until the engine has accepted the
-// newest one. The orchestrator never waits for an engine.
+// Package keeper carries the goals of an orchestrator to an engine, and repeats the newest one until the engine has
+// accepted it. The orchestrator never waits for an engine.
 package keeper
 
 import (
@@ -17,7 +17,7 @@ const (
 	mostPause    = 30 * time.Second
 )
 
-// News is what a keeper learns of its engine: one of both.
+// News is a report of a keeper about its engine. One of its fields is set.
 type News struct {
 	Exist []placer.Instance // the processes at the start; nil in later news
 	Err   error             // why the engine does not take the newest goal; nil: it has taken it
@@ -50,7 +50,7 @@ func (k *Keeper) Want(goal placer.Desired) {
 	}
 }
 
-// Run tells which processes exist, and then carries out goals until ctx ends.
+// Run reports which processes exist, and then carries out goals until ctx ends.
 func (k *Keeper) Run(ctx context.Context) {
 	pause := firstPause
 	for !k.observe(ctx) {
@@ -95,7 +95,7 @@ func (k *Keeper) observe(ctx context.Context) bool {
 	return true
 }
 
-// apply carries the newest goal to the engine, and reports whether nothing is left to do.
+// apply carries the newest goal to the engine, and reports whether all is done.
 func (k *Keeper) apply(ctx context.Context) bool {
 	k.mu.Lock()
 	goal := k.goal

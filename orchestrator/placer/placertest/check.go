@@ -14,7 +14,7 @@ import (
 	"millrace/orchestrator/placer"
 )
 
-// check is one check of an engine. Its methods return what the engine broke.
+// check is one check of an engine. Its methods return the broken promises of the engine.
 type check struct {
 	Engine
 	ctx context.Context

@@ -19,7 +19,7 @@ type Engine struct {
 	Spread *placer.Wanted
 	// Identity returns the mark of the process of an instance. No other process has the same mark, at any time.
 	Identity func(name string) (string, error)
-	// Kill ends the process of an instance. Nobody asks it to leave.
+	// Kill ends the process of an instance without asking it to leave.
 	Kill func(name string) error
 	// Asked reports whether a process was asked to leave.
 	Asked    func(identity string) bool

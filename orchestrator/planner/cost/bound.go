@@ -17,7 +17,7 @@ import (
 //  2. Choose any price p of a unit. Let L = p·T, let b = max(0, c - p·u) be the bonus of a piece, and let
 //     e(j) = max(0, M(j) - L). A microbatch of column j costs at most M(j), and at most L plus its bonuses.
 //     So it costs at most min(M(j), L) + min(e(j), its bonuses).
-//  3. Choose any t pieces. They lie in at most t microbatches, so they use at most the t largest limits e(j). The other
+//  3. Choose any t pieces. They are in at most t microbatches, so they use at most the t largest limits e(j). The other
 //     pieces use at most their bonuses. Let V(t) be both together. Then C ≤ R · (sum of min(M(j), L)) + V(t).
 //  4. So the sum of M(j) is at least C/R + (sum of e(j)) - V(t)/R. This does not fall when an M(j) rises, so x(j) may
 //     replace M(j).

@@ -6,7 +6,7 @@ import (
 
 // Model is the shape of a transformer, as far as its operations depend on it. 0 stands for absent, or for the default.
 type Model struct {
-	Layers, Hidden, Heads, KVHeads, HeadDim uint64 // KVHeads 0: as many as Heads
+	Layers, Hidden, Heads, KVHeads, HeadDim uint64 // KVHeads 0: the same as Heads
 	FFN                                     uint64 // inner width of the feed-forward part, or of one expert
 	Vocab                                   uint64
 

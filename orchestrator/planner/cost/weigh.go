@@ -190,7 +190,7 @@ func (s *scale) overhead(t times) Overhead {
 	}
 }
 
-// parts returns the costs of consecutive groups of so many microbatches, in millionths of their mean.
+// parts returns the costs of consecutive groups of `columns` microbatches, in millionths of their mean.
 func (s *scale) parts(columns int) []uint32 {
 	sums := make([]uint64, s.ranks*s.columns/columns)
 	for _, phase := range s.phases {

@@ -21,14 +21,14 @@ type Window struct {
 	Mix      Mix // used if IsPooled
 }
 
-// UsesPool reports whether the window is packed from a pool if it holds so many segments. More segments fill the bins
-// as well by best-fit-decreasing.
+// UsesPool reports whether a window of the given number of segments is packed from a pool. With more segments,
+// best-fit-decreasing fills the bins as well as a pool does.
 func (w *Window) UsesPool(segments int) bool {
 	return w.IsPooled && w.Carry > 0 && w.Packing == millrace.BestFit && segments <= mostPooled
 }
 
-// mayWait reports whether so many segments, with so many units, may wait for the next window. They must surely find
-// room there: one in each bin of its first step, or all in half of its units.
+// mayWait reports whether the given number of segments, with the given units together, may wait for the next window.
+// They must surely find room there: one in each bin of its first step, or all in half of its units.
 func (w *Window) mayWait(segments int, units uint64) bool {
 	return segments <= w.Carry && (segments <= w.Batch || units <= uint64(w.Batch)*uint64(w.Capacity)/2)
 }
@@ -108,8 +108,9 @@ func (c *Cutter) inOrder(units []uint32, limit int) (bins int) {
 	return bins
 }
 
-// leave packs all segments into as many bins as they fill. It leaves segments that find no room, and the segments of
-// the worst bins if there are more bins than the window has. It reports whether so many may wait.
+// leave packs all segments into bins, without regard to the window's number of bins. It leaves segments that find no
+// room and, if there are more bins than the window has, the segments of the worst bins. ok reports whether all that it
+// leaves may wait.
 func (c *Cutter) leave(units []uint32, limit int, urgent []uint32) (bins int, ok bool) {
 	total := uint64(0)
 	for _, u := range units {
@@ -139,9 +140,9 @@ func (c *Cutter) leave(units []uint32, limit int, urgent []uint32) (bins int, ok
 	return limit, c.in.mayWait(waits, weight)
 }
 
-// worst numbers the bins that segments have, held, and leaves out the emptiest ones, as many as surplus. A bin is left
-// out only if none of its segments is urgent. All its segments must be allowed to wait, and one more for each bin that
-// is still to be left out. It reports whether it found enough bins and every urgent segment has a bin.
+// worst numbers the bins of the segments, held, and leaves out the `surplus` emptiest ones. A bin is left out only if
+// none of its segments is urgent. All its segments must be allowed to wait, and one more for each bin that is still to
+// be left out. ok reports whether it found enough bins and every urgent segment has a bin.
 func (c *Cutter) worst(surplus int, held, urgent []uint32) (number []uint32, ok bool) {
 	left := c.pack.residual
 	order, holds := make([]uint32, len(left)), make([]int, len(left))

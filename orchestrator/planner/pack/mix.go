@@ -19,7 +19,7 @@ type Mix struct {
 // gets a bin. It falls by the charges of the source itself. Products may wrap, and so does their sum; lags fit.
 type balance struct {
 	mix    Mix
-	base   []int64 // of each source: the lag, but for the share of placed
+	base   []int64 // of each source: the lag without the share of placed
 	placed int64   // charges
 	waits  []int   // of each source: segments without a bin
 

@@ -7,7 +7,7 @@ import (
 
 const (
 	mostPooled = 2048 // segments of a window that is packed from a pool
-	soonAge    = 5    // segments that have waited so many steps come before others
+	soonAge    = 5    // steps; segments that have waited this long come before others
 	slackPart  = 192  // a segment begins a bin if at most 1/slackPart of the bin stays free
 	widePart   = 64   // the same if its source lags by more than a bin
 	lossPart   = 1000 // a window counts as full if its free part is at most 1/lossPart
@@ -115,7 +115,7 @@ func (c *Cutter) placed(units []uint32) (placed uint64, waits int) {
 	return placed, waits
 }
 
-// fill packs segments into at most so many bins. Every bin has a segment if any segment waits.
+// fill packs segments into at most `limit` bins. Every bin has a segment if any segment waits.
 func (c *Cutter) fill(units []uint32, limit int, slack uint32, ages, urgent []uint32) (bins int) {
 	c.Packs++
 	p := &c.pool
@@ -306,8 +306,8 @@ func (p *pool) choose(room, without uint32) []uint32 {
 	return p.chosen
 }
 
-// chooseFirst moves the first candidates that fit to the choice, until as many candidates as a subset is made of have
-// twice the units of the room that is left. It returns this room.
+// chooseFirst moves the first candidates that fit to the choice. It stops when the candidates of one subset have twice
+// the units of the room that is left. It returns this room.
 func (p *pool) chooseFirst(room uint32) (rest uint32) {
 	all := uint64(0)
 	for _, i := range p.candidates {
@@ -329,8 +329,8 @@ func (p *pool) chooseFirst(room uint32) (rest uint32) {
 	return room
 }
 
-// addCandidates adds the segments that fit into a room and may go: of neighbours with one length only as many as fit
-// together. From a long list, which is sorted, it takes every n-th segment, if these fill the room several times.
+// addCandidates adds the segments that fit into a room and may go: of neighbours with one length only the number that
+// fits together. From a long list, which is sorted, it takes every n-th segment, if these fill the room several times.
 func (p *pool) addCandidates(from []uint32, room, without uint32) {
 	stride := 1
 	if len(from) > mostLooked {

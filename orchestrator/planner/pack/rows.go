@@ -21,8 +21,8 @@ func (l Ladder) At(units uint32) int {
 // Whole is the share of one sequence of the batch.
 const Whole = 1 << 32
 
-// Share returns the part of a sequence that one row for a segment takes, in parts of Whole, rounded down. Segments of
-// at least so many sequences as the batches of some steps have fill these steps.
+// Share returns the part of a sequence that one row for a segment takes, in parts of Whole, rounded down. Segments
+// whose shares reach the sequences of some steps' batches fill these steps.
 func (l Ladder) Share(units uint32) uint64 { return Whole / uint64(l[l.At(units)].Times) }
 
 // Rows are the rows of one step. All have one length. Each has one segment, except the last ones of a run's last step.
@@ -33,9 +33,9 @@ type Rows struct {
 
 // byLength finds the shortest prefix of the segments that fills all steps. Sorted by length, its segments fill one step
 // after the other; each step has as many rows as its longest segment allows. If the steps need fewer segments than the
-// prefix has, the window holds the shorter prefix with just so many: each of its segments, sorted by length, is no
-// longer than the one whose place it takes. So no segment waits, except carried ones beyond the room of the window. The
-// steps are in the order of their lengths, longest first.
+// prefix has, the window holds the shorter prefix of that number: each of its segments, sorted by length, is no longer
+// than the one whose place it takes. So no segment waits, except carried ones beyond the room of the window. The steps
+// are in the order of their lengths, longest first.
 func (c *Cutter) byLength(units []uint32) (n, bins int) {
 	c.Rows = nil
 	if len(units) == 0 {
@@ -117,7 +117,7 @@ func (f *rowFiller) longest() int {
 	return f.top
 }
 
-// take takes the longest segments that are left, at most so many, and returns their number.
+// take takes the longest segments that are left, at most `most`, and returns their number.
 func (f *rowFiller) take(most int) (n int) {
 	for most = min(most, f.left); n < most; {
 		at := f.longest()

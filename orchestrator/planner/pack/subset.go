@@ -58,7 +58,7 @@ func (s *subsets) of(room uint32, candidates, units []uint32) (picked []uint32) 
 	return s.picked
 }
 
-// size returns the granules that hold so many units.
+// size returns the number of granules that hold the units.
 func (s *subsets) size(units uint32) uint32 { return (units + s.granule - 1) / s.granule }
 
 // addShifted sets out to the numbers of a set, and the same numbers plus by, as far as they have room.
@@ -79,7 +79,7 @@ func addShifted(out, set []uint64, by uint32) {
 	}
 }
 
-// highest returns the largest number of a set that is at most the given one, which lies in the set's last word. The set
+// highest returns the largest number of a set that is at most `most`, which is in the set's last word. The set
 // has 0.
 func highest(set []uint64, most uint32) uint32 {
 	w := len(set) - 1

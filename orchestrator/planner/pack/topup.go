@@ -12,7 +12,7 @@ const (
 )
 
 // topUp packs all segments but the shortest ones best-fit-decreasing, into bins with a hole. Then subsets of the
-// shortest segments fill the bins up, and the others of these wait. It reports whether so many may wait.
+// shortest segments fill the bins up, and the other short ones wait. ok reports whether all of these may wait.
 func (c *Cutter) topUp(units []uint32, limit int, urgent []uint32) (bins int, ok bool) {
 	c.Packs++
 	p := &c.pool
@@ -88,7 +88,7 @@ func beyond(units, segments []uint32, room uint64) (more uint64) {
 	return more - min(more, room)
 }
 
-// packBelow packs sorted segments so that every bin keeps a hole, but for bins that one segment fills.
+// packBelow packs sorted segments so that every bin keeps a hole, except bins that one segment fills.
 func (c *Cutter) packBelow(units, from []uint32, limit int, hole uint32) {
 	p, capacity := &c.pool, c.pack.capacity
 	p.residual = p.residual[:0]

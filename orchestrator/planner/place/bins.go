@@ -10,7 +10,7 @@ import (
 type bins struct {
 	*group
 	order  []uint32 // whole segments, most expensive first
-	seeds  int      // so many segments of order are placed, one a bin
+	seeds  int      // the first segments of order, which are placed, one a bin
 	bin    []uint32 // by piece
 	load   []uint64 // by bin: cost
 	left   []uint32 // by bin: free units
@@ -92,7 +92,7 @@ func (b *bins) fill() bool {
 // hasEmpty reports whether a bin of a complete step is empty.
 func (b *bins) hasEmpty() bool { return !b.sel.Incomplete && slices.Contains(b.left, b.room()) }
 
-// restUnits returns the units of all pieces that are neither seeds nor slices. It subtracts these from the sum, because
+// restUnits returns the units of all pieces except seeds and slices. It subtracts these from the sum, because
 // that reads memory in order.
 func (b *bins) restUnits() (rest uint64) {
 	for _, u := range b.units {

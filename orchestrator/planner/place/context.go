@@ -11,7 +11,8 @@ const (
 	// Documents that are whole on one context-parallel rank may raise the most expensive rank above the mean by
 	// 1/tolerance of the mean.
 	tolerance = 500
-	// After so many documents of a microbatch were sliced to stay within the tolerance, all others are sliced too.
+	// After this number of documents of a microbatch were sliced to stay within the tolerance, all others are sliced
+	// too.
 	rounds = 32
 )
 

@@ -15,7 +15,7 @@ type piece struct {
 	segment, part, parts uint32
 }
 
-// position is the place of a piece. Pieces of one row stand in draw order.
+// position is the place of a piece. Pieces of one row are in draw order.
 type position struct {
 	rank, microbatch, row uint32
 }

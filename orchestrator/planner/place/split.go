@@ -53,7 +53,7 @@ func (g *group) split(limit uint64) *group {
 	return out
 }
 
-// slice adds a piece of another group in so many parts.
+// slice adds a piece of another group, cut into `parts` parts.
 func (g *group) slice(from *group, at int, parts uint32) {
 	encoder := uint64(0)
 	if from.encoder != nil {

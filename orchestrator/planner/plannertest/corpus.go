@@ -12,7 +12,7 @@ import (
 	"millrace/orchestrator/planner/progress"
 )
 
-// Corpus is a made-up set of sources: documents by source, repeated for so many epochs.
+// Corpus is a made-up set of sources: documents by source, repeated for a number of epochs.
 type Corpus struct {
 	Docs   [][]millrace.SampleMeta
 	Epochs []uint64 // 0: endless
@@ -71,7 +71,7 @@ func RandomCorpus(rng *rand.Rand, sources, docs int, t uint32) *Corpus {
 	return c
 }
 
-// InPieces makes pieces of so many tokens the ordinals of a source, in random order.
+// InPieces cuts a source into pieces of `tokens` tokens. They become its ordinals, in random order.
 func (c *Corpus) InPieces(rng *rand.Rand, spec *planner.Spec, source int, tokens uint32) {
 	var pieces []millrace.SampleMeta
 	for _, meta := range c.Docs[source] {

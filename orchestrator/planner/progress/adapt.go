@@ -15,7 +15,7 @@ type Mapping struct {
 	// IsGone reports whether a document that was drawn is of a file that was removed: the rest of it is passed over,
 	// and its carried segments are dropped. nil: there are none.
 	IsGone func(millrace.Ordinal) bool
-	// HasNewEnd: the source's end may lie elsewhere than before. A source that had ended is asked again.
+	// HasNewEnd: the source's end may have moved. A source that had ended is asked again.
 	HasNewEnd bool
 }
 
@@ -58,7 +58,7 @@ func (s State) Adapt(mappings []Mapping) State {
 	return out
 }
 
-// CheckAdaptable returns an error if the state cannot go on with other settings: inside a window, or if it carries
+// CheckAdaptable returns an error if the state cannot continue with other settings: inside a window, or if it carries
 // segments of a source that isRemoved reports. names are those of the state's sources.
 func (s State) CheckAdaptable(names []string, isRemoved func(name string) bool) error {
 	if s.Done != (Done{}) {

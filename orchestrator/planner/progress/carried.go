@@ -19,7 +19,7 @@ const (
 	// the steps of PoolUrgentBins bins, but not before PoolUrgentLeast steps.
 	PoolUrgentBins  = 2048
 	PoolUrgentLeast = 2
-	// BucketWaits is for bucketed packing: rare lengths take the next step that has room after so many steps.
+	// BucketWaits is for bucketed packing: after this number of steps, rare lengths take the next step that has room.
 	BucketWaits = 30
 )
 
@@ -32,13 +32,13 @@ const (
 )
 
 // Carried is a segment that was drawn and charged to its source, and that waits for a later step with room. Its
-// document is read again when the run goes on from the state, so loaders keep documents from State.Floor on.
+// document is read again when a run starts from the state, so loaders keep documents from State.Floor on.
 type Carried struct {
 	Source  uint32           `json:"source"`
 	Ordinal millrace.Ordinal `json:"ordinal"`
 	Offset  uint32           `json:"offset"` // tokens of the document before it
 	Length  uint32           `json:"length"` // tokens
-	More    bool             `json:"more"`   // the document goes on after it
+	More    bool             `json:"more"`   // the document continues after it
 	Age     uint32           `json:"age"`    // steps that it has waited
 }
 

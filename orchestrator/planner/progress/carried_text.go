@@ -10,7 +10,7 @@ import (
 const (
 	carriedNext = 1 << 5 // a number of sources follows: it is of another source than the segment before
 	carriedFrom = 1 << 6 // an offset follows
-	carriedMore = 1 << 7 // the document goes on after it
+	carriedMore = 1 << 7 // the document continues after it
 )
 
 // appendCarried writes the number of segments, then each relative to the one before. sources are those of the same

@@ -189,7 +189,7 @@ func encodeDelta(listed []change, window *windowChange, sources []Source) Delta 
 	return out
 }
 
-// readChanges decodes a delta's sources into d.changes. The reader that it returns stands at the window's part.
+// readChanges decodes a delta's sources into d.changes. The reader that it returns is at the window's part.
 func (d *Differ) readChanges(delta Delta, sources int) (*numbers, error) {
 	if len(delta) == 0 || delta[0]&^deltaNumbers != deltaPlain && delta[0]&^deltaNumbers != deltaWindow {
 		return nil, fmt.Errorf("its version is none of %d and %d, with or without counts, which this program reads",

@@ -1,5 +1,5 @@
 // Package progress holds the planner's state between two steps: the position and the deficit of each source, and the
-// segments that wait for a later step. A selection that goes on from a state draws the same documents as one that never
+// segments that wait for a later step. A selection that starts from a state draws the same documents as one that never
 // stopped.
 //
 // A [State] has two forms. [State.Compact] is the text that trainers save, and [Parse] reads it back. A [Delta] is the
@@ -10,8 +10,8 @@
 package progress
 
 // PlannerVersion names the algorithms that decide a run's stream. It is part of the state. A change of the selection
-// changes it. Version 1 is version 2 without carry, windows and bucketed packing: its states and stores go on under
-// version 2. Version 3 packs steps from a pool of waiting segments, and by default reads long documents of tokens in
+// changes it. Version 1 is version 2 without carry, windows and bucketed packing: version 2 continues its states and
+// stores. Version 3 packs steps from a pool of waiting segments, and by default reads long documents of tokens in
 // shuffled pieces. A run keeps the version that it began with.
 const PlannerVersion = 3
 

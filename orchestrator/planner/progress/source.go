@@ -52,7 +52,7 @@ func (s *Source) PassedOver() uint64 {
 	return uint64(s.Ordinal) + begun - s.Samples
 }
 
-// drew reports whether a carried segment lies before the source's next token.
+// drew reports whether a carried segment is before the source's next token.
 func (s *Source) drew(c Carried) bool {
 	return c.Ordinal < s.Ordinal ||
 		c.Ordinal == s.Ordinal && c.More && uint64(c.Offset)+uint64(c.Length) <= uint64(s.Offset)

@@ -59,7 +59,7 @@ func (s State) String() string {
 	return string(text)
 }
 
-// Equal reports whether runs that go on from both states plan the same steps.
+// Equal reports whether runs from both states plan the same steps.
 func (s State) Equal(other State) bool {
 	return s.Version == other.Version && s.Step == other.Step && s.Tokens == other.Tokens && s.Done == other.Done &&
 		slices.Equal(s.Carried, other.Carried) && slices.Equal(s.Sources, other.Sources)
@@ -74,7 +74,7 @@ func (s State) Clone() State {
 // Position returns the state's place in the schedule.
 func (s *State) Position() Position { return Position{uint64(s.Step), s.Tokens} }
 
-// Drawn returns the step and the tokens from which a run that goes on from the state draws. Inside a window these are
+// Drawn returns the step and the tokens from which a run that starts from the state draws. Inside a window these are
 // the window's beginning, otherwise the state's own.
 func (s *State) Drawn() (step millrace.Step, tokens uint64) {
 	return s.Step - millrace.Step(s.Done.Steps), s.Tokens - s.Done.Tokens
@@ -87,7 +87,7 @@ func (s State) Begun() State {
 	return s
 }
 
-// Floor returns the first ordinal of a source that a run which goes on from the state reads: that of its first carried
+// Floor returns the first ordinal of a source that a run from the state reads: that of its first carried
 // segment, or of its next document. Loaders start there and may forget everything below.
 func (s *State) Floor(source int) millrace.Ordinal {
 	floor := s.Sources[source].Ordinal
@@ -98,10 +98,10 @@ func (s *State) Floor(source int) millrace.Ordinal {
 	return floor
 }
 
-// isPlain reports whether the state stands between windows and carries no segment. Other states have a longer form.
+// isPlain reports whether the state is between windows and carries no segment. Other states have a longer form.
 func (s *State) isPlain() bool { return s.Done == Done{} && len(s.Carried) == 0 }
 
-// Validate returns an error unless a run with so many sources can go on from the state.
+// Validate returns an error unless a run with the given number of sources can start from the state.
 func (s State) Validate(sources int) error {
 	if err := s.checkVersion(); err != nil {
 		return err
@@ -139,7 +139,7 @@ func (s State) Validate(sources int) error {
 	return nil
 }
 
-// validateCarried returns an error unless the carried segments are in order and lie before the next documents of their
+// validateCarried returns an error unless the carried segments are in order and before the next documents of their
 // sources.
 func (s *State) validateCarried() error {
 	if len(s.Carried) > mostCarried {

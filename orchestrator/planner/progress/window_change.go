@@ -16,7 +16,7 @@ type Leg struct {
 
 // windowChange is the part of a Delta about windows and carried segments.
 //
-//	inside  byte: 1 if the window goes on after the step; then only the document tokens that the step placed follow
+//	inside  byte: 1 if the step does not end its window; then only the document tokens that the step placed follow
 //	legs    uvarint, legs of the window that ends, less one; charge and tokens of each but the last, uvarints
 //	packed  uvarint, segments that are no longer carried; of each, ascending, the segments passed over before it
 //	waits   uvarint, number of newly carried segments; each as in a State

@@ -47,7 +47,8 @@ type Watcher struct {
 	mu        sync.Mutex
 	byAddress map[string]*Watched
 	caution   heartbeat.Caution // of all judges of this host's loaders
-	// of the judges of other hosts' loaders, by name: a mistake about one says nothing of another; no name is removed
+	// of the judges of other hosts' loaders, by name: a mistake about one does not count for another; no name is
+	// removed
 	doubts   map[string]*heartbeat.Caution
 	starved  map[string]time.Duration // delays of the timers of a starved host's loaders, by its `up`
 	requests int                      // in flight to watched loaders

@@ -43,7 +43,7 @@ func (r *Rows) check(row *wire.Row, a *millrace.Assignment) error {
 	case r.room != nil && row.Number != r.number:
 		return millrace.Errorf(millrace.ErrMismatch, "row %d came in place of the rest of row %d", row.Number, r.number)
 	case r.room != nil && row.IsWide != r.isWide:
-		return millrace.Errorf(millrace.ErrMismatch, "row %d continues with ids of another width", row.Number)
+		return millrace.Errorf(millrace.ErrMismatch, "row %d goes on with ids of another width", row.Number)
 	case got > want || got < want && !row.IsCut:
 		return millrace.Errorf(millrace.ErrMismatch,
 			"%d tokens came for source %d, ordinal %d, offset %d; the plan has %d", got, a.Source, a.Ordinal, a.Offset,

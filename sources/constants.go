@@ -172,7 +172,7 @@ func namesOf(constants map[string]Constants) []string {
 }
 
 // contentKey returns the key of kept facts about a shard's documents and answers: its digest, with the constants that
-// they may follow from. Files of equal bytes have one digest, wherever they lie.
+// they may follow from. Files of equal bytes have one digest, in any directory.
 func (op *opener) contentKey(sh *millrace.Shard) millrace.Digest {
 	constants := op.constants[sh.Name]
 	if len(constants) == 0 {

@@ -40,7 +40,7 @@ type Expecter interface {
 	Expect(list func() []Range) (done func())
 }
 
-// Expect tells a file which ranges one reader reads next, if the file fetches bytes before they are read.
+// Expect announces to a file the ranges that one reader reads next, if the file fetches bytes before they are read.
 func Expect(f File, list func() []Range) (done func()) {
 	if e, ok := f.(Expecter); ok {
 		return e.Expect(list)

@@ -46,7 +46,7 @@ type Limits struct {
 	SampleBytes int64 // a longer raw record is quarantined
 }
 
-// UsualSampleBytes is the limit of a record if nobody gave one: that of a mixture file without `sample_bytes`.
+// UsualSampleBytes is the limit of a record if the caller gives none: that of a mixture file without `sample_bytes`.
 const UsualSampleBytes = 64 << 20
 
 // Resolved returns the limits with the usual ones in place of those that were not given.
@@ -61,7 +61,7 @@ func (l Limits) Resolved() Limits {
 type Format interface {
 	// Name is the word in the mixture file: jsonl, parquet, megatron, lengths.
 	Name() string
-	// Traits returns what the format declares beside its shards.
+	// Traits returns the format's declarations beside its shards.
 	Traits() Traits
 	// Open reads the shard's head or footer, not its records. It fails with millrace.ErrDamaged if the whole file is
 	// unreadable. index is an earlier result of Shard.Index for the same bytes, or nil.
@@ -84,13 +84,13 @@ type Shard interface {
 	Scan(ctx context.Context, from uint64, fn func(Record) error) error
 	// Read passes the records with these ascending numbers to fn. The shard is seekable and counted.
 	Read(ctx context.Context, numbers []uint64, fn func(Record) error) error
-	// Abilities returns what the shard can do beside this. It costs little and takes no memory.
+	// Abilities returns the shard's further abilities. The call costs little and takes no memory.
 	Abilities() Abilities
 	io.Closer
 }
 
-// Abilities are what a shard declares beside its records: each is the shard itself or a part of it, nil if the shard
-// lacks the ability. A shard around another one changes those that it implements and passes the others on.
+// Abilities are the declarations of a shard beside its records: each is the shard itself or a part of it, nil if the
+// shard lacks the ability. A shard around another one changes those that it implements and passes the others on.
 type Abilities struct {
 	Lengths Lengther
 	Runs    RunLengther
@@ -121,7 +121,7 @@ type Record struct {
 	Total   uint32 // of a part of a document (ReadPieces): the document's tokens
 	// Others has the values of Field.Others, in order: those of package values, and *MissingError (Field.Needed). A
 	// value that the record lacks is nil.
-	// The slice is valid until fn returns; the values have memory of their own, and nobody changes them.
+	// The slice is valid until fn returns; the values have memory of their own, and are immutable.
 	Others []any
 	// Err is the reason to quarantine the record (wraps millrace.ErrBadSample). The record then has no content. Only
 	// if Err is a *MissingError, Others is set.
@@ -187,7 +187,7 @@ func IsUnpacked(f File) bool {
 	return ok && u.IsUnpacked()
 }
 
-// Traits are what a format declares beside its shards. The zero Traits are those of most formats.
+// Traits are the declarations of a format beside its shards. The zero Traits are those of most formats.
 type Traits struct {
 	// Companions returns the paths of the other files of the shard at path, nil if it has none. The shard's digest
 	// covers them as it covers the file that names the shard. nil: every shard is one file.
@@ -232,7 +232,7 @@ type PieceReader interface {
 	ReadPieces(ctx context.Context, parts []DocumentPart, fn func(Record) error) error
 }
 
-// Placer is the ability of shards in whose file documents lie as plain ids, so that another process can read them.
+// Placer is the ability of shards whose file holds documents as plain ids, so that another process can read them.
 type Placer interface {
 	// Place returns the place of a document's ids. ok is false if the record must be read to find whether it is good.
 	Place(record uint64) (at DocumentPlace, ok bool)

@@ -76,8 +76,8 @@ func (v *LengthView) of(ctx context.Context, shard uint32) (func(uint64) (uint32
 }
 
 // sum adds the known lengths of a shard to st. A record known to be bad counts as known, with no tokens. In formats of
-// tokens the file's own index also counts records that reading may yet find to be bad. Pieces have so many tokens; 0:
-// documents are read whole.
+// tokens the file's own index also counts records that a later read may find to be bad. piece is the number of tokens
+// of a piece; 0: documents are read whole.
 func (v *LengthView) sum(ctx context.Context, shard uint32, count uint64, piece uint32, st *Stats) error {
 	get, err := v.of(ctx, shard)
 	if err != nil {

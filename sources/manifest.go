@@ -32,8 +32,8 @@ func (s *Source) manifestSettings() []byte {
 	return binary.LittleEndian.AppendUint64(in, uint64(spec.Limits.SampleBytes))
 }
 
-// keepListing keeps the list of the source's files, so that a later run can tell which files came and went. A run goes
-// on without it.
+// keepListing keeps the list of the source's files, so that a later run can find out which files came and went. A
+// failure does not stop the run.
 func (s *Source) keepListing(piece uint32) {
 	blocks := s.opener.evidence.blocksKind(s.manifest.Shuffle == millrace.InFileOrder)
 	l := growth.Listing{Manifest: s.manifest, Settings: s.manifestSettings(), Blocks: blocks}
@@ -52,7 +52,7 @@ func (s *Source) keepListing(piece uint32) {
 	}
 }
 
-// KeepPieces counts the pieces of so many tokens in each file, and keeps the list of the files with them, as Open does
+// KeepPieces counts the pieces of `tokens` tokens in each file, and keeps the list of the files with them, as Open does
 // for PieceTokens. It needs the length of every document.
 func (s *Source) KeepPieces(ctx context.Context, tokens uint32) error {
 	if _, err := s.InPieces(ctx, tokens); err != nil {

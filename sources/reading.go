@@ -78,7 +78,7 @@ func (s *Source) SampleBytes() int64 { return s.spec.Limits.SampleBytes }
 // HoldsTokens reports whether the format's records are documents of tokens: nothing makes them.
 func (s *Source) HoldsTokens() bool { return s.maker == nil }
 
-// HasPlaces reports whether documents may be read where they lie in the files (Placer): they are tokens on a
+// HasPlaces reports whether documents may be read directly from the files (Placer): they are tokens on a
 // disk, and no checksum of them is kept.
 func (s *Source) HasPlaces() bool {
 	return s.HoldsTokens() && !s.kept.HasLengths() && !slices.ContainsFunc(s.spec.Patterns, find.IsURL)
@@ -117,7 +117,7 @@ type Judge struct {
 // Judge returns a judge for one goroutine.
 func (s *Source) Judge() *Judge { return &Judge{s, s.spec.Filters.Judge()} }
 
-// Refused returns the bits of the filters that refuse a record of which a document of so many tokens was made, with
+// Refused returns the bits of the filters that refuse a record from which a document of `tokens` tokens was made, with
 // filter.TooLong if it was too long.
 func (j *Judge) Refused(r *Record, tokens int) (bits uint32, err error) {
 	_, others := j.source.spec.Field.split(r.Others)
@@ -170,7 +170,7 @@ func (s *Source) With(others []*Source) *Source {
 // Others returns the further sources of With.
 func (s *Source) Others() []*Source { return s.others }
 
-// Activity returns the measures of the source's activities, nil if nothing is measured.
+// Activity returns the measures of the source's activities, nil if there are none.
 func (s *Source) Activity() *activity.Source { return s.activity }
 
 // BeginDecode begins to read and decode records of a shard. The caller ends it.

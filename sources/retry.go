@@ -26,7 +26,7 @@ const (
 	retryWait = 50 * time.Millisecond
 	retryMost = time.Second   // the longest wait
 	storeMost = 4 * retryMost // the longest wait for a store, whose load many readers add up to
-	tellTry   = 5             // after so many tries, some 0.75 s, the trouble is reported
+	tellTry   = 5             // tries, some 0.75 s, after which the trouble is reported
 )
 
 // Passing reports whether the host caused an error that may end by itself: a missing file, a device that does not
@@ -36,7 +36,7 @@ func Passing(err error) bool {
 	return r != remedy.Final
 }
 
-// remedyOf returns the next act after an error. known is false if neither the kernel nor a store caused it.
+// remedyOf returns the next act after an error. known is false unless the kernel or a store caused it.
 func remedyOf(err error) (r remedy.Remedy, known bool) {
 	switch {
 	case errors.Is(err, ErrUnavailable):

@@ -24,7 +24,7 @@ type Host struct {
 
 	mu      sync.Mutex // also of the shardSets
 	indexes map[string]*index.Store
-	idle    list.List // of *OpenShard that nobody reads, the least recently used first
+	idle    list.List // of *OpenShard without a reader, the least recently used first
 	memory  int64     // of the idle shards
 	facts   int64     // bytes of the facts about all sources and files
 }

@@ -157,9 +157,9 @@ func (s *Source) wrap(o *OpenShard, shard uint32, cache Cache) {
 	}
 }
 
-// version returns a number that tells a shard's file from another one with the same size, times and ends: a sample of
-// its middle. It is 0 if the ends are the whole file. The sample of a file that no run compares may be of an earlier
-// one, so the number of its inode stands in for it. The number of an object is its version.
+// version returns a number that distinguishes a shard's file from another one with the same size, times and ends: a
+// sample of its middle. It is 0 if the ends are the whole file. The sample of a file that no run compares may be of an
+// earlier one, so the number of its inode stands in for it. The number of an object is its version.
 func (s *Source) version(sh millrace.Shard, file identity.File) uint64 {
 	if !file.IsObject() && s.guarding != nil {
 		if s.opener.CoversAll([]identity.File{file}) {
@@ -287,7 +287,7 @@ type Stats struct {
 	Bytes   int64  // of the files, compressed as they are
 	Records uint64 // valid if Counted
 	Counted bool   // every shard has a count, from the manifest or from a scan that reached its end
-	Tokens  uint64 // of the records in Known that are neither in Refused nor in Skipped
+	Tokens  uint64 // of the records in Known, without those in Refused and in Skipped
 	Trained uint64 // labels of these tokens that count in the loss; 0 without untrained tokens
 	Known   uint64 // records with known length; a bad record counts, with no tokens
 	Refused uint64 // records in Known that the source's own filter refuses

@@ -52,7 +52,7 @@ type Spec struct {
 	AddBOS      bool
 	AddEOS      bool
 	Filters     *filter.Set // the source's own is bit 0
-	IndexDir    string      // of index files and length stores; empty: nothing is kept
+	IndexDir    string      // of index files and length stores; empty: there are none
 	Verify      Verify      // how changed shards are noticed; default: VerifyTokens
 }
 
@@ -60,7 +60,7 @@ type Spec struct {
 type OpenOptions struct {
 	FS   FS    // default: the operating system's
 	Host *Host // shared by the sources of a process, which closes it; default: one of this source's own
-	// if IndexDir cannot be written, log it and go on; by default that is an error
+	// if IndexDir cannot be written, log it and continue; by default that is an error
 	Spare    bool
 	Looked   func(done, total int64) // files looked at; calls do not overlap
 	Progress func(done, total int64) // bytes indexed; calls do not overlap
@@ -71,7 +71,7 @@ type OpenOptions struct {
 	Tried   func()          // called after every try to open or read a file; calls may overlap
 	Deep    bool            // hash every byte and compare with the hash first seen
 	Cache   Cache           // of finished documents; nil: every text is tokenised
-	Meter   *activity.Meter // of the process; nil: nothing is measured
+	Meter   *activity.Meter // of the process; nil: no measurements
 	Logger  *slog.Logger    // default: none
 }
 
@@ -100,7 +100,7 @@ func (o OpenOptions) withDefaults() OpenOptions {
 	return o
 }
 
-// Query asks for the files of the source, which lie in fs.
+// Query asks for the files of the source, which are in fs.
 func (s Spec) Query(fs FS) find.Query {
 	return find.Query{Base: s.Base, Patterns: s.Patterns, Root: s.Root, Format: s.Format.Name(), Config: s.Config,
 		Split: s.Split, Version: s.Version, Rows: RowsOf(fs, s.Format)}
@@ -263,7 +263,7 @@ func (s Spec) filterFingerprint() millrace.Digest {
 
 // cacheKey identifies everything that decides the documents of a shard: its digest, its file's state, the transform,
 // and the fields that filters read. Numbers of devices change at a restart of a host, and those of inodes in some file
-// systems, so the key leaves them out. version tells files of equal sizes, times and ends apart.
+// systems, so the key leaves them out. version distinguishes files of equal sizes, times and ends.
 func (s Spec) cacheKey(shard millrace.Digest, file identity.File, version uint64) millrace.Digest {
 	transform := s.fingerprint()
 	in := append([]byte("millrace documents 1"), shard[:]...)

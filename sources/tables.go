@@ -120,7 +120,7 @@ type pieceOrders struct {
 	byTokens map[uint32]*order.Global
 }
 
-// InPieces returns the source in another order: its ordinals are pieces of so many tokens, in a permutation of all
+// InPieces returns the source in another order: its ordinals are pieces of `tokens` tokens, in a permutation of all
 // pieces. A document's last piece has the rest of its tokens. The result shares files and stores with the source, and
 // is valid until the source is closed. 0 tokens give the source itself.
 //

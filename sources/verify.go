@@ -33,7 +33,7 @@ type DocumentCheck struct {
 	*verifier
 	opened bool
 	shard  uint32
-	store  kept.Lengths // of shard; nil if nothing is kept
+	store  kept.Lengths // of shard; nil if there is no store
 }
 
 // Compare compares a decoded document with the length and the checksum of its first reading, and fills in its checksum.

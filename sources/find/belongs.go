@@ -47,7 +47,7 @@ func (f *sifter) skipUnknown(file string) {
 	f.skip(file, "its name has no ending of a known format")
 }
 
-// passOver lists a file that is left out by its name, unless the name surely stands for no data and is hidden.
+// passOver lists a file that is left out by its name, unless the name surely has no data and is hidden.
 func (f *sifter) passOver(file, name, why string) {
 	if isSilent(name) && strings.Contains("/"+name, "/.") && f.kindOf(file).format != f.format {
 		return

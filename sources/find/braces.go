@@ -70,7 +70,7 @@ func brace(s string) (open, end int) {
 	}
 }
 
-// alternativesOf splits the inside of a pair of braces. It returns nil if the inside is neither a list nor a range.
+// alternativesOf splits the inside of a pair of braces. It returns nil if the inside is no list and no range.
 func alternativesOf(inside string) ([]string, error) {
 	if parts := splitTop(inside); len(parts) > 1 {
 		return parts, nil

@@ -51,7 +51,7 @@ func unescaped(text string) string {
 	return text
 }
 
-// setConstants sets the constants of files that lie in order. Files of one folder share them.
+// setConstants sets the constants of files in order. Files of one folder share them.
 func setConstants(files []File) {
 	last, of := "", []Constant(nil)
 	inTables := map[string][]Constant{}
@@ -74,7 +74,7 @@ func setConstants(files []File) {
 // Folders inside it mean nothing. seen has those of other files.
 func (f *File) inTable(seen map[string][]Constant) []Constant {
 	above, isWhole := strings.CutSuffix(f.Name, f.inside)
-	if !isWhole { // the root lies inside the table
+	if !isWhole { // the root is inside the table
 		above = ""
 	}
 	id := fmt.Sprintf("%q %q", above, f.Constants)

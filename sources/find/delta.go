@@ -77,8 +77,9 @@ func (f *finder) delta(at folders, dir, root string, isThere func(file string) b
 	return found, nil
 }
 
-// checkInsideStored refuses the files of a pattern, or of a directory, that lie inside a Delta table of a store. dir is
-// their directory. A store is asked for the files below it alone, so the log above is asked for by its usual names.
+// checkInsideStored refuses the files of a pattern, or of a directory, that are inside a Delta table of a store. dir is
+// their directory. A listing shows only the files below dir, so the function looks for a log above dir by its usual
+// names.
 func (f *finder) checkInsideStored(dir string) error {
 	for at := dir; strings.Count(at, "/") >= 2 && f.format == "parquet"; at = parent(at) {
 		for _, name := range []string{"_last_checkpoint", "00000000000000000000.json"} {

@@ -72,7 +72,7 @@ func leftOutParts(name, format string) (n int) {
 	return n
 }
 
-// isSilent reports whether a name that is left out surely stands for no data: those of Hadoop, checksums, and names
+// isSilent reports whether a name that is left out surely has no data: those of Hadoop, checksums, and names
 // that begin with a dot.
 func isSilent(name string) bool {
 	return slices.ContainsFunc(strings.Split(name, "/"), func(part string) bool {

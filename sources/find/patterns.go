@@ -31,7 +31,7 @@ type finder struct {
 	isDivided     bool             // a path led to a directory with parts
 	only          bool             // note the layouts, and choose no part
 	layouts       []*layout.Layout // of the directories that were found to have parts
-	outside       map[string]bool  // directories that are no tables, and lie in none
+	outside       map[string]bool  // directories that are no tables, and are in none
 	rows          Rows             // of checkpoints
 	version       *uint64          // of Delta tables; nil: the newest
 	versions      []uint64         // of the Delta tables that paths led to
@@ -307,7 +307,7 @@ func (f *finder) energon(dir string) (*energonSet, error) {
 	return set, err
 }
 
-// checkInside refuses the files of a pattern, or of a directory, that lie inside a table: its log alone says which of
+// checkInside refuses the files of a pattern, or of a directory, that are inside a table: only its log says which of
 // them count.
 func (f *finder) checkInside(dir string) error {
 	for at := dir; !f.outside[at]; at = filepath.Dir(at) {

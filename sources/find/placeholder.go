@@ -21,8 +21,8 @@ func CheckContent(path string, head []byte, size int64) error {
 	return nil
 }
 
-// placeholder returns what a file is that stands for content which was not fetched, and how to fetch it. Other files
-// have neither.
+// placeholder returns the kind of a file that stands for content which was not fetched, and how to fetch the content.
+// For other files both are empty.
 func placeholder(head []byte, size int64) (what, cure string) {
 	if size > MostPlaceholder {
 		return "", ""

@@ -39,7 +39,7 @@ func tables() []table {
 	}
 }
 
-// isOfLog reports whether a file of a store may lie in the log of a table.
+// isOfLog reports whether a file of a store may be in the log of a table.
 func isOfLog(url string) bool {
 	return slices.ContainsFunc(tables(), func(t table) bool { return strings.Contains(url, "/"+t.log+"/") })
 }
@@ -70,8 +70,7 @@ func (t *table) refuseInside(dir, table string) error {
 		"its rows: name the directory of the table, %s, or single files of it", dir, t.name, table)
 }
 
-// checkListed refuses the files of a store that a pattern was compared with, if they
-// lie inside a table.
+// checkListed refuses the files of a store that a pattern was compared with, if they are inside a table.
 func checkListed(at stored) error {
 	for dir := range at.in {
 		if t := tableIn(at, dir); t != nil {

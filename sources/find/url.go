@@ -223,7 +223,7 @@ func (f *finder) belongingObjects(all []string, dir, root string) ([]match, erro
 	return f.divide(at, dir, found, marked)
 }
 
-// isBelow reports whether a URL lies below one of some directories.
+// isBelow reports whether a URL is below one of some directories.
 func isBelow(url string, dirs []string) bool {
 	return slices.ContainsFunc(dirs, func(dir string) bool { return strings.HasPrefix(url, dir+"/") })
 }

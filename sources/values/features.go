@@ -2,8 +2,8 @@ package values
 
 import "encoding/json"
 
-// Features tells which values of a table are JSON by the features that Hugging Face's datasets writes beside the
-// schema. The nil Features tells of none.
+// Features names the values of a table that are JSON, by the features that Hugging Face's datasets writes beside the
+// schema. The nil Features names none.
 type Features struct {
 	IsJSON bool
 	fields map[string]*Features
@@ -13,7 +13,7 @@ type Features struct {
 // FeaturesKey is the key of the features among the metadata of a schema.
 const FeaturesKey = "huggingface"
 
-// FeaturesOf reads the metadata of a schema. Metadata of another form tells of no feature, as datasets has it.
+// FeaturesOf reads the metadata of a schema. Metadata of another form has no features, as in datasets.
 func FeaturesOf(metadata []byte) *Features {
 	var in struct {
 		Info struct {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Unit is the unit of a time: so many are one second.
+// Unit is the unit of a time, as the number of units in one second.
 type Unit int64
 
 // The units.

@@ -75,7 +75,7 @@ func (t Type) Of(b []byte) (any, error) {
 	return t.ofInteger(n, len(b))
 }
 
-// ofInteger returns the value of an integer of so many bytes, sign-extended.
+// ofInteger returns the value of an integer of the given width in bytes, sign-extended.
 func (t Type) ofInteger(n int64, width int) (any, error) {
 	switch t.Kind {
 	case Bool:

@@ -9,7 +9,7 @@ import (
 	"millrace/sources/read/order"
 )
 
-// Place is where a source stands when its run goes on.
+// Place is the position of a source when its run continues.
 type Place struct {
 	Ordinal   millrace.Ordinal // of the next document
 	Begun     bool             // a part of that document was placed
@@ -18,7 +18,7 @@ type Place struct {
 	Waits     []millrace.Ordinal // of segments that wait to be packed: without Grow, they are dropped
 }
 
-// isFresh reports whether nothing of the source was read.
+// isFresh reports whether the source is still unread.
 func (p *Place) isFresh() bool { return p.Ordinal == 0 && !p.Begun }
 
 // Change leads from the files with which a state was saved to those of this run.
@@ -35,9 +35,9 @@ type Change struct {
 	stays  []int  // by shard of Was: its index in Now
 }
 
-// NewChange compares two listings. was is nil if no listing of the state's files was kept: then the files that are new
-// must lie behind all others in the order of names. files is the beginning of the fingerprint that the state has. kept
-// has the block tables of shards.
+// NewChange compares two listings. was is nil if no listing of the state's files was kept: then the new files must
+// follow all others in the order of names. files is the beginning of the fingerprint that the state has. kept has the
+// block tables of shards.
 func NewChange(c Change, files [4]byte, kept Blobs) (*Change, error) {
 	name := c.Now.Manifest.Source
 	if c.Was == nil {

@@ -54,8 +54,8 @@ func (l *Listing) Save(to Blobs) error {
 	return to.Save(key(l.Manifest.Source, Begin(l.Manifest.Fingerprint), l.Piece), kind, l.encode())
 }
 
-// Load returns the listing that an opening of a source kept, nil if there is none. It has the pieces of so many tokens
-// if they were counted.
+// Load returns the listing that an opening of a source kept, nil if there is none. It has the numbers of pieces of
+// `piece` tokens if they were counted.
 func Load(from Blobs, source string, files [4]byte, piece uint32) *Listing {
 	blob, ok := from.Load(key(source, files, piece), kind)
 	if !ok && piece > 0 {
@@ -189,8 +189,8 @@ func (t tables) read(l *Listing, from Blobs) {
 	}
 }
 
-// ordinals returns the ordinals of a shard in an epoch, false if they are not known. Pieces have so many tokens; 0:
-// ordinals are documents.
+// ordinals returns the ordinals of a shard in an epoch, false if they are not known. piece is the number of tokens of a
+// piece; 0: ordinals are documents.
 func (l *Listing) ordinals(shard int, piece uint32, tables tables) (n uint64, known bool) {
 	s := &l.Manifest.Shards[shard]
 	switch {

@@ -32,7 +32,7 @@ type side struct {
 }
 
 // Count counts the documents that the rest of the pass reads twice or never. grown has the eras after Grow; without
-// it, the source goes on at its ordinal in the order of its new files.
+// it, the source continues at its ordinal in the order of its new files.
 func (c *Change) Count(grown *millrace.Eras) (n Numbers) {
 	cursor := c.At.Ordinal
 	if c.At.Begun {

@@ -40,7 +40,7 @@ func (c *Change) uncounted() error {
 		"`%s`, and then bring the new files back", c.Now.Manifest.Source, c.counts())
 }
 
-// nextEpoch returns the first epoch of which nothing was read.
+// nextEpoch returns the first epoch that is still unread.
 func (c *Change) nextEpoch() (millrace.Epoch, error) {
 	last := c.At.Ordinal - 1 // the last ordinal that was read, or begun
 	if c.At.Begun {
@@ -61,7 +61,7 @@ func (c *Change) nextEpoch() (millrace.Epoch, error) {
 		return at.Epoch + 1, nil
 	}
 	_, at, known := c.walk(at, last)
-	if !known { // the ordinal may lie in a later epoch than the place that was reached
+	if !known { // the ordinal may be in a later epoch than the place that was reached
 		return max(at.Epoch, c.At.Epoch) + 1, nil
 	}
 	return at.Epoch + 1, nil

@@ -18,12 +18,12 @@ func (c *Change) Cures() (out []string) {
 	return out
 }
 
-// Describe says for people what a change means for the documents of the pass that is under way.
+// Describe returns text for the user: the effect of a change on the documents of the pass that is under way.
 func (c *Change) Describe(grown *millrace.Eras) string {
 	return fmt.Sprintf("source %s: %s: %s", c.Now.Manifest.Source, c, c.Count(grown).Describe(grown != nil))
 }
 
-// Describe says for people what the numbers count. grown: they are those after Grow.
+// Describe returns the numbers as text for the user. grown: they are those after Grow.
 func (n Numbers) Describe(grown bool) string {
 	if !n.Known && grown {
 		return "no document is read twice or never"

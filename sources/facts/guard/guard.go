@@ -175,7 +175,7 @@ func (f *Opened) Identity() identity.File {
 }
 
 // Check is called after every read of an open file, with the identity that the open file has now. The caller holds no
-// file open. Check returns an error if the file is not the shard any more, or if the host fails to tell.
+// file open. Check returns an error if the file is not the shard any more, or if the host cannot find that out.
 func (g *Guard) Check(f *Opened, open identity.File) error {
 	if g == nil {
 		return nil

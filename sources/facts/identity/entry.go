@@ -78,8 +78,8 @@ func (e *Entry) Knows(files []File) bool {
 	})
 }
 
-// KnowsTimes reports whether the shard was seen, on any host, with files of these sizes and times, whatever their
-// numbers of inodes are.
+// KnowsTimes reports whether the shard was seen, on any host, with files of these sizes and times. Numbers of inodes do
+// not matter.
 func (e *Entry) KnowsTimes(files []File) bool {
 	return slices.ContainsFunc(e.Seen, func(s Seen) bool {
 		return slices.EqualFunc(s.Files, files, File.IsRenumbered)

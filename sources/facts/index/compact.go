@@ -11,7 +11,7 @@ import (
 // leastDead is the number of unused bytes below which a log is left as it is.
 const leastDead = 64 << 20
 
-// compact replaces a log of which more than half is unused by its newest records. Other processes go on with the old
+// compact replaces a log of which more than half is unused by its newest records. Other processes keep using the old
 // file until they write. Errors leave the old file.
 func (s *Store) compact() {
 	if l := s.log; l.dead < leastDead || l.dead < l.size/2 {

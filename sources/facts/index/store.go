@@ -24,7 +24,8 @@ const (
 	compactName = "shards.pack.new"
 )
 
-// Blobs are written in batches, each with one sync: when so many bytes wait, or so long after the batch before.
+// Blobs are written in batches, each with one sync. A batch is written when batchBytes wait, or batchEvery after the
+// batch before.
 const (
 	batchBytes = 4 << 20
 	batchEvery = 200 * time.Millisecond

@@ -47,7 +47,7 @@ func (v *volatileBlobs) Save(d millrace.Digest, kind string, blob []byte) error 
 // Flush implements blobs.
 func (*volatileBlobs) Flush() error { return nil }
 
-// sparedBlobs goes on if the disk refuses blobs: a full or broken directory does not end a run. The index keeps such
+// sparedBlobs continues if the disk refuses blobs: a full or broken directory does not end a run. The index keeps such
 // blobs in memory and tries to write them with the next ones.
 type sparedBlobs struct {
 	blobs

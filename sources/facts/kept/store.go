@@ -43,7 +43,7 @@ type Store struct {
 	// opens the lengths of a shard; without make, nil if there are none. The function is nil if lengths are not kept
 	open func(shard millrace.Digest, count uint64, make bool) (Lengths, error)
 
-	readOnly sync.Once // tells that lengths are not remembered
+	readOnly sync.Once // logs that lengths are not remembered
 
 	mu     sync.Mutex
 	stores map[uint32]Lengths // of the last shards asked for; nil if a shard's could not be opened

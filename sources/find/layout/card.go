@@ -12,7 +12,7 @@ import (
 	"millrace"
 )
 
-// hubCard is the page of a data set of the Hugging Face hub. Its YAML stands at the beginning.
+// hubCard is the page of a data set of the Hugging Face hub. It begins with YAML.
 const hubCard = "README.md"
 
 // Cards returns the files in which a data set of the Hugging Face hub names its configurations. The first one wins.

@@ -92,8 +92,8 @@ func byWords(names []string, has func(name, word string) bool) []Split {
 	return splits
 }
 
-// hasWord reports whether a part of a path has a word between separators. The word may end a directory's name; a
-// file's name goes on behind it.
+// hasWord reports whether a part of a path has a word between separators. The word may end a directory's name; in a
+// file's name more must follow it.
 func hasWord(part, word string, mayEnd bool) bool {
 	const separators = "-._ 0123456789"
 	isApart := func(at int) bool { return strings.IndexByte(separators, part[at]) >= 0 }

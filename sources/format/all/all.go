@@ -26,7 +26,7 @@ import (
 
 // Settings are what readers need to know beside the file. Each takes what concerns it.
 type Settings struct {
-	Files     sources.FS         // in which the other files of a shard lie
+	Files     sources.FS         // of the other files of a shard
 	Record    string             // `record` of the mixture file; empty: the format's own
 	IDs       tokenfiles.Options // of files of plain ids
 	Truncated bool               // archives without an end mark are read

@@ -26,7 +26,7 @@ func checksum(b []byte) uint64 { return highwayhash.Sum64(b, []byte(hashKey)) }
 // blocks reads the bytes of chunks, without the headers of blocks.
 type blocks struct {
 	file  sources.File
-	ahead int64  // bytes of one read at least; 0: as many as are wanted
+	ahead int64  // bytes of one read at least; 0: exactly the wanted ones
 	buf   []byte // a stretch of the file
 	lo    int64
 	data  []byte // of the last chunk
@@ -160,7 +160,7 @@ const (
 	mostSizes    = 64 << 20  // bytes of their sizes
 )
 
-// records appends the records of a chunk, of which there are so many. They share the memory of the unpacker.
+// records appends the `want` records of a chunk. They share the memory of the unpacker.
 func (c chunk) records(u *unpacker, out [][]byte, want uint64) ([][]byte, error) {
 	p, err := c.parts()
 	if err != nil {

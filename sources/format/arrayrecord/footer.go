@@ -12,7 +12,7 @@ import (
 	"millrace/sources"
 )
 
-// postMagic stands in the record at the beginning of the last block.
+// postMagic is in the record at the beginning of the last block.
 const postMagic = 0x71930e704fdae05e
 
 // mostEntry is the largest number of bytes of a record of the footer.

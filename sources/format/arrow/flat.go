@@ -40,7 +40,7 @@ func tableAt(b []byte, pos int64) (flat, error) {
 	return flat{b: b, pos: int(pos), vt: int(vt), n: int(n)}, nil
 }
 
-// at returns the place of a field of so many bytes. ok is false if the table does not have it.
+// at returns the place of a field of `size` bytes. ok is false if the table does not have it.
 func (t flat) at(field, size int) (pos int, ok bool, err error) {
 	slot := 4 + 2*field
 	if t.b == nil || slot+2 > t.n {
@@ -56,7 +56,7 @@ func (t flat) at(field, size int) (pos int, ok bool, err error) {
 	return t.pos + off, true, nil
 }
 
-// number returns an integer field of so many bytes, sign extended.
+// number returns an integer field of `size` bytes, sign extended.
 func (t flat) number(field, size int, byDefault int64) (int64, error) {
 	pos, ok, err := t.at(field, size)
 	if !ok || err != nil {
@@ -84,7 +84,7 @@ func (t flat) table(field int) (flat, bool, error) {
 	return out, err == nil, err
 }
 
-// vector returns the bytes of a vector's elements, each of so many bytes, and where they begin in the buffer.
+// vector returns the bytes of a vector's elements, each of `size` bytes, and where they begin in the buffer.
 func (t flat) vector(field, size int) (elements []byte, at int, err error) {
 	pos, ok, err := t.at(field, 4)
 	if !ok || err != nil {

@@ -70,7 +70,7 @@ func extent(f sources.File) (from, end int64, err error) {
 	return magicPadded, end, nil
 }
 
-// messages reads messages in turn. Small messages that lie close together take one read.
+// messages reads messages in turn. Small messages that are close together take one read.
 type messages struct {
 	f   sources.File
 	end int64
@@ -142,7 +142,7 @@ func (m *messages) at(off int64) (*message, error) {
 	return msg, nil
 }
 
-// checkEnd checks the end marker at a byte of the file, behind which nothing follows. marked tells the framing.
+// checkEnd checks the end marker at byte off of the file: only zeros may follow it. marked is the framing.
 func (m *messages) checkEnd(off int64, marked bool) error {
 	if off == m.end {
 		return nil // a stream needs no end marker

@@ -77,8 +77,8 @@ func (x *extractor) find(line []byte) error {
 	return nil
 }
 
-// text returns the field's text as valid UTF-8. It lies in the extractor, and is valid until the next call.
-// The error says why the line is a bad sample.
+// text returns the field's text as valid UTF-8. The extractor owns it, and it is valid until the next call. The error
+// says why the line is a bad sample.
 func (x *extractor) text(line []byte) ([]byte, error) {
 	if err := x.find(line); err != nil {
 		return nil, err

@@ -1,7 +1,7 @@
 // Package mds reads the shards of MosaicML Streaming's datasets: MDS shards, and shards of lines.
 //
 // An MDS shard describes itself: the table of its samples and the names and encodings of its columns. The index.json of
-// the directory names the shards; package find reads it. If it lies beside a shard, both must agree. A column encoded
+// the directory names the shards; package find reads it. If it is beside a shard, both must agree. A column encoded
 // by pickle is refused if it is asked for, because reading pickle runs code.
 package mds
 

@@ -34,7 +34,7 @@ func isFar(f sources.File) (far bool) {
 // announcement is the ranges that one reader has announced to a file. It is not safe for concurrent use.
 type announcement struct {
 	f      sources.File
-	isFar  bool            // else nothing is announced
+	isFar  bool            // else there are no announcements
 	ranges []sources.Range // by their first bytes
 	done   func()          // nil without ranges
 }
@@ -64,8 +64,8 @@ func (a *announcement) has(at int64) bool {
 	return i >= 0 && at < a.ranges[i].End
 }
 
-// alone announces a range that is read by itself, unless it is announced: what follows it belongs to rows that nobody
-// asked for. The caller calls done after the read.
+// alone announces a range that is read by itself, unless it is announced: the bytes after it belong to rows that the
+// caller does not want. The caller calls done after the read.
 func (a *announcement) alone(r sources.Range) (done func()) {
 	if !a.isFar || a.has(r.Start) {
 		return func() {}
@@ -80,7 +80,7 @@ type walkAhead struct {
 	isRest bool // all bytes of the chunk are announced
 }
 
-// step is called before the header at off is read, behind so many data pages.
+// step is called before the header at off is read. pages is the number of data pages before it.
 func (w *walkAhead) step(off int64, pages int) {
 	isShort := pages > 0 && (off-w.chunk.start)/int64(pages) <= longPage
 	if w.told.has(off) && (isShort || !w.isRest) {
@@ -93,8 +93,8 @@ func (w *walkAhead) step(off int64, pages int) {
 	w.told.set([]sources.Range{{Start: off, End: end}})
 }
 
-// prepare announces what a read of rows takes, if the file is far. It finds the pages of the rows first. An error is
-// left to the read, which meets it again.
+// prepare announces the ranges of a read of rows, if the file is far. It finds the pages of the rows first. It drops
+// errors, because the read meets them again.
 func (r *rowReader) prepare(ctx context.Context, rows []uint64) {
 	rows = rows[:sort.Search(len(rows), func(i int) bool { return rows[i] >= r.shard.rows })]
 	if !r.shard.isFar {
@@ -196,7 +196,7 @@ func (r *reader) wantedPages(out []sources.Range, c *chunk, p *pages, rows []uin
 		isCoded = isCoded || r.data.isCoded(ref)
 		out = r.wantedOf(out, ref, uint64(c.firstRow+begins(i)), rows[:n])
 		if !p.isAligned && i+1 < len(p.data) && int64(rows[n-1])-c.firstRow+1 == end {
-			out = append(out, p.data[i+1].span()) // the row may go on there
+			out = append(out, p.data[i+1].span()) // the row may continue there
 		}
 		rows = rows[n:]
 	}
@@ -226,7 +226,7 @@ func (r *reader) wantedOf(out []sources.Range, ref *pageRef, first uint64, rows 
 	return out
 }
 
-// announceRun tells a far file that a scan reads on from a row of a row group.
+// announceRun announces to a far file a scan that begins at a row of a row group.
 func (r *reader) announceRun(c *chunk, row uint64) error {
 	if r.ahead != nil || !r.data.isFar || c.firstRow < r.until {
 		return nil

@@ -25,7 +25,7 @@ type chunk struct {
 	isList   bool
 	least    int64         // bytes of a value in the plain encoding, at least
 	index    sources.Range // of the part of the page index that lists its pages; empty: the file has none
-	coded    int           // so many of the first data pages are likely to have places in a dictionary
+	coded    int           // number of the first data pages that are likely to have places in a dictionary
 }
 
 // hasIndex reports whether the page index lists the chunk's pages.
@@ -34,7 +34,7 @@ func (c *chunk) hasIndex() bool { return c.index.End > 0 }
 // isSmall reports whether the chunk is read at once to find its pages, if its file is far.
 func (c *chunk) isSmall() bool { return !c.hasIndex() && c.end-c.start <= smallChunk }
 
-// chunksOf returns the column's chunks. It checks that rows add up and that pages lie before the footer.
+// chunksOf returns the column's chunks. It checks that rows add up and that pages are before the footer.
 func chunksOf(f sources.File, meta *format.FileMetaData, col *column, end int64) ([]chunk, error) {
 	var out []chunk
 	rows := int64(0)

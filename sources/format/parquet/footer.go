@@ -126,7 +126,7 @@ func decodeHeader(b []byte) (h *format.PageHeader, n int, err error) {
 	return h, n, err
 }
 
-// headerReader keeps the bytes around the last header, because small pages lie close together.
+// headerReader keeps the bytes around the last header, because small pages are close together.
 type headerReader struct {
 	f   sources.File
 	buf []byte

@@ -15,7 +15,7 @@ type Pages struct {
 	idle  []*rowReader // the last used one at the end
 }
 
-// NewPages returns a set that keeps pages of at most so many bytes.
+// NewPages returns a set that keeps pages of at most `most` bytes together.
 func NewPages(most int64) *Pages { return &Pages{most: most} }
 
 // take returns a reader of the shard, if possible one that has pages.

@@ -75,7 +75,7 @@ func (l *leaf) gather(row uint64, limit int64) error {
 	return nil
 }
 
-// rewind goes behind a page, before which so many rows began.
+// rewind sets the leaf to the end of a page. begun is the number of rows that began before the page's end.
 func (l *leaf) rewind(page int, begun int64) {
 	l.page, l.begun, l.left, l.batch, l.at, l.got = page, begun, 0, l.batch[:0], 0, l.got[:0]
 	if l.entries = 0; page >= 0 {

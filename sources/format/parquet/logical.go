@@ -181,7 +181,7 @@ func timeOf(kind values.Kind, unit format.TimeUnit, isMoment bool) (t values.Typ
 // mostScale bounds the digits of a decimal, whose text the reader makes.
 const mostScale = 1 << 10
 
-// mark gives each leaf at and below a node its type. features tells of JSON that the schema does not show.
+// mark gives each leaf at and below a node its type. features names the JSON columns that the schema does not show.
 func (n *node) mark(features *values.Features) {
 	n.keys = nil
 	for _, c := range n.children {

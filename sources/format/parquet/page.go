@@ -41,7 +41,7 @@ type reader struct {
 	until       int64        // the scan announced the row groups before this row of the file
 }
 
-// rawPage is a page as it lies in the file.
+// rawPage is a page with the bytes of the file.
 type rawPage struct {
 	buf    []byte // header and data
 	data   []byte
@@ -320,8 +320,8 @@ func (r *reader) decodeDictionary(p *rawPage) error {
 	return err
 }
 
-// decodePage decodes the loaded page into one value a row. isPlain reports whether the values lie one after the other
-// and none is null.
+// decodePage decodes the loaded page into one value a row. isPlain reports whether the values follow one another and
+// none is null.
 func (r *reader) decodePage() (isPlain bool, err error) {
 	s, err := r.sections()
 	if err != nil {

@@ -227,7 +227,7 @@ func (r *rowReader) columns(act func(*reader)) {
 	}
 }
 
-// expect tells the columns which rows the caller reads next.
+// expect announces to the columns the rows that the caller reads next.
 func (r *rowReader) expect(rows []uint64) { r.columns(func(c *reader) { c.ahead = rows }) }
 
 func (r *rowReader) close() { r.columns((*reader).close) }

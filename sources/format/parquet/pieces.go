@@ -13,8 +13,8 @@ import (
 	"millrace/sources"
 )
 
-// pieceBytes is the unpacked size of a piece. Snappy's encoders compress so many bytes at a time, and no copy reaches
-// back behind them.
+// pieceBytes is the unpacked size of a piece. Snappy's encoders compress this number of bytes at a time, and no copy
+// reaches back before their beginning.
 const pieceBytes = 64 << 10
 
 // piece is a part of an unpacked page that can be unpacked alone.

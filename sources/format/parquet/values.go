@@ -51,7 +51,7 @@ func (d *decoder) decodeValues(out [][]byte, enc format.Encoding, b []byte, n in
 	return nil, millrace.Errorf(millrace.ErrInvalid, "encoding %v is not one of strings", enc)
 }
 
-// decodePlain appends n values that lie one after the other.
+// decodePlain appends n values that follow one another.
 func (d *decoder) decodePlain(out [][]byte, b []byte, n int) ([][]byte, error) {
 	if d.column.kind == format.ByteArray {
 		return plainStrings(out, b, n)
@@ -170,7 +170,7 @@ type fixedDecoder struct {
 	longs []int64
 }
 
-// plain appends n values that lie one after the other.
+// plain appends n values that follow one another.
 func (d *fixedDecoder) plain(out [][]byte, col *column, b []byte, n int) ([][]byte, error) {
 	if col.kind != format.Boolean {
 		return cut(out, b, col.width(), n)
@@ -195,7 +195,7 @@ func cut(out [][]byte, b []byte, width, n int) ([][]byte, error) {
 	return out, nil
 }
 
-// decode appends n values in an encoding that is neither plain nor a dictionary.
+// decode appends n values in one of the encodings other than plain and dictionaries.
 func (d *fixedDecoder) decode(out [][]byte, col *column, enc format.Encoding, b []byte, n int) ([][]byte, error) {
 	kind, width := col.kind, col.width()
 	d.bytes = resize(d.bytes, n*width)

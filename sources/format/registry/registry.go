@@ -48,7 +48,7 @@ type Row struct {
 	Weak    []string // endings that other programs use beside their data, too
 	Packed  []string // packings that the reader unpacks, by their names
 	Sides   []string // names of files that describe a dataset of this format and hold no records
-	Besides []string // endings of files that lie beside data of this format and hold no records
+	Besides []string // endings of files that are beside data of this format and hold no records
 	// Shows reports whether a file shows by its first bytes that it has this format; nil: its bytes show nothing.
 	Shows func(h Head) bool
 	// IsLoose: files of other formats may begin like files of this one, so Shows decides after those of all others.

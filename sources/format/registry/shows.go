@@ -45,7 +45,7 @@ func (h Head) lists(key string) bool {
 	return false
 }
 
-// holdsLines reports whether a file begins with a JSON object that goes on behind the brace.
+// holdsLines reports whether a file begins with a JSON object that continues after the brace.
 func holdsLines(h Head) bool {
 	text := h.text()
 	if len(text) == 0 || text[0] != '{' {
@@ -96,7 +96,7 @@ func holdsTokens(h Head) bool {
 		h.begins("\x93NUMPY")
 }
 
-// holdsMegatron reports whether a file is the index of a Megatron dataset, or lies beside its index.
+// holdsMegatron reports whether a file is the index of a Megatron dataset, or is beside its index.
 func holdsMegatron(h Head) bool {
 	const magic = "MMIDIDX\x00\x00"
 	ext := filepath.Ext(h.Path)

@@ -138,5 +138,5 @@ var rows = []Row{
 	},
 }
 
-// Rows returns the table. Nobody changes it.
+// Rows returns the table, which is immutable.
 func Rows() []Row { return rows }

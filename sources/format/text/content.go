@@ -56,7 +56,7 @@ type held struct {
 // Name implements sources.File.
 func (h held) Name() string { return h.name }
 
-// The memory for unpacked bytes: that of the packed bytes so many times, then twice as much again and again.
+// The memory for unpacked bytes begins at usualRatio times the packed bytes, and doubles when it is full.
 const (
 	usualRatio = 4
 	leastBytes = 4 << 10

@@ -50,7 +50,7 @@ func (ff Format) settings() string {
 	return string(ff.Record)
 }
 
-// Open reads nothing of a file that is one document; it needs no index.
+// Open does not read a file that is one document; such a file needs no index.
 func (ff Format) Open(ctx context.Context, f sources.File, field sources.Field, lim sources.Limits, blob []byte) (
 	sources.Shard, error) {
 	if err := ctx.Err(); err != nil {

@@ -2,8 +2,8 @@
 // CRC32C of the length, data, masked CRC32C of the data. A record is a tf.train.Example, or a text.
 //
 // Plain files are read at random with an index of the records. Files packed with gzip or zlib only stream. The first
-// bytes decide, because names do not tell. A wrong checksum of the data costs its record. Behind a wrong checksum of a
-// length no record can be found, so it ends the file with an error.
+// bytes decide, because names do not show it. A wrong checksum of the data makes its record bad. After a wrong checksum
+// of a length no record can be found, so it ends the file with an error.
 package tfrecord
 
 import (

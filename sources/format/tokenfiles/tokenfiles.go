@@ -34,7 +34,7 @@ type Format struct {
 	beside beside
 }
 
-// beside is the kind of file that lies beside the ids and has the places of documents.
+// beside is the kind of the file beside the ids that has the places of documents.
 type beside int
 
 const (

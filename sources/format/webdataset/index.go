@@ -69,7 +69,7 @@ func (b *builder) encode(size int64) []byte {
 }
 
 // openIndex checks that a blob can belong to f. The error of an index that does not fit is ErrDamaged, so that it is
-// made again. Its groups ascend and lie in the file.
+// made again. Its groups ascend and are inside the file.
 func openIndex(f sources.File, blob []byte) (*index, error) {
 	le := binary.LittleEndian
 	unfit := func(what string) (*index, error) {
@@ -132,7 +132,7 @@ const mostEnergon = 1 << 30
 
 // energonIndex returns the index that Energon keeps beside an archive: a u64 place of each group, and the end of the
 // last one. It returns nil if there is none, or if its places are no places of headers. An index that leaves groups out
-// or goes on behind the archive is an error. Each read of a group compares it with the archive.
+// or names places after the archive's end is an error. Each read of a group compares it with the archive.
 func (ff Format) energonIndex(ctx context.Context, f sources.File) (*index, error) {
 	idx, err := ff.fs.Open(f.Name() + ".idx")
 	if errors.Is(err, fs.ErrNotExist) {

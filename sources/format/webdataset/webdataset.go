@@ -1,7 +1,7 @@
 // Package webdataset reads tar archives of WebDataset and Energon. A record is a group of adjacent members that share a
 // key, the part of their names before the first dot; its fields are the rests of the names.
 //
-// A field is decoded by its ending: .txt, .json, .cls, .npy and so on. A path goes on inside a JSON member:
+// A field is decoded by its ending: .txt, .json, .cls, .npy and so on. A path may continue inside a JSON member:
 // `json.text`. The path `text` also finds .txt, and then the key "text" of .json. Members of pickle are refused if they
 // are asked for, because reading pickle runs code. Links, directories and devices are no members, sparse files are
 // refused.
@@ -35,7 +35,7 @@ func (Format) Name() string { return "webdataset" }
 // Traits implements sources.Format.
 func (Format) Traits() sources.Traits { return sources.Traits{} }
 
-// Open reads nothing of the archive but its end, beside Energon's .tar.idx. The places of its groups are those of the
+// Open reads only the end of the archive, and Energon's .tar.idx. The places of its groups are those of the
 // index, else those of the .tar.idx. An archive without both must be indexed.
 func (ff Format) Open(ctx context.Context, f sources.File, field sources.Field, lim sources.Limits,
 	blob []byte) (sources.Shard, error) {

@@ -18,7 +18,7 @@ type Budget struct {
 
 // Spare is memory that its owner can free at any time. It takes only the room that the feeds leave.
 type Spare interface {
-	// Shrink frees memory until at most so many bytes are left. The budget calls it under its lock.
+	// Shrink frees memory until at most `bytes` bytes are left. The budget calls it under its lock.
 	Shrink(bytes int64)
 }
 
@@ -30,7 +30,7 @@ func New(limit int64) *Budget {
 	return &Budget{limit: limit, quotas: make(map[*Quota]struct{})}
 }
 
-// SetSpare tells the budget about the spare memory of the process. It is called once, before the first feed.
+// SetSpare gives the budget the spare memory of the process. It is called once, before the first feed.
 func (b *Budget) SetSpare(s Spare) { b.spare = s }
 
 // Limit returns the limit in bytes.

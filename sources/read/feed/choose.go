@@ -278,6 +278,6 @@ type action interface {
 // signals collects the wake-ups that a change of state causes. The feed gives them when it unlocks its mutex.
 type signals struct {
 	idle  bool // a decoder may find an action
-	news  bool // Next or Fetch may go on
-	short bool // bytes were given back: feeds of the same budget may go on
+	news  bool // Next or Fetch may continue
+	short bool // bytes were given back: feeds of the same budget may continue
 }

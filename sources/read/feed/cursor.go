@@ -48,8 +48,8 @@ func (c *cursor) require(position uint64) { c.demanded = max(c.demanded, positio
 // required returns the position up to which lengths are needed.
 func (c *cursor) required() uint64 { return max(c.want, c.demanded) }
 
-// ahead returns the position up to which tokens are made if the budget allows. It lies as far beyond the wanted
-// positions as these lie beyond the head, and at least `least` positions.
+// ahead returns the position up to which tokens are made if the budget allows. Its distance from the wanted positions
+// is their distance from the head, and at least `least`.
 func (c *cursor) ahead(least uint64) uint64 {
 	want := max(c.want, c.demanded, c.head)
 	more := max(want-c.head, least, millrace.StripeRun)

@@ -110,7 +110,7 @@ func (f *Feed) Run(ctx context.Context) error {
 		group.Go(func() error { return f.cfg.Pool.Run(poolCtx) })
 		defer func() {
 			end()
-			_ = group.Wait() // the pool was told to end
+			_ = group.Wait() // the pool was asked to end
 		}()
 	}
 	quota, member := f.cfg.Budget.Open(f.retry), f.cfg.Pool.Join(f)
@@ -192,14 +192,14 @@ func (f *Feed) choose() (action, error) {
 	return act, err
 }
 
-// nudge lets decoders and callers go on: a context ended.
+// nudge wakes decoders and callers: a context ended.
 func (f *Feed) nudge() {
 	f.mu.Lock()
 	f.ahead.due.idle, f.ahead.due.news = true, true
 	f.unlock()
 }
 
-// retry lets decoders go on: the budget has room again.
+// retry wakes decoders: the budget has room again.
 func (f *Feed) retry() {
 	f.mu.Lock()
 	f.ahead.due.idle = true

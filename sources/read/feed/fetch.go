@@ -71,7 +71,7 @@ func (f *Feed) shelfFor(ctx context.Context, reqs []Request) (*shelf, error) {
 	return f.shelf, nil
 }
 
-// isKnown waits until the lengths around a request were looked up, and reports whether it lies within its document; the
+// isKnown waits until the lengths around a request were looked up, and reports whether it is within its document; the
 // mutex is held.
 func (f *Feed) isKnown(ctx context.Context, r Request) (bool, error) {
 	position := f.stripe.Position(r.Ordinal)
@@ -127,7 +127,7 @@ func (f *Feed) fetchRandom(ctx context.Context, s *shelf, reqs []Request, byOrdi
 	return errors.Join(bad, err)
 }
 
-// dropShelf lets spans serve everything, unless the budget is too small for the spans of so many feeds: then single
+// dropShelf lets spans serve all requests, unless the budget is too small for the spans of all feeds: then single
 // documents are read at random.
 func (f *Feed) dropShelf() {
 	f.mu.Lock()

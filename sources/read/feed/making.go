@@ -257,7 +257,7 @@ func (a *lookUp) settle() (action, error) {
 		p.patches, p.tokens, p.runs = a.patches, a.tokens, a.runs
 		a.sizes.learn(p)
 	}
-	if p.block.isRemoved() { // nothing is left to be made
+	if p.block.isRemoved() { // no document is left to be made
 		a.memory.hold(p)
 	}
 	a.due.idle, a.due.news = true, true

@@ -146,7 +146,7 @@ func (m *memory) discard(text *decode.Text) {
 	}
 }
 
-// clear gives back the room of all texts. Nothing is charged any more.
+// clear gives back the room of all texts. After it there are no charges.
 func (m *memory) clear() {
 	for _, b := range m.texts {
 		b.text.Recycle(m.store)

@@ -4,7 +4,7 @@ import "millrace/sources/read/feed/decode"
 
 // A block whose text fits neither the file for texts nor the feed's share of the budget is read in parts: a scan of the
 // whole block holds the records of some spans alone. The next part needs another scan. So memory stays within the
-// budget, and the block costs the more CPU time the smaller the share is.
+// budget. A smaller share costs more CPU time for the block.
 
 // mostText returns the memory of a text that may always be held: of a part of a block, or of a small block.
 func (r *blockReader) mostText() int64 { return max(r.memory.quota.Share()/2, decode.Least) }

@@ -9,7 +9,7 @@ import (
 	"millrace/sources/read/order"
 )
 
-// Placed has requests whose tokens lie as plain ids in one file.
+// Placed has requests whose tokens are plain ids in one file.
 type Placed struct {
 	Path     string
 	Identity identity.File // of the file that was surveyed

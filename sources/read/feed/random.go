@@ -360,9 +360,9 @@ func (r *randomRead) makeFrom(ctx context.Context, b *block, documents []wanted,
 	return d.MakeText(ctx, b.text, r.cfg.Pool.Store())
 }
 
-// readText sees to a block's text, in place of the one that it has: to the whole text, or to that of some slots alone.
-// It reads a whole text that find has not just read, and that is not the last one. It reports whether there is one: a
-// text that fits neither the file nor memory is read in parts.
+// readText replaces a block's text: by the whole text, or by the text of some slots only. A whole text that find has
+// just read, or that recent holds, is not read again. ok is false if the text is too large for the file and for memory:
+// then it is read in parts.
 func (r *randomRead) readText(ctx context.Context, b *block, some []decode.Slot) (ok bool, err error) {
 	r.texts.take()
 	defer r.texts.pass()

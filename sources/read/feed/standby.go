@@ -12,7 +12,7 @@ import (
 // The documents that Warm makes.
 const (
 	warmRecords = 32 // after the cursor, at most
-	warmShare   = 32 // at later calls: one for each so many stripe positions that the cursor moved, at least one
+	warmShare   = 32 // at later calls: stripe positions that the cursor moves for each document; at least one document
 )
 
 // Follow moves a standby's cursor: no ordinal below is requested any more. The seek point is the newest known one that
@@ -28,9 +28,9 @@ func (f *Feed) Follow(below millrace.Ordinal, seekPoint millrace.SeekPoint) {
 	}
 }
 
-// Warm makes the first few documents after a standby's cursor, if the cursor has moved: as many as have about so many
-// bytes of tokens, at least one. After that, the files are open, the system's cache holds the data, and the first
-// sample of a takeover is in memory.
+// Warm makes the first few documents after a standby's cursor, if the cursor has moved: about `bytes` bytes of tokens,
+// and at least one document. After that, the files are open, the system's cache holds the data, and the first sample of
+// a takeover is in memory.
 func (f *Feed) Warm(ctx context.Context, bytes int64) error {
 	f.mu.Lock()
 	shelf := f.shelf
@@ -61,7 +61,7 @@ func (f *Feed) Warm(ctx context.Context, bytes int64) error {
 // errEnough ends a Warm before its last document.
 var errEnough = errors.New("enough tokens are in memory")
 
-// until returns a server that ends the reading after so many bytes of tokens.
+// until returns a server that ends the reading after `bytes` bytes of tokens.
 func until(bytes int64) server {
 	return func(_ *sources.Source, _ wanted, d recent.Document, _ *millrace.Quarantine) error {
 		if bytes -= 4 * int64(len(d.Tokens)); bytes <= 0 {

@@ -1,4 +1,4 @@
-// Package inplace reads plain ids where they lie in data files, for the process that builds batches. The loader has
+// Package inplace reads plain ids directly from data files, for the process that builds batches. The loader has
 // surveyed the files; a [Reader] accepts exactly the files that the loader names.
 package inplace
 
@@ -110,7 +110,7 @@ func (r *Reader) entry(k key) *entry {
 	return e
 }
 
-// Close closes the files. No read is going on.
+// Close closes the files. The caller has ended all reads.
 func (r *Reader) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

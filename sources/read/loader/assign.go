@@ -15,8 +15,8 @@ import (
 	"millrace/sources/read/order"
 )
 
-// read begins a stripe. If the loader already reads the stripe, and has released no needed document, that reading goes
-// on. Only the session calls read.
+// read begins a stripe. If the loader already reads the stripe, and has released no needed document, that reading
+// continues. Only the session calls read.
 func (l *Loader) read(ctx context.Context, out *reporter, order *proto.ReadFrom, group *errgroup.Group) error {
 	of := stripe{order.Source, order.Stripe}
 	l.mu.Lock()

@@ -16,7 +16,7 @@ import (
 const delayEvery = 50 * time.Millisecond
 
 // timeDelays notes long delays of the timers of this process, until ctx ends. A process that gets too little processor
-// time tells so before a watcher of another host asks for its beats.
+// time reports so before a watcher of another host asks for its beats.
 func timeDelays(ctx context.Context, page *heartbeat.Page, clock seam.Clock) error {
 	for {
 		began := clock.Now()
@@ -30,8 +30,8 @@ func timeDelays(ctx context.Context, page *heartbeat.Page, clock seam.Clock) err
 	}
 }
 
-// Beat implements proto.LoaderServer: it beats until the watcher leaves. A watcher that does not read holds as many
-// bytes as the buffers of one connection have room for.
+// Beat implements proto.LoaderServer: it beats until the watcher leaves. A watcher that does not read holds at most the
+// buffers of one connection.
 func (l *Loader) Beat(_ *proto.BeatRequest, stream proto.Loader_BeatServer) error {
 	if l.cfg.Beat == nil {
 		return status.Errorf(codes.Unimplemented, "%s has no heartbeat", l.cfg.Name)

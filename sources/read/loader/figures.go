@@ -19,7 +19,7 @@ const figuresEvery = time.Second
 func (l *Loader) reportCache(ctx context.Context) error {
 	host, err := os.Hostname()
 	if err != nil {
-		host = "?" // the name only tells stores of several hosts apart
+		host = "?" // the name only distinguishes the stores of several hosts
 	}
 	store := host + ":" + l.cfg.Cache.Dir()
 	var told *reporter
@@ -46,7 +46,7 @@ func (l *Loader) reportCache(ctx context.Context) error {
 // activityEvery is the time between two reports of activities: a trainer's wait is explained within a second.
 const activityEvery = 500 * time.Millisecond
 
-// reportFigures reports what the loader does until ctx ends: all sources to each new session, then those with news.
+// reportFigures reports the loader's activities until ctx ends: all sources to each new session, then those with news.
 func (l *Loader) reportFigures(ctx context.Context) error {
 	var reached *reporter
 	var told map[string]activity.Total

@@ -60,7 +60,7 @@ type Config struct {
 	Clock  seam.Clock
 	Fail   *failpoint.Set
 	Events *event.Log
-	// of this process; nil: nothing is measured or reported
+	// of this process; nil: no measurements and no reports
 	Meter *activity.Meter
 	Log   *slog.Logger
 	Ready func()              // called once it serves
@@ -175,7 +175,7 @@ func (l *Loader) readings(source string) []*reading {
 	return slices.Collect(maps.Values(l.reads[source]))
 }
 
-// fatal reports to the orchestrator that a source cannot go on. The process waits for the end of the run.
+// fatal reports to the orchestrator that a source cannot continue. The process waits for the end of the run.
 func (l *Loader) fatal(ctx context.Context, out *reporter, source string, err error) error {
 	if ctx.Err() != nil {
 		return nil

@@ -114,7 +114,7 @@ func (r *reading) forget(below millrace.Ordinal, seekPoint millrace.SeekPoint) {
 	r.told = r.told[n:]
 }
 
-// isBelow reports whether all of a batch lies below an ordinal. A batch that ends the stream never does.
+// isBelow reports whether all of a batch is below an ordinal. A batch that ends the stream never does.
 func isBelow(b *feed.Batch, below millrace.Ordinal) bool {
 	n := len(b.Offers)
 	return !b.End && n > 0 && b.Offers[n-1].Ordinal < below

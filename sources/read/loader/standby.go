@@ -9,10 +9,10 @@ import (
 // The pace at which standbys make the documents at their cursors.
 const (
 	warmEvery = time.Second // least pause of one standby
-	warmShare = 100         // of the process's time, all its standbys together use at most one part in so many
+	warmShare = 100         // all standbys of the process together use at most 1/warmShare of its time
 	warmPause = time.Minute // most pause of one standby
 	warmBytes = 1 << 20     // of the first tokens of a stripe, at most
-	warmPart  = 4           // all sources together have at most one part in so many of the process's payload
+	warmPart  = 4           // all sources together have at most 1/warmPart of the process's payload
 )
 
 // warmth limits the time that the standbys of a process spend on documents which their primaries have made already. In
@@ -39,7 +39,7 @@ func (w *warmth) spend(now time.Time, took time.Duration) time.Duration {
 }
 
 // follow keeps a standby warm until the stripe is its own. It returns an error only when ctx ends. Failing reads are
-// tried again, because only the primary decides that a source cannot go on.
+// tried again, because only the primary decides that a source cannot continue.
 func (l *Loader) follow(ctx context.Context, r *reading) error {
 	for {
 		select {

@@ -94,7 +94,7 @@ func (b *Blocks) Permutation(at millrace.SeekPoint, n uint64) (p mixing.Permutat
 	return mixing.NewPermutation(n, b.Seed.blockKey(at.Epoch, b.slotAt(at.Epoch, at.Shard), at.Block)), true
 }
 
-// Ends reports whether a position lies after the last epoch.
+// Ends reports whether a position is after the last epoch.
 func (b *Blocks) Ends(at millrace.SeekPoint) bool {
 	return b.Seed.Epochs > 0 && uint32(at.Epoch) >= b.Seed.Epochs
 }

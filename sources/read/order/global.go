@@ -32,7 +32,7 @@ func NewGlobal(seed Seed, counts []uint64) *Global {
 	return (&Global{seed: seed, counts: counts}).InEras(millrace.Eras{})
 }
 
-// NewGlobalPieces returns the order of the pieces of shards. A piece has so many tokens. If no document is longer, the
+// NewGlobalPieces returns the order of the pieces of shards. A piece has `tokens` tokens. If no document is longer, the
 // order is that of the documents.
 func NewGlobalPieces(seed Seed, shards []Pieces, tokens uint32) *Global {
 	counts := make([]uint64, len(shards))

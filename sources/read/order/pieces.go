@@ -24,10 +24,10 @@ type PieceCounter struct {
 	out    Pieces
 }
 
-// NewPieceCounter returns a counter for pieces of so many tokens.
+// NewPieceCounter returns a counter for pieces of `tokens` tokens.
 func NewPieceCounter(tokens uint32) *PieceCounter { return &PieceCounter{tokens: uint64(tokens)} }
 
-// Add counts the next record, which has so many tokens. Its error wraps millrace.ErrInvalid: a shard has at most
+// Add counts the next record, which has `tokens` tokens. Its error wraps millrace.ErrInvalid: a shard has at most
 // 2^32-1 records, and at most 2^32-1 pieces beyond the first of each.
 func (c *PieceCounter) Add(tokens uint32) error {
 	p := &c.out
@@ -49,7 +49,7 @@ func (c *PieceCounter) Add(tokens uint32) error {
 	return nil
 }
 
-// AddRun counts the next records, which all have so many tokens, as Add does.
+// AddRun counts the next records as Add does. Each has `tokens` tokens.
 func (c *PieceCounter) AddRun(tokens uint32, records uint64) error {
 	if uint64(tokens) <= c.tokens {
 		c.out.records += records

@@ -40,7 +40,7 @@ type Blocks struct {
 	mu     sync.Mutex
 	parts  map[partKey]*list.Element // in recent
 	recent list.List                 // of *part, the least recently used first
-	resume time.Time                 // until then nothing is written: the limit or the disk has no room
+	resume time.Time                 // no writes until then: the limit or the disk has no room
 	told   bool
 }
 

@@ -94,7 +94,7 @@ func (s *shard) Count() (uint64, bool) {
 	return 0, false
 }
 
-// Seekable implements sources.Shard: an entry can be read at random, whatever the file allows.
+// Seekable implements sources.Shard: an entry can be read at random, even if the file cannot.
 func (s *shard) Seekable() bool { return s.Shard.Seekable() || s.entry() != nil }
 
 // Scan implements sources.Shard.

@@ -33,8 +33,8 @@ type Store struct {
 	filled atomic.Uint64 // entries written by this process
 	counts counts
 	mu     sync.Mutex
-	full   time.Time // until then nothing is written, because a disk was full
-	filler *Filler   // nil: nobody fills the entries that are missing
+	full   time.Time // no writes until then, because a disk was full
+	filler *Filler   // nil: missing entries stay missing
 }
 
 var _ sources.Cache = (*Store)(nil)
@@ -124,7 +124,7 @@ func (s *Store) drop(key millrace.Digest, f File, of string, cause error) {
 // fullWait is the time without writes after a disk was full.
 const fullWait = time.Minute
 
-// isFull reports whether nothing is written for now.
+// isFull reports whether writes are suspended for now.
 func (s *Store) isFull() bool {
 	if s.room.isFixed {
 		return true

@@ -132,7 +132,7 @@ func (p *parser) count() int {
 // text reads a text and its length.
 func (p *parser) text() string { return string(p.take(p.uvarint())) }
 
-// value reads one value inside so many others.
+// value reads one value. depth is the number of values around it.
 func (p *parser) value(depth int) any {
 	kind := p.take(1)
 	if kind == nil || depth > mostDepth {

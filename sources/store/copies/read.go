@@ -20,7 +20,7 @@ type Reader struct {
 	pool sync.Pool     // of *scratch
 }
 
-// scratch is the memory of one read. It remembers its last frame for the next read, which often goes on there.
+// scratch is the memory of one read. It remembers its last frame for the next read, which often continues there.
 type scratch struct {
 	of     *Copy
 	frame  int
@@ -114,7 +114,7 @@ func (c *Copy) use(act func(*os.File) error) error {
 	return err
 }
 
-// packedBytes are the bytes of a copy as they lie in its file.
+// packedBytes are the bytes of a copy's file.
 type packedBytes struct{ of *Copy }
 
 // ReadAt implements io.ReaderAt.

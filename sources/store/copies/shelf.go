@@ -31,7 +31,7 @@ func (s *Shelf) path(name string) string { return filepath.Join(s.dir, name+".zs
 
 // Write writes the unpacked bytes that open returns as a copy, and calls wrote after every frame. Only one process
 // writes a copy at a time. If another process has written it meanwhile, Write keeps that copy, unless again is set. On
-// an error nothing is left but an earlier copy.
+// an error only an earlier copy is left.
 func (s *Shelf) Write(ctx context.Context, name string, again bool, open func() (io.ReadCloser, error),
 	wrote func()) error {
 	return write(ctx, s.path(name), again, open, wrote)

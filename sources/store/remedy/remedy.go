@@ -1,4 +1,4 @@
-// Package remedy decides what a reader does about an error of a file or of its file system. docs/storage.md has its
+// Package remedy decides how a reader reacts to an error of a file or of its file system. docs/storage.md has its
 // table.
 package remedy
 

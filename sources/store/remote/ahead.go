@@ -11,7 +11,7 @@ const (
 	mostStreams = 8        // reads in order of one file that are followed at the same time
 	mostFlying  = 16       // pages of one stream in flight
 	mostAhead   = 32       // pages of one stream in flight or not read yet
-	jump        = 64 << 10 // a read that begins at most so many bytes behind the last one follows it
+	jump        = 64 << 10 // bytes; a read that begins at most this far behind the last one follows it
 )
 
 // stream is a run of reads in order.

@@ -87,7 +87,7 @@ func (f *file) endExpectation(p *expectation) {
 	}
 }
 
-// dropSlot gives up a slot that nobody reads. The lock is held.
+// dropSlot gives up a slot without a reader. The lock is held.
 func (f *file) dropSlot(p *expectation, i int) {
 	if pg := p.slots[i].page; pg != nil {
 		pg.cancel()

@@ -39,7 +39,7 @@ type failure struct {
 	err    error         // without secrets; nil: status and code say all
 }
 
-// Error says what the store answered.
+// Error returns the store's answer.
 func (f *failure) Error() string {
 	var parts []string
 	if f.status != 0 {

@@ -186,7 +186,7 @@ func (f *Files) attempt(ctx context.Context, s store, of object, p []byte, off i
 	f.counts.requests.Add(1)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	watch := time.AfterFunc(f.host.idle, cancel) // a body that stands still
+	watch := time.AfterFunc(f.host.idle, cancel) // a body that sends no more bytes
 	defer watch.Stop()
 	began := time.Now()
 	body, err := s.read(ctx, of, off, int64(len(p)))

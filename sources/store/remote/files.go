@@ -125,7 +125,7 @@ func (f *Files) Identity(path string) (identity.File, error) {
 	return o.identity(), nil
 }
 
-// identity returns the identity of a version, the zero value if the store tells neither version nor time.
+// identity returns the identity of a version, the zero value if the store reports no version and no time.
 func (o object) identity() identity.File {
 	if o.version == "" && o.modified.IsZero() {
 		return identity.File{}

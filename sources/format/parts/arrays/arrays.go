@@ -1,4 +1,4 @@
-// Package arrays turns arrays of numbers, as they lie in files, into the values of fields: token ids if they can be
+// Package arrays turns the stored arrays of numbers into the values of fields: token ids if they can be
 // ids, else nested lists of numbers.
 package arrays
 
@@ -126,7 +126,7 @@ const mostListed = 1 << 20
 // mostDimensions is the largest number of dimensions of an array.
 const mostDimensions = 64
 
-// Value returns the array of a shape whose numbers lie in b: []uint32 if it has one dimension and its numbers are token
+// Value returns the array of a shape whose numbers are in b: []uint32 if it has one dimension and its numbers are token
 // ids, else lists of int or float64, nested by its dimensions. A dimension of -1, which only a shape of one dimension
 // may have, follows from the length of b.
 func (t Type) Value(shape []int64, b []byte) (any, error) {

@@ -1,4 +1,4 @@
-// Package beside reads files that lie beside the shards of a dataset and describe them all, such as an index.json.
+// Package beside reads files that are beside the shards of a dataset and describe them all, such as an index.json.
 package beside
 
 import (

@@ -81,7 +81,7 @@ func bad(what string) error {
 	return millrace.Errorf(millrace.ErrBadSample, "the record is no tf.train.Example: %s", what)
 }
 
-// decode returns the features. Those that nobody asked for have the value nil.
+// decode returns the features. Features that the caller did not ask for have the value nil.
 func (x *Reader) decode(data []byte) (values.Object, error) {
 	var out values.Object
 	err := each(data, func(n protowire.Number, features []byte) error {
@@ -209,7 +209,7 @@ func numbers(b []byte, of protowire.Type) (out []any, err error) {
 	return out, nil
 }
 
-// appendNumbers appends the values that lie behind each other in b.
+// appendNumbers appends the values that follow one another in b.
 func appendNumbers(out []any, b []byte, of protowire.Type) ([]any, error) {
 	for len(b) > 0 {
 		if of == protowire.Fixed32Type {

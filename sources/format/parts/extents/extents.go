@@ -17,7 +17,8 @@ import (
 type Table interface {
 	// Count returns the number of records.
 	Count() uint64
-	// Extent returns the first byte of record n and the byte behind its last one. Extents ascend and lie in the file.
+	// Extent returns the first byte of record n and the byte behind its last one. Extents ascend and are inside the
+	// file.
 	Extent(n uint64) (start, end int64)
 	// Memory returns the bytes that the table takes.
 	Memory() int64
@@ -108,7 +109,7 @@ func (s *Shard) last(count uint64) (start, end int64) {
 	return s.Table.Extent(count - 1)
 }
 
-// Records that lie close together are fetched with one read.
+// Records that are close together are fetched with one read.
 const (
 	scanBytes = 256 << 10 // of one read of a scan
 	mostGap   = 32 << 10  // bytes between two records that one read covers

@@ -10,7 +10,7 @@ import (
 	"millrace/sources"
 )
 
-// Offsets is a table of 32-bit offsets: record n lies between offsets n and n+1.
+// Offsets is a table of 32-bit offsets: record n is between offsets n and n+1.
 type Offsets struct {
 	bytes []byte // little-endian
 }

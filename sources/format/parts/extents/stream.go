@@ -103,8 +103,8 @@ func (w *Window) Ended(at int64) (bool, error) {
 // MostZeros is the longest run of zeros behind which Zeros keeps the bytes of a stream.
 const MostZeros = 1 << 20
 
-// Zeros returns the first place from … end whose byte is not zero, -1 if there is none. If it lies more than
-// MostZeros behind `from`, a stream cannot be read on.
+// Zeros returns the first place from … end whose byte is not zero, -1 if there is none. If it is more than MostZeros
+// behind `from`, a stream cannot be read further.
 func (w *Window) Zeros(from, end int64) (int64, error) {
 	if w.stream == nil {
 		return firstByte(sources.NewReader(w.File, from, end), from)

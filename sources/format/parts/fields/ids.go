@@ -13,7 +13,7 @@ import (
 // IDs names the fields of documents of token ids. All but Tokens may be empty.
 type IDs struct {
 	Tokens string // the ids
-	DType  string // of ids that lie in bytes, by NumPy's name
+	DType  string // of ids that are stored as bytes, by NumPy's name
 	Mask   string // for each id a number: 0 or false if the token is not trained on, else 1 or true
 	Labels string // for each id itself, or UntrainedLabel
 	Starts string // the places among the ids at which the sequences of a packed document begin
@@ -25,7 +25,7 @@ const UntrainedLabel = -100
 // idsMaker makes documents of a column of token ids.
 type idsMaker struct {
 	fields []string // of the ids, and of the others if there are any
-	dtype  string   // of ids that lie in bytes; empty: none do
+	dtype  string   // of ids that are stored as bytes; empty: none are
 	// The places of the others in fields; 0: there is none.
 	mask, labels, starts int
 }
@@ -148,7 +148,7 @@ func (m *idsMaker) begin(ids []uint32, value any) error {
 	return nil
 }
 
-// appendIDs appends the ids of a value. One number is a list of one: tf.train.Example does not tell them apart.
+// appendIDs appends the ids of a value. One number is a list of one: tf.train.Example does not distinguish them.
 func (m *idsMaker) appendIDs(dst []uint32, value any) ([]uint32, error) {
 	switch v := value.(type) {
 	case int:
@@ -176,7 +176,7 @@ func (m *idsMaker) appendIDs(dst []uint32, value any) ([]uint32, error) {
 	return dst, m.unfit(0, value)
 }
 
-// appendBytes appends the ids that lie in bytes.
+// appendBytes appends the ids that are stored as bytes.
 func (m *idsMaker) appendBytes(dst []uint32, value []byte) ([]uint32, error) {
 	t, ok := arrays.Named(m.dtype)
 	if !ok {
@@ -260,7 +260,7 @@ func (m *idsMaker) label(ids []uint32, value any) error {
 	return m.unfit(m.labels, value)
 }
 
-// unequal returns the error of a label that is neither its token nor UntrainedLabel.
+// unequal returns the error of a label that differs from its token and from UntrainedLabel.
 func (m *idsMaker) unequal(ids []uint32, at int, label any) error {
 	hint := ""
 	if at+1 < len(ids) && fmt.Sprint(label) == fmt.Sprint(ids[at+1]) {
@@ -279,7 +279,7 @@ func (m *idsMaker) asMany(field, n, ids int) error {
 		m.fields[field], n, ids, m.fields[0])
 }
 
-// wrong returns the error of a list's value that is no id, or of a mask's that is neither 0 nor 1.
+// wrong returns the error of a list's value that is no id, or of a mask's value other than 0 and 1.
 func (m *idsMaker) wrong(field, at int, value any) error {
 	want := fmt.Sprintf("a token id from 0 to %d", tokenid.Most)
 	if field > 0 {

@@ -30,7 +30,7 @@ type part struct {
 // IsTemplate reports whether a text field is a template: it has a brace.
 func IsTemplate(text string) bool { return strings.ContainsAny(text, "{}") }
 
-// ParseTemplate reads a template. A field stands in braces as a dotted path; `{{` and `}}` are braces of the text. The
+// ParseTemplate reads a template. A field is a dotted path in braces; `{{` and `}}` are braces of the text. The
 // error says what to write, and wraps millrace.ErrInvalid.
 func ParseTemplate(source string) (*Template, error) {
 	t := &Template{source: source}

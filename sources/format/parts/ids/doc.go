@@ -1,6 +1,6 @@
-// Package ids reads documents of token ids that lie one behind the other in a file: the part that Megatron's, OLMo's
+// Package ids reads documents of token ids that follow one another in a file: the part that Megatron's, OLMo's
 // and datatrove's formats and raw token files share.
 //
 // A [Table] has the place of each document. The ids have no checksums: only negative ids and ids of 2³¹ and more are
-// noticed. They cost their document.
+// noticed. Such an id makes its document bad.
 package ids

@@ -57,7 +57,7 @@ func (s *Shard) Close() error { return nil }
 // Memory implements sources.Sized.
 func (s *Shard) Memory() int64 { return 512 + s.table.Memory() }
 
-// isGood reports whether a document of so many ids is within the limits.
+// isGood reports whether a document with the given number of ids is within the limits.
 func (s *Shard) isGood(ids uint64) bool {
 	return ids <= mostToken && ids*uint64(s.layout.DType.Size) <= s.limit
 }

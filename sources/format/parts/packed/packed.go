@@ -269,7 +269,7 @@ func (s *snappyReader) literal(length uint64) error {
 	return nil
 }
 
-// number reads a little-endian number of so many bytes.
+// number reads a little-endian number of the given size in bytes.
 func (s *snappyReader) number(bytes int) (n uint64, err error) {
 	for i := range bytes {
 		b, err := s.in.ReadByte()

@@ -11,7 +11,7 @@ import (
 // https://samtools.github.io/hts-specs/SAMv1.pdf.
 const (
 	bgzfHead   = 12
-	bgzfExtra  = 4 // FLG of a member with an extra field and nothing else
+	bgzfExtra  = 4 // FLG of a member that has an extra field only
 	bgzfMember = 64 << 10
 )
 

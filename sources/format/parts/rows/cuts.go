@@ -79,7 +79,7 @@ func (s *cuts) drop(n int) {
 	s.seen -= n
 }
 
-// take returns the bytes that the cutter saw as a record, of which so many were dropped.
+// take returns the bytes that the cutter saw as a record. dropped is the number of its bytes that were dropped.
 func (s *cuts) take(dropped int64) line {
 	text := s.buf[s.lo : s.lo+s.seen]
 	ln := line{off: s.off - dropped, raw: dropped + int64(s.seen), text: text}

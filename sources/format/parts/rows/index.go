@@ -17,7 +17,7 @@ import (
 //	deltas: for each further record of a page, the uvarint distance of its start from the one before
 //
 // All numbers are little-endian. An index takes about two bytes a record. It is used in its encoded form, mapped or
-// not, so a page is the unit of lookup. The index of a file that only streams has the count, and neither points nor
+// not, so a page is the unit of lookup. The index of a file that only streams has only the count, without points and
 // pages.
 const (
 	indexMagic   = "MRjl"
@@ -167,7 +167,7 @@ func (x *index) holding(off int64) int {
 	return sort.Search(x.countPoints(), func(i int) bool { return x.pointAt(i).at > off }) - 1
 }
 
-// pointsOf returns all restart points. Each lies inside the file.
+// pointsOf returns all restart points. Each is inside the file.
 func (x *index) pointsOf(f sources.File) ([]point, error) {
 	points := make([]point, x.countPoints())
 	var packed, at int64

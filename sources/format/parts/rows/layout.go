@@ -1,9 +1,9 @@
-// Package rows reads records that lie one behind the other in a text file, plain or packed. The first bytes of a file
+// Package rows reads records that follow one another in a text file, plain or packed. The first bytes of a file
 // decide how it is unpacked; its name does not.
 //
 // With an index of their records, three kinds of files can be read at random: plain files, BGZF files, and zstd files
-// with frames of at most 4 MiB each. Other packed files only stream. A bad record costs that record. Damage to a packed
-// file ends the shard with an error that names the byte reached.
+// with frames of at most 4 MiB each. Other packed files only stream. Bad data inside a record makes that record bad.
+// Damage to a packed file ends the shard with an error that names the byte reached.
 package rows
 
 import (

@@ -168,7 +168,7 @@ func (s *lines) fill() {
 	s.err = io.ErrNoProgress
 }
 
-// askRoom waits for room for a record, of which so many bytes were read.
+// askRoom waits for room for a record. seen is the number of its bytes that were read.
 func (s *lines) askRoom(seen int) error {
 	if seen <= sources.LargeBytes {
 		return nil

@@ -10,7 +10,7 @@ import (
 	"millrace/sources"
 )
 
-// Records that lie close together are fetched with one read.
+// Records that are close together are fetched with one read.
 const (
 	mostGap   = 32 << 10 // bytes between two records that one read covers
 	mostFetch = 1 << 20  // bytes of one read, unless a single record is longer

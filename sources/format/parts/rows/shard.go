@@ -128,7 +128,7 @@ func (s *shard) Unpack(ctx context.Context) (io.ReadCloser, error) {
 	return unpacking{st, st.close}, nil
 }
 
-// unpacking is a stream that nobody cuts into records.
+// unpacking is a stream that is not cut into records.
 type unpacking struct {
 	io.Reader
 	close func()

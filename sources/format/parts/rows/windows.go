@@ -19,8 +19,8 @@ type Windows struct {
 	scans []*scanMemory
 }
 
-// NewWindows returns a set that keeps at most so many stretches, one for each goroutine that reads, with together about
-// so many bytes at most.
+// NewWindows returns a set that keeps at most `most` stretches, one for each goroutine that reads. Together they have
+// at most about `bytes` bytes.
 func NewWindows(most int, bytes int64) *Windows { return &Windows{most: max(most, 1), limit: bytes} }
 
 // scratch is the memory of one random read. One goroutine uses it.

@@ -17,8 +17,8 @@ const (
 )
 
 // zstdWalk follows the structure of a zstd file without decompressing it. Its caller passes the few bytes that it wants
-// and skips as many as see returns. It is needed because the decoder takes a file that was cut inside a frame's magic
-// for a whole one.
+// and skips the number that see returns. It is needed because the decoder takes a file that was cut inside a frame's
+// magic for a whole one.
 type zstdWalk struct {
 	part        zstdPart
 	want        int

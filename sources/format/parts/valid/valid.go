@@ -1,4 +1,4 @@
-// Package valid tells whether bytes are UTF-8, as fast as the processor can.
+// Package valid checks whether bytes are UTF-8, as fast as the processor can.
 package valid
 
 import "unicode/utf8"

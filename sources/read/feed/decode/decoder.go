@@ -166,7 +166,7 @@ func (d *Decoder) remember() {
 	d.lengths = d.lengths[:0]
 }
 
-// turn goes on with another activity and returns the one before. Records that hold tokens are not tokenised: the time
+// turn changes to another activity and returns the one before. Records that hold tokens are not tokenised: the time
 // of their few instructions is not taken.
 func (d *Decoder) turn(kind activity.Kind) (before activity.Kind) {
 	if d.src.HoldsTokens() {
@@ -181,7 +181,7 @@ func (d *Decoder) endActivity() {
 	d.doing = nil
 }
 
-// MakeText makes the slots of the part from its block's text, which lies in a store. Of a known part it leaves out
+// MakeText makes the slots of the part from its block's text, which is in a store. Of a known part it leaves out
 // those that the source's own filter refuses, as InFileOrder does.
 func (d *Decoder) MakeText(ctx context.Context, text *Text, store Store) error {
 	if len(d.part.Slots) > 0 {

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// File holds slabs of block texts outside of the process's memory. Every slab lies in a place of SlabBytes, and a place
-// is used again. So the file has the most slabs that were held at the same time. A nil File has no room. It is safe for
-// concurrent use.
+// File holds slabs of block texts outside of the process's memory. Every slab has a place of SlabBytes, and a place is
+// used again. So the file's size is the most slabs that were held at the same time. A nil File has no room. It is safe
+// for concurrent use.
 type File struct {
 	file     *os.File
 	most     int64       // bytes of the file
@@ -90,7 +90,7 @@ func (f *File) room() int64 {
 	return room
 }
 
-// hasRoom reports whether the file has room for so many bytes.
+// hasRoom reports whether the file has room for the given number of bytes.
 func (f *File) hasRoom(bytes int64) bool {
 	if f == nil {
 		return false

@@ -30,7 +30,7 @@ func (list others) begin() {
 	}
 }
 
-// ask asks the sources about a record of which a document of so many tokens was made. ids are those that were read.
+// ask asks the sources about a record from which a document of `tokens` tokens was made. ids are those that were read.
 func (list others) ask(r *sources.Record, tokens uint32, ids []uint32) {
 	for i := range list {
 		o := &list[i]
@@ -46,7 +46,7 @@ func (list others) ask(r *sources.Record, tokens uint32, ids []uint32) {
 	}
 }
 
-// tell tells the sources of a record without a document.
+// tell reports a record without a document to the sources.
 func (list others) tell(r *sources.Record, cause error) {
 	for i := range list {
 		o := &list[i]

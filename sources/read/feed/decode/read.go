@@ -19,8 +19,8 @@ type Entry struct {
 }
 
 // InFileOrder returns a span's slots in the order of their places in the files. It leaves out those of removed files,
-// and those that the source's own filter refuses: nobody asks for their tokens. refused is Part.Refused of a span whose
-// lengths are known, or nil.
+// and those that the source's own filter refuses: no caller asks for their tokens. refused is Part.Refused of a span
+// whose lengths are known, or nil.
 func InFileOrder(slots []Slot, refused []uint32) []Entry {
 	entries := make([]Entry, 0, len(slots))
 	for i := range slots {
@@ -58,8 +58,8 @@ func sortEntries(entries []Entry) {
 	})
 }
 
-// ReadEntries makes the part's documents from entries in file order, reading shard by shard. Records that lie together
-// are read together.
+// ReadEntries makes the part's documents from entries in file order, reading shard by shard. Adjacent records are read
+// together.
 func (d *Decoder) ReadEntries(ctx context.Context, entries []Entry) error {
 	d.reserve(entries)
 	for len(entries) > 0 {
@@ -138,8 +138,9 @@ func (d *Decoder) readNext(ctx context.Context, o *sources.OpenShard, entries []
 	return entries[n-len(rest):], err
 }
 
-// survives reports whether a part goes on after an error of one record. After a panic it goes on, and survives logs the
-// panic. After damage it goes on only if the documents were offered, because plans may count on the other records.
+// survives reports whether a part continues after an error of one record. After a panic it continues, and survives logs
+// the panic. After damage it continues only if the documents were offered, because plans may count on the other
+// records.
 func (d *Decoder) survives(err error) bool {
 	var caught *sources.PanicError
 	if errors.As(err, &caught) {

@@ -15,7 +15,7 @@ const serveGrace = 100 * time.Millisecond
 // idBytes is the memory of a token.
 const idBytes = 4
 
-// takeRoom waits for room if a record of so many bytes is large and has none.
+// takeRoom waits for room if a record of `bytes` bytes is large and has none.
 func (d *Decoder) takeRoom(ctx context.Context, bytes int64) (err error) {
 	if d.give == nil && bytes > sources.LargeBytes {
 		d.give, err = d.large.Take(ctx, bytes, d.src.SampleBytes())

@@ -34,7 +34,7 @@ func (s *Scan) IsAt(shard uint32, record uint64) bool {
 	return s != nil && s.shard == shard && s.record == record
 }
 
-// Read returns what is wanted of the next block, or nil at the shard's end. All calls get contexts of one run. The
+// Read returns the wanted part of the next block, or nil at the shard's end. All calls get contexts of one run. The
 // caller then calls Pass.
 func (s *Scan) Read(ctx context.Context, src *sources.Source, store Store, large *budget.Large,
 	wanted Wanted) (*Text, error) {
@@ -92,7 +92,7 @@ func (s *Scan) blocks(ctx context.Context, src *sources.Source, store Store, lea
 				return err
 			}
 			if cut.Cuts(r.Raw) {
-				leave() // nobody may come back for long
+				leave() // the next read may be long after this one
 				text.finish(store)
 				s.text, text = text, &Text{first: number, tokens: tokens}
 				if !yield(struct{}{}) {

@@ -12,8 +12,8 @@ type Slot struct {
 	Untrained uint32
 }
 
-// Tokens returns the tokens of the slot's ordinal: of a piece of at most so many tokens, or of the whole document if
-// piece is 0.
+// Tokens returns the number of tokens of the slot's ordinal: of its piece, which has at most `piece` tokens, or of the
+// whole document if piece is 0.
 func (s *Slot) Tokens(piece uint32) uint32 {
 	rest := s.Length - min(s.Start, s.Length)
 	if piece == 0 {

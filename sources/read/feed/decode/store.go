@@ -28,25 +28,25 @@ func (s Slabs) recycle(slab []byte) {
 	}
 }
 
-// Store is where texts lie: in slabs, and in a file. All feeds of a process share both.
+// Store holds texts: in slabs, and in a file. All feeds of a process share both.
 type Store struct {
 	Slabs Slabs
 	File  *File // nil: texts stay in memory
 }
 
-// Wanted says what a text holds of its block.
+// Wanted describes the part of its block that a text holds.
 type Wanted struct {
 	// Most bounds the memory of the text, beyond two slabs, if there is no room in the file: a text that needs more
 	// lets all its records go. They can be read again.
 	Most int64
-	// Only, if set, chooses records. The text holds these alone, whatever memory they take.
+	// Only, if set, chooses records. The text holds only these, even if they take more than Most.
 	Only func(record uint64) bool
 }
 
 // Least is the memory that a text may always take.
 const Least = heldSlabs * SlabBytes
 
-// Memory returns the most memory that a text of so many bytes takes while it is read, if nobody else takes the file's
+// Memory returns the most memory that a text of `raw` bytes takes while it is read, if no other text takes the file's
 // room meanwhile.
 func (s Store) Memory(raw int64) int64 {
 	if raw > Least && s.File.hasRoom(raw) {

@@ -217,7 +217,7 @@ func (t *Text) find(number uint64) (at uint32, err error) {
 	return uint32(i), nil
 }
 
-// record returns the record at a position. Its text lies in a slab or in buf; its tokens are appended to scratch. The
+// record returns the record at a position. Its text is in a slab or in buf; its tokens are appended to scratch. The
 // next call may change both. store is that of the text.
 func (t *Text) record(at uint32, store Store, buf *[]byte, scratch []uint32) (sources.Record, error) {
 	ref := t.records[at]

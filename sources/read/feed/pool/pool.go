@@ -21,7 +21,7 @@ type Feed interface {
 // calls feeds without it.
 //
 // Invariants: (1) a member that was offered is stepped after the offer, or has left; (2) between Hurry and Calm, at
-// most one decoder does work that nobody waits for; (3) at most size decoders are in one feed.
+// most one decoder does work that no caller waits for; (3) at most size decoders are in one feed.
 type Pool struct {
 	size  int
 	fresh func() *decode.Decoder
@@ -29,11 +29,11 @@ type Pool struct {
 	large *budget.Large
 
 	mu      sync.Mutex
-	changed *sync.Cond // a worker, or a member that leaves, may go on
+	changed *sync.Cond // a worker, or a member that leaves, may continue
 	queue   queue
 	turns   uint64
 	hurries int // Hurry calls without their Calm
-	patient int // decoders that do work which nobody waits for
+	patient int // decoders that do work which no caller waits for
 	over    bool
 
 	workers sync.WaitGroup
@@ -48,8 +48,8 @@ type Pool struct {
 	readers []chan struct{}   // random reads that wait
 }
 
-// grace is the longest wait for a decoder that stands still. A read of a file that does not answer keeps its decoder
-// for long. After this time another one goes on for the other feeds.
+// grace is the longest wait for a decoder without progress. A read of a file that does not answer keeps its decoder for
+// long. After this time another decoder starts for the other feeds.
 const grace = 100 * time.Millisecond
 
 // New returns a pool of size decoders. fresh makes them, for the room that they share. Run starts the pool. texts is
@@ -65,7 +65,7 @@ func New(size int, texts *decode.File, fresh func(*budget.Large) *decode.Decoder
 // spareSlabs bounds the slabs kept for reuse.
 const spareSlabs = 8 << 20 / decode.SlabBytes
 
-// Store returns where the texts of all feeds lie.
+// Store returns the store of the texts of all feeds.
 func (p *Pool) Store() decode.Store { return p.store }
 
 // Large returns the room for large records, which all readers of the process share.
@@ -91,7 +91,7 @@ const unqueued = -1
 // Join adds a feed. The caller calls Leave.
 func (p *Pool) Join(f Feed) *Member { return &Member{pool: p, feed: f, at: unqueued} }
 
-// Offer tells the pool that the feed may have work. The caller may hold the feed's lock.
+// Offer notes in the pool that the feed may have work. The caller may hold the feed's lock.
 func (m *Member) Offer(u Urgency) {
 	p := m.pool
 	p.mu.Lock()
@@ -119,7 +119,7 @@ func (p *Pool) enter(m *Member) {
 	heap.Push(&p.queue, m)
 }
 
-// watchOver starts the timer that looks for standing decoders, if all are busy; mu is held.
+// watchOver starts the timer that looks for decoders without progress, if all are busy; mu is held.
 func (p *Pool) watchOver() {
 	if p.watch != nil || p.idle > 0 || p.running == 0 || p.over {
 		return
@@ -193,7 +193,7 @@ func (p *Pool) work() {
 }
 
 // next waits for the most urgent member and removes it from the queue. It returns nil once the pool ends. patient
-// reports whether nobody waits for the work.
+// reports whether no caller waits for the work.
 func (p *Pool) next() (m *Member, patient bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -19,7 +19,7 @@ type Urgency struct {
 	Lag   uint32 // within a class, the feed with the larger one goes first; 0 to MaxLag
 }
 
-// MaxLag is the lag of a feed that has nothing of the stretch that it should have.
+// MaxLag is the lag of a feed that has no part of the stretch that it should have.
 const MaxLag = 1000
 
 // queue is a heap of the members that may have work. Among equals, the one that was queued first comes first.

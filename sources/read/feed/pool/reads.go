@@ -29,8 +29,8 @@ func (p *Pool) Return(d *decode.Decoder) {
 	}
 }
 
-// BeginRead waits until fewer than size random reads decode. While none of them ends, they may stand still: after each
-// grace, one of those that wait goes on. The caller calls EndRead. An error is that of ctx.
+// BeginRead waits until fewer than size random reads decode. If none of them ends within a grace, they may be stuck:
+// after each grace, one of the waiting reads begins. The caller calls EndRead. An error is that of ctx.
 func (p *Pool) BeginRead(ctx context.Context) error {
 	if p.TryRead() {
 		return nil
@@ -62,7 +62,7 @@ func (p *Pool) BeginRead(ctx context.Context) error {
 	}
 }
 
-// passOver lets a read that waits go on if no other one has begun or ended for the grace. Otherwise it returns the rest
+// passOver lets a waiting read begin if no other one has begun or ended for the grace. Otherwise it returns the rest
 // of the grace.
 func (p *Pool) passOver(turn chan struct{}) (left time.Duration) {
 	p.mu.Lock()

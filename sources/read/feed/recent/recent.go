@@ -1,4 +1,4 @@
-// Package recent keeps what the random-access reads of a process made last.
+// Package recent keeps the newest results of a process's random-access reads.
 package recent
 
 import (
@@ -20,7 +20,7 @@ import (
 // budget's feeds leave.
 type Store struct {
 	budget *budget.Budget
-	texts  decode.Store // where the text lies
+	texts  decode.Store // holds the text
 
 	mu        sync.Mutex
 	documents map[Holder]map[millrace.Ordinal]*list.Element
@@ -71,8 +71,8 @@ func size(tokens int, fields string) int64 {
 // documentBytes is the memory of a document beside its tokens.
 const documentBytes = 200
 
-// New returns an empty store that takes the room which the budget's feeds leave. A budget has one. texts is where all
-// texts lie.
+// New returns an empty store that takes the room which the budget's feeds leave. A budget has one. texts holds all
+// texts.
 func New(b *budget.Budget, texts decode.Store) *Store {
 	r := &Store{budget: b, texts: texts, documents: make(map[Holder]map[millrace.Ordinal]*list.Element)}
 	b.SetSpare(r)
@@ -108,7 +108,7 @@ func (r *Store) forget(e *list.Element) {
 	}
 }
 
-// Keeps reports whether a document of so many tokens is small enough to be kept.
+// Keeps reports whether a document of `tokens` tokens is small enough to be kept.
 func (r *Store) Keeps(tokens int) bool { return 4*int64(tokens) <= r.budget.Limit()/32 }
 
 // Put keeps a copy of a document of a holder, in the place of older ones or of the text.

@@ -1,6 +1,6 @@
 // Package checkpoint keeps a run's journal of facts, its snapshots of full state, and the ledger of its sealed steps.
 //
-// All of them lie in one Pebble database; docs/bytes-on-disk.md describes its keys and values. A body is opaque bytes
+// All of them are in one Pebble database; docs/bytes-on-disk.md describes its keys and values. A body is opaque bytes
 // to this package, a step is a number and a stream is a name. Only the tree of this package imports Pebble.
 //
 // # Guarantees

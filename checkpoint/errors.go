@@ -21,7 +21,7 @@ var (
 	ErrOlderFormat = errors.New("written by an older version of millrace")
 	// ErrCorrupt: the bytes read differ from the bytes written.
 	ErrCorrupt = errors.New("damaged on disk")
-	// ErrDiskFull: the file system has no room. Nothing was written, and the store stays usable.
+	// ErrDiskFull: the file system has no room. The call wrote nothing, and the store stays usable.
 	ErrDiskFull = errors.New("disk full")
 	// ErrConflict: a step that is sealed already was committed with other content.
 	ErrConflict = errors.New("step is already sealed with other content")

@@ -11,7 +11,7 @@ import (
 )
 
 // Feed receives every batch of a store after its fsync, in order, as bytes for Absorb. Its method must not block, and
-// must not call the store. The bytes are shared: nobody changes them.
+// must not call the store. The bytes are shared and immutable.
 type Feed interface {
 	// Batch gets one batch. Its number is one higher than that of the batch before.
 	Batch(number uint64, batch []byte)
@@ -23,7 +23,7 @@ type feeds struct {
 	number uint64 // of the newest batch since the store was opened
 }
 
-// copyOf returns the bytes of a batch, nil if nobody follows.
+// copyOf returns the bytes of a batch, nil if there is no follower.
 func (f *feeds) copyOf(batch *pebble.Batch) []byte {
 	if len(f.all) == 0 {
 		return nil
@@ -88,8 +88,8 @@ type Image struct {
 // Number returns the number of the last batch that the image contains.
 func (i *Image) Number() uint64 { return i.number }
 
-// Next returns the next part of the image as a batch for Absorb, nil at the end. A part has keys and values of about so
-// many bytes, and one key at least.
+// Next returns the next part of the image as a batch for Absorb, nil at the end. A part has keys and values of about
+// `size` bytes, and one key at least.
 func (i *Image) Next(size int) ([]byte, error) {
 	batch := i.db.pebble.NewBatch()
 	for (batch.Empty() || batch.Len() < size) && i.cursor.next() {
@@ -117,7 +117,7 @@ func (i *Image) Close() error {
 
 // Absorb makes a batch of another store durable, with its records, snapshots and plans. It takes the batch's bytes. The
 // error is ErrCorrupt if a value is damaged or does not continue the journal; then nothing was written. A store absorbs
-// the batches of one store alone, all and in order, and nobody else writes to it.
+// the batches of one store only, all and in order. It has no other writer.
 func (s *Store) Absorb(batch []byte) error {
 	leave, err := s.gate.enterWrite()
 	if err != nil {

@@ -85,7 +85,7 @@ func (s *Store) Append(records ...Record) (last uint64, err error) {
 }
 
 // Commit makes c durable in one atomic batch with one fsync, and returns the index of the journal's last record. The
-// caller may reuse the bodies afterwards. All bodies together have at most 256 MiB. On error nothing of c was written.
+// caller may reuse the bodies afterwards. All bodies together have at most 256 MiB. On error no part of c was written.
 // The error is ErrConflict if a step is sealed already with other content, and ErrDiskFull if there is no room.
 func (s *Store) Commit(c Commit) (last uint64, err error) {
 	if err := c.validate(); err != nil {
@@ -315,7 +315,8 @@ func (s *Store) DropPlans(stream string, before uint64) error {
 }
 
 // Compact rewrites the files so that they hold only data that is still in the store. It takes as long as reading and
-// writing that data. Commits go on meanwhile. Full logs, some MiB, are kept for reuse until the store is opened again.
+// writing that data. Commits continue meanwhile. Full logs, some MiB, are kept for reuse until the store is opened
+// again.
 func (s *Store) Compact(ctx context.Context) error {
 	if s.gate.readOnly {
 		return ErrReadOnly
@@ -366,7 +367,7 @@ func (s *Store) Verify() (Report, error) {
 }
 
 // Dump prints every value in the store, one line each: the format page, snapshots, journal, ledger entries, plans and
-// index entries. It marks a damaged value, goes on, and returns ErrCorrupt at the end.
+// index entries. It marks a damaged value, continues, and returns ErrCorrupt at the end.
 func (s *Store) Dump(w io.Writer, o DumpOptions) error {
 	leave, err := s.gate.enter()
 	if err != nil {

@@ -21,10 +21,10 @@ type Content struct {
 	Fields []string // passed-through fields
 }
 
-// Apart returns the content with the segments of a document one behind the other, in place of the one segment of its
-// plan: the two of a preference pair (docs/decisions/0021), and the sequences of a packed document
-// (docs/decisions/0024). Without such documents it returns c itself. It does not change c. A masked segment stays one.
-// A document whose segments cannot be told apart is an error with the mark millrace.ErrMismatch.
+// Apart returns the content with the separate segments of each document, in place of the one segment of its plan: the
+// two of a preference pair (docs/decisions/0021), and the sequences of a packed document (docs/decisions/0024). Without
+// such documents it returns c itself. It does not change c. A masked segment stays one. A document whose segments
+// cannot be separated is an error with the mark millrace.ErrMismatch.
 func (c Content) Apart() (Content, error) {
 	first := slices.IndexFunc(c.Tokens, isSeveral)
 	if first < 0 {
@@ -82,7 +82,7 @@ func (c *Content) addSequences(of *Content, i int) error {
 			"is divided among ranks; its sequences need pad_multiple 1, and no split_documents", a.Source, a.Ordinal)
 	}
 	from, length := 0, int(a.Length)
-	for at := 0; at < len(ids); at++ { // behind the length is the label of the last token, if the document goes on
+	for at := 0; at < len(ids); at++ { // after the length is the label of the last token, if the document continues
 		if !isStart(ids[at]) {
 			continue
 		}
@@ -96,7 +96,7 @@ func (c *Content) addSequences(of *Content, i int) error {
 	return nil
 }
 
-// between returns the assignment of the tokens from … to of a segment's. Only its last part goes on in another segment.
+// between returns the assignment of the tokens from … to of a segment. Only its last part continues in another segment.
 func between(a millrace.Assignment, from, to int) millrace.Assignment {
 	a.More = a.More && to == int(a.Length)
 	a.Offset, a.Start, a.Length = a.Offset+uint32(from), a.Start+uint32(from), uint32(to-from)

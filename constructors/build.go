@@ -43,7 +43,7 @@ func New(shape millrace.Shape, padMultiple uint32) *Collator {
 	return c
 }
 
-// bare returns a collator that can lay out microbatches but not build them.
+// bare returns a collator that only lays out microbatches: it cannot build them.
 func bare(shape millrace.Shape, padMultiple uint32) *Collator {
 	return &Collator{shape: shape, pad: max(padMultiple, 1), ranks: max(shape.CP, 1), workers: allCores()}
 }

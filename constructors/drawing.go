@@ -14,7 +14,7 @@ type workers struct {
 // allCores uses every core for parts of at least 1 MiB of tensors: smaller ones are not worth a goroutine.
 func allCores() workers { return workers{runtime.GOMAXPROCS(0), 40_000} }
 
-// parts returns the number of parts in which a microbatch of so many columns is written.
+// parts returns the number of parts in which a microbatch of `columns` columns is written.
 func (w workers) parts(columns int) int { return max(1, min(w.most, columns/w.columns)) }
 
 // drawing is a microbatch that is being written. stride is the number of columns of a row, 0 for varlen.

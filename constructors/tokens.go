@@ -19,7 +19,7 @@ func Wide(ids []uint32) Tokens { return Tokens{wide: ids} }
 // Narrow returns tokens over 16-bit ids.
 func Narrow(ids []uint16) Tokens { return Tokens{narrow: ids} }
 
-// Of returns tokens over the ids in b, which have 32 bits each or 16. Nobody may write to b afterwards.
+// Of returns tokens over the ids in b, which have 32 bits each or 16. The caller may not write to b afterwards.
 func Of(b []byte, isWide bool) Tokens {
 	if isWide {
 		return Wide(tokenid.IDs[uint32](b))
@@ -27,7 +27,7 @@ func Of(b []byte, isWide bool) Tokens {
 	return Narrow(tokenid.IDs[uint16](b))
 }
 
-// Room is memory for a segment: as many 32-bit ids, or as many 16-bit ids in its first half.
+// Room is memory for a segment: one element for each id of 32 bits. Ids of 16 bits use its first half.
 type Room []uint32
 
 // Narrow returns the room for 16-bit ids.
@@ -114,7 +114,7 @@ func write[T int32 | int64](out []T, t Tokens, from int) bool {
 	return widen(out, t.wide[from:])&tokenid.Untrained != 0
 }
 
-// widen converts as many ids as out has room for, and returns the bits that any of them has. Four at a time need one
+// widen fills out with converted ids, and returns the bits that any of them has. Four at a time need one
 // check of bounds.
 func widen[T int32 | int64 | uint32, S uint16 | uint32](out []T, ids []S) (any S) {
 	ids = ids[:len(out)]

@@ -72,7 +72,7 @@ type Account struct {
 	Left    bool   // by Leave
 }
 
-// NewApportioner returns an Apportioner of so many sources, none of which has a share or a segment yet.
+// NewApportioner returns an Apportioner of `sources` sources without shares and segments.
 func NewApportioner(sources int) *Apportioner {
 	a := &Apportioner{accounts: make([]account, sources)}
 	for i := range a.accounts {
@@ -244,7 +244,7 @@ func (a *Apportioner) State() []Account {
 }
 
 // RestoreApportioner returns the Apportioner with that State, without segments. It refuses deficits that do not add up
-// to 0, shares that add up to neither One nor 0, and a source that left with a share.
+// to 0, shares with a sum other than One and 0, and a source that left with a share.
 func RestoreApportioner(state []Account) (*Apportioner, error) {
 	a := NewApportioner(len(state))
 	deficits, shares := int64(0), uint64(0)

@@ -20,8 +20,8 @@ const (
 	// al., "Massively Multilingual Neural Machine Translation in the Wild" (arXiv 1907.05019). XLM-R (arXiv 1911.02116)
 	// and mT5 (arXiv 2010.11934) write its inverse, alpha.
 	ByTemperature
-	// UniMax divides a budget evenly, but gives no source more than so many epochs: Chung et al., "UniMax: Fairer and
-	// more Effective Language Sampling for Large-Scale Multilingual Pretraining" (arXiv 2304.09151), algorithm 1.
+	// UniMax divides a budget evenly, up to a maximum number of epochs of each source: Chung et al., "UniMax: Fairer
+	// and more Effective Language Sampling for Large-Scale Multilingual Pretraining" (arXiv 2304.09151), algorithm 1.
 	UniMax
 )
 

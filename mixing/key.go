@@ -33,7 +33,7 @@ const (
 //
 // The preimage is the domain string, the seed, and the parts. A part is a tag and either the number, or the length and
 // bytes of the text. All integers are little-endian u64. Different lists of parts have different preimages. No key is
-// the sum of a seed and an epoch, so streams of nearby seeds or epochs have nothing in common.
+// the sum of a seed and an epoch, so streams of nearby seeds or epochs are unrelated.
 func DeriveKey(seed uint64, parts ...Part) Key {
 	preimage := append(make([]byte, 0, 128), keyDomain...)
 	preimage = binary.LittleEndian.AppendUint64(preimage, seed)

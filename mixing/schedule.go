@@ -22,13 +22,13 @@ func (m Measure) String() string {
 	return "steps"
 }
 
-// Point is a place in a schedule, or a length: so many steps, or so many tokens.
+// Point is a place in a schedule, or a length, in steps or in tokens.
 type Point struct {
 	Measure Measure
 	Count   uint64
 }
 
-// IsReached reports whether a step, before which so many tokens have been placed, is at the point or after it.
+// IsReached reports whether a step is at the point or after it. tokensPlaced is the number of tokens before the step.
 func (p Point) IsReached(step, tokensPlaced uint64) bool {
 	if p.Measure == Tokens {
 		return tokensPlaced >= p.Count
@@ -78,7 +78,7 @@ type milestone struct {
 	before, after Proportions
 }
 
-// NewSchedule returns the schedule of a mixture of so many sources. The first milestone is at 0 and has no ramp. The
+// NewSchedule returns the schedule of a mixture of `sources` sources. The first milestone is at 0 and has no ramp. The
 // others follow in strictly rising order, all in one measure. Errors are *MilestoneError; one of all-zero weights wraps
 // ErrNoWeight.
 func NewSchedule(sources int, milestones []Milestone) (*Schedule, error) {
@@ -139,8 +139,8 @@ func checkMilestone(i, sources int, milestones []Milestone) error {
 	return nil
 }
 
-// At returns the mixture of a step before which so many document tokens have been placed. The caller may keep and
-// change it.
+// At returns the mixture of a step. tokensPlaced is the number of document tokens that were placed before it. The
+// caller may keep and change it.
 func (s *Schedule) At(step, tokensPlaced uint64) Proportions {
 	k, place := s.inForce(step, tokensPlaced)
 	return s.milestones[k].proportionsAt(place)

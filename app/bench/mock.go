@@ -120,7 +120,7 @@ func (m *Mock) End() {
 	}
 }
 
-// close tells that all trainers have left. The caller holds the lock.
+// close signals that all trainers have left. The caller holds the lock.
 func (m *Mock) close() {
 	select {
 	case <-m.gone:
@@ -235,7 +235,7 @@ func (m *Mock) Waiting() activity.Cause { return activity.Cause{} }
 // Delivery implements sidecar.Upstream. A mock run has no figures.
 func (m *Mock) Delivery() *proto.Delivery { return nil }
 
-// Alerts implements sidecar.Upstream. The one alert tells the trainer that its batches are a mock.
+// Alerts implements sidecar.Upstream. The one alert says that the trainer's batches are a mock.
 func (m *Mock) Alerts(ctx context.Context, after uint64) ([]sidecar.Alert, uint64, error) {
 	if after == 0 {
 		return []sidecar.Alert{{Kind: "mock", Text: m.notice, Since: time.Now().UnixMilli()}}, 1, nil

@@ -18,7 +18,7 @@ import (
 )
 
 // Measure takes the batches of all ranks of a run directory, and measures for the given time after a warm-up of a fifth
-// of it, at most five seconds. It ends earlier if the run ends. tell is called with the progress.
+// of it, at most five seconds. It ends earlier if the run ends. It calls tell with the progress.
 func Measure(
 	ctx context.Context, runDir string, ranks int, long time.Duration, tell func(passed time.Duration),
 ) (*Figures, error) {

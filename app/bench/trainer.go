@@ -1,5 +1,5 @@
-// Package bench measures the batches that this host can deliver: trainers that take batches and do nothing else, the
-// figures of a run beside them, and a mock run that serves one step again and again.
+// Package bench measures the batches that this host can deliver: it has trainers that only take batches, the figures of
+// a run beside them, and a mock run that serves one step again and again.
 package bench
 
 import (
@@ -22,7 +22,7 @@ const (
 	mostDatagram                                         = headerSize + 64<<10
 	magic                                                = 0x434c494d
 	hello, batch, release, commit, ended, failed, leaves = 1, 4, 5, 6, 8, 9, 13
-	continued                                            = 1 // flag: the body goes on in the next datagram
+	continued                                            = 1 // flag: the body continues in the next datagram
 )
 
 // Taken is a batch that a trainer took.
@@ -37,7 +37,7 @@ type Taken struct {
 var errAway = errors.New("the sidecar is away")
 
 // Take takes the batches of a rank of a run directory as fast as they come, and calls took for each, until the run
-// ends (nil) or ctx ends. It neither maps nor reads the tensors.
+// ends (nil) or ctx ends. It does not map or read the tensors.
 func Take(ctx context.Context, runDir string, rank int, took func(Taken)) error {
 	t := trainer{path: filepath.Join(runDir, fmt.Sprintf("rank-%d.sock", rank)), rank: rank, took: took}
 	for {

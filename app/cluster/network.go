@@ -28,7 +28,7 @@ type Network struct {
 }
 
 // Leader returns the address of the orchestrator of a stream for Network.Dial. One process leads all streams at one
-// port, and tells the streams of its calls by this address.
+// port, and finds the stream of a call by this address.
 func Leader(stream millrace.Stream) string { return string(stream) + leaderSuffix }
 
 // leaderSuffix is no end of a host:port.

@@ -65,7 +65,7 @@ func (v *validator) checkContent(path string, s *Source) {
 		refuse("config", "directories of a data set", "name the file of the configuration")
 	}
 	if !s.Format.HoldsPlainIDs() {
-		if s.Format != registry.MDS || s.Tokens == "" { // ids may lie in a column of bytes
+		if s.Format != registry.MDS || s.Tokens == "" { // ids may be in a column of bytes
 			refuse("dtype", "files of plain ids", "write `format: tokens`, `olmo` or `datatrove`, or `format: mds` "+
 				"with `tokens:`")
 		}
@@ -151,8 +151,7 @@ func (v *validator) checkIDs(path string, s *Source) {
 	}
 }
 
-// checkApart checks the settings that segments need which stand side by side without padding: they are found when a
-// batch is built.
+// checkApart checks the settings of segments that follow each other without padding: a batch's build finds their ends.
 func (v *validator) checkApart(key, what string) {
 	switch {
 	case v.c.PadMultiple > 1:
@@ -217,7 +216,7 @@ func (v *validator) checkChat(path string, s *Source) {
 }
 
 // checkPairs checks the keys of preference pairs, and the settings that pairs need: a pair is never cut, and its two
-// segments stand side by side without padding.
+// segments follow each other without padding.
 func (v *validator) checkPairs(path string, s *Source) {
 	_, split := v.Place(path + ".too_long")
 	switch {

@@ -83,7 +83,7 @@ func (c *Config) Payload() error {
 	return nil
 }
 
-// IsRemote reports whether a source lies in a store.
+// IsRemote reports whether a source is in a store.
 func (c *Config) IsRemote() bool {
 	return slices.ContainsFunc(c.Sources, func(s Source) bool { return s.IsRemote() })
 }
@@ -220,7 +220,7 @@ func (c *Config) Shapes() []millrace.Shape {
 }
 
 // rows returns a stage with the rows of each step that it may have with packing bucketed, under either rule: a run that
-// goes on may have the one that the file does not name.
+// continues from a state may have the one that the file does not name.
 func (c *Config) rows(in Stage) (out []Stage) {
 	if in.Packing != millrace.Bucketed {
 		return nil
@@ -257,7 +257,7 @@ func (c *Config) StepTokens() uint64 {
 	return most
 }
 
-// Served returns the number of ranks that take this stream, of a run with so many ranks.
+// Served returns the number of ranks that take this stream, of a run with the given number of ranks.
 func (c *Config) Served(ranks int) int {
 	if c.Ranks == 0 {
 		return ranks

@@ -13,7 +13,7 @@ import (
 )
 
 // Facts are the facts about a run's data that its identity holds beside the mixture file. The zero Facts are those of a
-// file whose data nobody looked at.
+// file whose data was not inspected.
 type Facts struct {
 	// Vocabulary is a fingerprint of the tokenizer's vocabulary. Without it, the name of the tokenizer counts.
 	Vocabulary string

@@ -99,8 +99,8 @@ func (c *Config) MarshalResolved() ([]byte, error) {
 	return b, nil
 }
 
-// Digest returns a digest of the mixture file as it was understood, with all streams. Two hosts with equal digests plan
-// equal runs, also if the file lies in different directories.
+// Digest returns a digest of the parsed mixture file with all streams. Two hosts with equal digests plan equal runs,
+// even if the file is in different directories.
 func (c *Config) Digest() (string, error) {
 	hash := sha256.New()
 	for name, stream := range c.All() {

@@ -113,7 +113,7 @@ func checkStreamKeys(d *decode.Decoder, path string, n *tree.Node) (ok bool) {
 	return ok
 }
 
-// parseStreams reads the mappings of all streams of c. Its errors name the stream, but for those that the run has too.
+// parseStreams reads the mappings of all streams of c. Its errors name the stream, except those that the run has too.
 func (c *Config) parseStreams(run tree.Errors) (errs tree.Errors) {
 	for i := range c.Streams {
 		s := &c.Streams[i]

@@ -45,8 +45,8 @@ func (o *Opened) Lengths(ctx context.Context, tell func(source string, done, tot
 	return o.keepPieces(ctx)
 }
 
-// keepPieces keeps the number of pieces in each file of the sources that runs read in pieces. Later runs can then tell
-// which pieces of files that came or went were read.
+// keepPieces keeps the number of pieces in each file of the sources that runs read in pieces. Later runs can then find
+// out which pieces were read, although files came or went.
 func (o *Opened) keepPieces(ctx context.Context) error {
 	for _, src := range o.Sources {
 		s, _ := o.Config.Source(src.Name())

@@ -24,15 +24,15 @@ import (
 // Options say how sources are opened.
 type Options struct {
 	Deep     bool                                   // hash every byte and compare with the hash first seen
-	OnePass  bool                                   // every source ends after one pass, whatever the mixture file says
+	OnePass  bool                                   // every source ends after one pass; overrides the mixture file
 	Only     string                                 // open this source alone; empty: all
 	Looked   func(source string, done, total int64) // files looked at
 	Progress func(source string, done, total int64) // bytes indexed
 	Logger   *slog.Logger                           // default: none
-	Meter    *activity.Meter                        // nil: nothing is measured
+	Meter    *activity.Meter                        // nil: no measurements
 	Measure  bool                                   // measure the sources if weights are derived from their sizes
 	Part     *setup.Part                            // of the stream in the limits; nil: all limits of the file
-	Whole    bool                                   // documents are read whole, whatever the mixture file says
+	Whole    bool                                   // documents are read whole; overrides the mixture file
 }
 
 // Opened is the sources of a mixture, sorted by name. It is safe for concurrent use until Close.

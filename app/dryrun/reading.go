@@ -94,7 +94,8 @@ func (k *check) stripes(source string) int {
 	return k.shares[slices.Index(k.c.Sources.Names(), source)].Stripes
 }
 
-// readCost returns the cost of reading and tokenising in an order that unpacks so many bytes for each byte used.
+// readCost returns the cost of reading and tokenising in an order that unpacks the given number of bytes for each byte
+// used.
 func readCost(order millrace.Shuffle, bytes float64) ReadCost {
 	return ReadCost{Choice: choiceOrder + string(order), BytesRead: bytes,
 		CPU: deliverCost + tokeniseCost + unpackCost*bytes}

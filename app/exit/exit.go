@@ -37,12 +37,12 @@ func Usagef(format string, args ...any) error {
 	return &status{Usage, err}
 }
 
-// Failuref returns an error of a running command. Its status is Failed, whatever it wraps.
+// Failuref returns an error of a running command. Its status is Failed, even if it wraps an error with another status.
 func Failuref(format string, args ...any) error {
 	return &status{Failed, fmt.Errorf(format, args...)}
 }
 
-// Failure gives an error the status Failed, whatever it wraps. Nil stays nil.
+// Failure gives an error the status Failed, even if it wraps an error with another status. Nil stays nil.
 func Failure(err error) error { return With(Failed, err) }
 
 // With gives an error a status, and names the limit behind it. Nil stays nil.

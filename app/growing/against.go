@@ -12,12 +12,12 @@ import (
 	"millrace/sources/facts/growth"
 )
 
-// Against says how a mixture file goes on from a saved state.
+// Against describes how a run of a mixture file continues from a saved state.
 type Against struct {
 	Step    uint64   `json:"step"` // the first step that was not consumed
 	Sources []Source `json:"sources,omitempty"`
-	Refused string   `json:"refused,omitempty"` // why the run does not go on with the given overrides
-	Said    []string `json:"said,omitempty"`    // what the run says when it goes on
+	Refused string   `json:"refused,omitempty"` // why the run cannot continue with the given overrides
+	Said    []string `json:"said,omitempty"`    // the messages of the run when it continues
 }
 
 // Source is a source whose files differ from those at the state.

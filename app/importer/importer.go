@@ -1,7 +1,7 @@
 // Package importer turns the data configuration of another loader or trainer into a mixture file.
 //
 // Each foreign file is one of the kinds of [Kinds]; its content shows which. Every key that has an equivalent is
-// carried over. Every other key becomes a comment of the mixture file, so nothing is dropped silently.
+// carried over. Every other key becomes a comment of the mixture file, so no key is dropped silently.
 package importer
 
 import (
@@ -201,7 +201,7 @@ func (m *mixture) said() (notes []string) {
 	return notes
 }
 
-// rest notes every key of a mapping that nobody took.
+// rest notes every key of a mapping that the importer did not use.
 func (m *mixture) rest(path string, v value) {
 	for _, left := range v.left(path) {
 		m.note("%s", left)

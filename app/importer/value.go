@@ -127,7 +127,7 @@ func (v value) short() string {
 	return strings.Join(strings.Fields(v.text()), " ")
 }
 
-// left describes the keys that nobody took.
+// left describes the keys that the importer did not use.
 func (v value) left(path string) (out []string) {
 	for _, p := range v.pairs() {
 		if !v.taken[p.key] {

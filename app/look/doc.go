@@ -1,3 +1,2 @@
-// Package look describes data files: their fields with kinds, lengths and values. From what it sees it writes a
-// mixture file.
+// Package look describes data files: their fields with kinds, lengths and values. It writes a mixture file from them.
 package look

@@ -31,7 +31,7 @@ type File struct {
 	Tokens  *Span   `json:"tokens"`  // of the documents of formats of tokens; else null
 	Bad     []Bad   `json:"bad"`     // records that cannot be decoded
 
-	isFar     bool // it lies in a store
+	isFar     bool // it is in a store
 	labels    int  // records whose labels are the ids beside them, or -100
 	constants sources.Constants
 }

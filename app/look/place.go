@@ -11,7 +11,7 @@ import (
 	"millrace/sources/format/registry"
 )
 
-// place is where the files of a path lie, and which of them a source reads.
+// place has the file system of a path's files, and the files that a source reads.
 type place struct {
 	fs     sources.FS
 	isFar  bool // a store

@@ -8,7 +8,7 @@ import (
 	"millrace/app/setup"
 )
 
-// wanted returns what a field is likely wanted for, by its name or its values; empty: nothing is known.
+// wanted returns the likely use of a field, by its name or its values; empty: unknown.
 func (d *File) wanted(x *Field, c *choice) string {
 	numbers := slices.ContainsFunc(x.Kinds, func(kind string) bool { return kind == "number" })
 	switch name := strings.ToLower(x.Name); {

@@ -96,7 +96,7 @@ func (m Member) Run(ctx context.Context) error {
 	return exit.Failuref("millrace etcd: %s ended by itself: %v", program, ended)
 }
 
-// untilEnd passes on what a program writes until ctx ends. etcd reports its own clean stop as errors with their stacks.
+// untilEnd passes on a program's output until ctx ends. etcd reports its own clean stop as errors with their stacks.
 type untilEnd struct {
 	ctx context.Context
 	to  io.Writer

@@ -201,7 +201,7 @@ func (p *Preview) content(seg *Segment, encoding *tokenize.Encoding, tokens []ui
 	}
 }
 
-// decode returns the text of tokens. Untrained ones stand in ⟦brackets⟧.
+// decode returns the text of tokens. Untrained ones are in ⟦brackets⟧.
 func decode(encoding *tokenize.Encoding, tokens []uint32) (text []byte, err error) {
 	var ids []uint32
 	for len(tokens) > 0 && err == nil {

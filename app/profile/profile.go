@@ -1,5 +1,6 @@
 // Package profile keeps the cost of reading each source of a mixture, as measured before a run on the real data. The
-// figures lie beside the index. They decide how many stripes a source gets and which loaders read them, never a plan.
+// files with the figures are beside the index. They decide how many stripes a source gets and which loaders read them,
+// never a plan.
 //
 //	profile.go  Source, Read and Save: the figures and their file
 //	facts.go    Load, Facts and ReadFacts: the figures that all processes of a run must have alike

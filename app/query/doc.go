@@ -1,5 +1,4 @@
-// Package query answers questions about a run: its orchestrator answers while the run goes on, and its journal after
-// that.
+// Package query answers questions about a run: its orchestrator answers during the run, and its journal after that.
 package query
 
 import (

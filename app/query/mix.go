@@ -12,7 +12,7 @@ import (
 	"millrace/proto"
 )
 
-// Mixture returns the mixture of a run that goes on.
+// Mixture returns the mixture of a run in progress.
 func (r Run) Mixture(ctx context.Context) (*report.Mixture, error) {
 	if err := r.mustRun(); err != nil {
 		return nil, err
@@ -24,7 +24,7 @@ func (r Run) Mixture(ctx context.Context) (*report.Mixture, error) {
 	return report.NewMixture(reply.Mixture), nil
 }
 
-// Change asks a run that goes on for a change of its mixture, and returns the change that it made. A request that the
+// Change asks a run in progress for a change of its mixture, and returns the change that it made. A request that the
 // run refuses is an error with the status of wrong usage.
 func (r Run) Change(ctx context.Context, of Request) (*report.Change, error) {
 	if err := r.mustRun(); err != nil {

@@ -11,8 +11,8 @@ import (
 	"millrace/internal/seam"
 )
 
-// Status returns the status of a run and whether it goes on. The caller keeps the way for further questions and closes
-// it.
+// Status returns the status of a run and whether it is in progress. The caller keeps the way for further questions and
+// closes it.
 func (r Run) Status(ctx context.Context, way *rundir.Way) (view *report.Status, running bool, err error) {
 	roles, running, err := rundir.Roles(r.Dir)
 	if err != nil {
@@ -32,7 +32,7 @@ func (r Run) Status(ctx context.Context, way *rundir.Way) (view *report.Status, 
 	return view, running, err
 }
 
-// StatusOfAll returns the status of a run with that of its further streams, and whether it goes on.
+// StatusOfAll returns the status of a run with that of its further streams, and whether it is in progress.
 func (r Run) StatusOfAll(ctx context.Context) (view *report.Status, running bool, err error) {
 	way := rundir.NewWay(r.Dir)
 	defer way.Close()

@@ -20,7 +20,7 @@ type Storage struct {
 	Waited float64 `json:"waited_seconds"`
 }
 
-// storageOf returns the figures of a source, nil if its files are local or nothing was fetched yet.
+// storageOf returns the figures of a source, nil if its files are local or before the first fetch.
 func storageOf(source string, d *proto.Delivery) (out *Storage) {
 	for _, r := range d.GetRoles() {
 		for _, s := range r.Sources {

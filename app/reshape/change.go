@@ -72,7 +72,7 @@ func Change(ctx context.Context, runDir string, r Request) error {
 }
 
 // ask sends a request to the `up` of a run directory, and returns when it is carried out or refused. If ctx ends
-// before, the request is withdrawn; a change that has begun goes on. serves returns an error if no `up` serves the
+// before, the request is withdrawn; a change that has begun continues. serves returns an error if no `up` serves the
 // directory.
 func ask(ctx context.Context, clock seam.Clock, runDir string, r Request, serves func() error) error {
 	r.ID = rand.Text()

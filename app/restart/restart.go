@@ -1,4 +1,4 @@
-// Package restart replaces the processes of a run one after the other, while the run goes on.
+// Package restart replaces the processes of a run one after the other, without stopping the run.
 package restart
 
 import (
@@ -185,7 +185,7 @@ func (r *Restart) settled(ctx context.Context) error {
 	}
 }
 
-// unsettled names the first role or stripe that is not ready, or nothing. Of several hosts, the orchestrator of one
+// unsettled names the first role or stripe that is not ready; "": all are. Of several hosts, the orchestrator of one
 // answers; those of the others stand by. While files of a source cannot be read, standbys cannot become ready.
 func unsettled(roles []supervisor.Role, reply *proto.StatusReply) string {
 	shadows := false

@@ -35,7 +35,7 @@ type Planning struct {
 	Metrics string // address of /metrics; empty: none
 	Up      string // id of the `up`, or of all of a run with several hosts
 	Cluster string // path of the file of the cluster; empty: the run has one host and no etcd
-	Placer  string // the engine that runs the loaders: Supervisor, Kubernetes, Ray, or empty for one that nobody asks
+	Placer  string // the engine that runs the loaders: Supervisor, Kubernetes, Ray, or empty for one that is not asked
 }
 
 // Orchestrate runs the orchestrator.
@@ -59,8 +59,8 @@ func asFailure(err error) error {
 	return exit.Failure(err)
 }
 
-// departing marks the orchestrator's error with an exit status for the supervisor. Four statuses let the run go on:
-// the orchestrator was asked to leave, its disk is full, its disk failed, or it lost the lease.
+// departing marks the orchestrator's error with an exit status for the supervisor. The run continues after four
+// statuses: the orchestrator was asked to leave, its disk is full, its disk failed, or it lost the lease.
 func departing(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, checkpoint.ErrDiskFull):
@@ -272,8 +272,8 @@ func (r *role) serveOthers(all []*planning) (*grpc.Server, net.Listener, error) 
 }
 
 // choosePort lets the kernel choose the port for other hosts, if `listen` has none. The leader's key in etcd has the
-// port, so a candidate needs it before its election. Nobody knows it before that. A port of the cluster file is bound
-// by the leader alone: hosts that still take this one for the leader are refused there at once.
+// port, so a candidate needs it before its election. No other process knows it before that. A port of the cluster file
+// is bound by the leader alone: hosts that still take this one for the leader are refused there at once.
 func (r *role) choosePort() error {
 	if !r.isSpread() || !r.network.File.HasNoPort() {
 		return nil

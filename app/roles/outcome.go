@@ -17,8 +17,8 @@ type overElsewhere struct{ hosts.Outcome }
 // Error implements error.
 func (o *overElsewhere) Error() string { return "the run ended on another host: " + o.Reason }
 
-// orchestrateSpread runs the orchestrator of one of several hosts. It ends with the run, wherever the run was planned
-// last. If that was here, it tells the other hosts.
+// orchestrateSpread runs the orchestrator of one of several hosts. It ends with the run, on every host. If this host
+// was the last to plan the run, it publishes the outcome to the other hosts.
 func (r *role) orchestrateSpread(ctx context.Context, o Planning) error {
 	client, err := r.network.Client(ctx)
 	if err != nil {
@@ -53,7 +53,7 @@ func (r *role) orchestrateSpread(ctx context.Context, o Planning) error {
 	return err
 }
 
-// isEnd reports whether a leader's error, or nil, ends the run on all hosts. Else this host alone cannot go on, and
+// isEnd reports whether a leader's error, or nil, ends the run on all hosts. Else only this host cannot continue, and
 // another one may.
 func isEnd(ctx context.Context, err error) bool {
 	return ctx.Err() == nil && !errors.Is(err, millrace.ErrFenced) && !errors.Is(err, checkpoint.ErrDiskFull) &&

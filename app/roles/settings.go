@@ -48,7 +48,7 @@ func runway(s *setup.Stream) (least int, ahead orchestrator.Ahead) {
 	return max(2, min(runwaySteps, most)), ahead
 }
 
-// OrchestratorConfig turns a stream into the configuration of an orchestrator that plans for so many ranks.
+// OrchestratorConfig turns a stream into the configuration of an orchestrator that plans for `world` ranks.
 // Version is this program's.
 func OrchestratorConfig(s *setup.Stream, world int, version string) (orchestrator.Config, error) {
 	var out orchestrator.Config
@@ -117,7 +117,7 @@ func OrchestratorConfig(s *setup.Stream, world int, version string) (orchestrato
 	return out, nil
 }
 
-// Reshaped returns a topology for a stream of a run with so many ranks. An axis of 0 is as in the mixture file.
+// Reshaped returns a topology for a stream of a run with `world` ranks. An axis of 0 is as in the mixture file.
 func Reshaped(c *config.Config, world, tp, cp, pp int) millrace.Topology {
 	p := c.Parallelism
 	return millrace.Topology{Ranks: c.Served(world), TP: cmp.Or(tp, int(p.TP)), CP: cmp.Or(cp, int(p.CP)),

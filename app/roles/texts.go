@@ -16,8 +16,8 @@ import (
 const (
 	// mostTexts bounds a process's file of texts. The deployments for Kubernetes give a run directory more.
 	mostTexts = 8 << 30
-	// leastFree is the part of a file system that texts leave free: one of so many. The kubelet evicts pods once a
-	// node has less than 15 % free.
+	// leastFree is the divisor of a file system's size: texts leave 1/leastFree of it free. The kubelet evicts pods
+	// once a node has less than 15 % free.
 	leastFree = 5
 	// freeBytes are enough outside of a pod: on a disk of 160 GiB and more, they are less than a fifth. Four files of
 	// the largest size fit.

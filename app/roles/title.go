@@ -15,7 +15,7 @@ const (
 	SidecarRole      = "sidecar"      // serves ranks
 )
 
-// title makes `ps` list this process under another role. The strings of os.Args lie in the memory that the kernel shows
+// title makes `ps` list this process under another role. The strings of os.Args are in the memory that the kernel shows
 // to `ps`, so title overwrites their bytes. If that memory cannot be written, `ps` keeps the old word.
 func title(word string) {
 	for _, arg := range os.Args[1:] {

@@ -13,8 +13,8 @@ type ReadBuffers struct {
 	remote  *remote.Host
 }
 
-// NewReadBuffers returns the memory of random reads for a process with so many decoders: at most so many bytes. stores
-// has the process's means for remote files.
+// NewReadBuffers returns the memory of random reads for a process with the given number of decoders, of at most `bytes`
+// bytes. stores has the process's means for remote files.
 func NewReadBuffers(decoders int, bytes int64, stores *remote.Host) *ReadBuffers {
 	return &ReadBuffers{
 		windows: rows.NewWindows(2*decoders, bytes/2), pages: parquet.NewPages(bytes / 2), remote: stores,

@@ -15,7 +15,7 @@ type Place struct {
 	World    int  // ranks of the run
 }
 
-// Others returns the places of all hosts of the run, if each has as many ranks as this one.
+// Others returns the places of all hosts of the run, if each has the same number of ranks as this one.
 func (p Place) Others() (out []Place) {
 	for first := 0; first < p.World; first += p.Ranks {
 		out = append(out, Place{IsSpread: true, First: first, Ranks: p.Ranks, World: p.World})
@@ -76,12 +76,12 @@ type Share struct {
 // whole is the work of all sources at once.
 const whole = 1_000_000
 
-// Shares divides the sources of the stream into stripes. If no source has a profile, a source has one stripe with fewer
-// loaders than sources. With more loaders, there are as many stripes as loaders.
+// Shares divides the sources of the stream into stripes. Without any profile, each source has one stripe if there are
+// fewer loaders than sources. With more loaders, there are as many stripes as loaders.
 //
-// With profiles, a source gets so many stripes that none has more than one loader's equal part of the work and an
-// eighth, at the time at which the mixture needs the source most. There are as many stripes as loaders or more. Beyond
-// that number, all stripes must fit into the memory of the loaders in any order.
+// With profiles, a stripe has at most 9/8 of one loader's equal part of the work, at the time at which the mixture
+// needs its source most. There are at least as many stripes as loaders. Beyond that number, all stripes must fit into
+// the memory of the loaders in any order.
 func (s *Stream) Shares() ([]Share, error) {
 	out, loaders := make([]Share, len(s.Config.Sources)), s.Part.Fleet.Readers
 	if !slices.ContainsFunc(s.Part.Profiles, func(p Profile) bool { return p != Profile{} }) {

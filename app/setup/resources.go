@@ -19,7 +19,7 @@ type Host struct {
 	Ranks int // trainer ranks of the run on this host
 }
 
-// ThisHost describes this process's host, with so many ranks of a run.
+// ThisHost describes this process's host, with `ranks` ranks of a run.
 func ThisHost(ranks int) Host {
 	return Host{Cores: runtime.GOMAXPROCS(0), Files: openfiles.Default(), Ranks: ranks}
 }
@@ -38,8 +38,8 @@ type Profile struct {
 	Resident    uint64 // bytes of memory that a loader holds for the source
 }
 
-// Resources is the division of the memory, files and loaders of a run on one host among its streams. Nobody writes to
-// it after Divide.
+// Resources is the division of the memory, files and loaders of a run on one host among its streams. It is immutable
+// after Divide.
 type Resources struct {
 	Fleet   Fleet
 	Streams map[string]Part
@@ -64,7 +64,7 @@ type Part struct {
 	WalkBuffers   int64     // in such a command, that random reads keep for later ones
 	SidecarMemory int64     // of limits.sidecar_memory: for the stream
 	Sidecar       Sidecar   // the division of SidecarMemory
-	OpenFiles     int       // data files that a process has open at once; 0: as many as its own limit allows
+	OpenFiles     int       // data files that a process has open at once; 0: the number that its own limit allows
 	Profiles      []Profile // of the stream's sources in order; nil: none was measured
 }
 
@@ -93,8 +93,8 @@ type Sidecar struct {
 const (
 	leastProcess = 16 << 20  // of a loader or shadow: an encoder, two decoders and a few documents
 	leastAuto    = 64 << 20  // of a loader that `loaders: auto` adds
-	mostWalk     = 512 << 20 // of a walk, whatever the limits of the run
-	walkBuffers  = 32 << 20  // beside it, whatever the limits of the run
+	mostWalk     = 512 << 20 // of a walk, independent of the limits of the run
+	walkBuffers  = 32 << 20  // beside it, independent of the limits of the run
 	leastAhead   = 4 << 20   // of a loader with remote files, to read ahead
 	mostAhead    = 64 << 20
 	decoderBytes = 2 << 20 // a decoder's scratch
@@ -103,8 +103,8 @@ const (
 // The shares of parts.
 const (
 	trainParts     = 2  // equal parts of a shared limit that the stream `train` gets; each other stream gets one
-	buffersShare   = 16 // one part in so many is for what random reads keep
-	runwayShare    = 4  // one part in so many is for tokens that are planned ahead
+	buffersShare   = 16 // 1/buffersShare is for the data that random reads keep
+	runwayShare    = 4  // 1/runwayShare is for tokens that are planned ahead
 	remoteDecoders = 32 // with a remote source; each has one read in flight
 )
 
@@ -147,7 +147,7 @@ func Alone(c *config.Config, host Host, m Measured) Part {
 	return part.completed(c, newFleet(c, part.LoaderMemory, host, m), host)
 }
 
-// share returns so many equal parts of the limits that the streams of a run divide equally.
+// share returns `parts` equal parts of the limits that the streams of a run divide equally.
 func share(c *config.Config, host Host, parts int) Part {
 	files, all := int(c.Limits.OpenFiles), trainParts+len(c.Streams)
 	if files == 0 {
@@ -184,7 +184,7 @@ func divideSidecar(c *config.Config, ranks int) (parts map[string]int64, err err
 }
 
 // newFleet returns the numbers of processes. Auto is one loader for each source: a file that crashes a decoder then
-// affects one source. There are at most as many as processors, and each loader and shadow has at least leastAuto of the
+// affects one source. The number of processors bounds it, and each loader and shadow has at least leastAuto of the
 // memory.
 func newFleet(c *config.Config, memory int64, host Host, m Measured) Fleet {
 	f := Fleet{

@@ -8,7 +8,7 @@ import (
 )
 
 // Stream is one stream of a run with all that its processes must know alike: its settings, the facts about its data,
-// and its part of the host's resources. Nobody writes to it after it was made.
+// and its part of the host's resources. It is immutable.
 type Stream struct {
 	Config *config.Config
 	Facts  config.Facts

@@ -40,8 +40,8 @@ const (
 	UsualBounds    = "cu_seqlens"
 )
 
-// unnamed returns the fields beside those that a source names which would say that its documents are to be trained on
-// otherwise. A field that a key of the source names, for whatever use, is not among them.
+// unnamed returns the fields that a source does not name and that would change which tokens are trained on. A field
+// that any key of the source names is not among them.
 func unnamed(spec *sources.Spec, s *config.Source) []sources.Unnamed {
 	if spec.Maker == nil {
 		return nil

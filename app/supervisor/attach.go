@@ -22,9 +22,9 @@ import (
 
 // The causes that end a child's [Life.Context].
 var (
-	// ErrStopped: this process is asked to leave (SIGTERM). The run goes on without it.
+	// ErrStopped: this process is asked to leave (SIGTERM). The run continues without it.
 	ErrStopped = errors.New("stopped")
-	// ErrEnding: the whole run ends (SIGINT), so nobody takes over.
+	// ErrEnding: the whole run ends (SIGINT), so no process takes over.
 	ErrEnding = errors.New("the run ends")
 	// ErrOrphaned: the supervisor is gone.
 	ErrOrphaned = errors.New("the supervisor is gone")
@@ -130,7 +130,7 @@ func (l *Life) Context(parent context.Context) (context.Context, context.CancelF
 	}
 }
 
-// watch waits for the end of the lifeline. Nothing is ever written to it.
+// watch waits for the end of the lifeline, to which no process ever writes.
 func (l *Life) watch(cancel context.CancelCauseFunc, returned <-chan struct{}) {
 	if _, err := io.Copy(io.Discard, l.lifeline); err != nil {
 		return // the deadline: the role returned by itself
@@ -170,8 +170,8 @@ func (l *Life) ReportPlace(id string, goal placer.Desired) error {
 	return l.report(fmt.Sprintf("place %s %s\n", id, text))
 }
 
-// ReportLacks reports to the supervisor the thing that this role waits for; "": nothing. The supervisor tells people,
-// and `millrace status` shows it. A role that has nothing to wait for says so once: an earlier process may have waited.
+// ReportLacks reports to the supervisor the thing that this role waits for; "": none. The supervisor logs it, and
+// `millrace status` shows it. A role that does not wait reports "" once: an earlier process may have waited.
 func (l *Life) ReportLacks(what string) error {
 	return l.report("lacks " + strings.ReplaceAll(what, "\n", " ") + "\n")
 }

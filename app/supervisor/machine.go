@@ -18,7 +18,7 @@ type life struct {
 	term    millrace.Term
 	started time.Time
 	due     time.Time // of the next start; zero if none is planned
-	lacks   string    // the missing thing that it waits for; "" if nothing is missing
+	lacks   string    // the missing thing that it waits for; "": none
 	told    bool      // the line about its death for want of the missing thing is printed
 	warned  string    // the missing thing that people were warned of, maybe by an earlier process; "": it is over
 	added   bool      // the run began without it
@@ -142,7 +142,7 @@ func (m *machine) begun(now time.Time, ev evStarted) []action {
 	return []action{acNotice{fmt.Sprintf("%s has started at try %d", c.Name, tries)}}
 }
 
-// lack notes the thing that a child waits for, "" for nothing, and tells people. The end of a wait may be the report of
+// lack notes the thing that a child waits for, "" for none, and logs it. The end of a wait may be the report of
 // a later process than the one that began it.
 func (c *life) lack(what string) []action {
 	was := c.warned
@@ -182,7 +182,7 @@ func (m *machine) markReady(i, pid int) []action {
 	return m.announce()
 }
 
-// announce tells once that all wanted children serve.
+// announce logs once that all wanted children serve.
 func (m *machine) announce() []action {
 	if m.announced {
 		return nil

@@ -173,7 +173,7 @@ func (m *machine) failToStart(now time.Time, ev evStartFailed) []action {
 	c.lacks, c.due = fmt.Sprintf("cannot start %s: %v", c.Name, ev.err), now.Add(backOff(c.refused+1))
 	c.refused++
 	if c.refused > 1 {
-		return nil // told at the first try
+		return nil // logged at the first try
 	}
 	return []action{acNotice{c.lacks + "; it is tried again until it starts"}}
 }

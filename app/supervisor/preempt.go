@@ -12,7 +12,7 @@ const quietFor = 2 * time.Second
 // preemption is the time between a request to stop and the stop, in which trainers end their step and save it.
 // Schedulers send SIGTERM to all processes of a job, and SIGKILL half a minute later.
 type preemption struct {
-	until time.Time // of the stop at the latest; zero: nobody asked
+	until time.Time // of the stop at the latest; zero: no stop was asked for
 	alone time.Time // since then there is no trainer; zero: there is one, or a child that served one is starting
 }
 

@@ -32,7 +32,7 @@ type Config struct {
 	Clock    seam.Clock                // seam.System by default
 	// Asked reports whether the process was asked to stop before Run handled its signals; may be nil.
 	Asked func() bool
-	// TrainersGrace is the time from SIGTERM to the stop for which trainers may go on; 0 for none. The stop comes
+	// TrainersGrace is the time from SIGTERM to the stop, in which trainers may continue; 0 for none. The stop comes
 	// earlier when they have left, and at another signal.
 	TrainersGrace time.Duration
 	// StopGrace is the time from asking the children to leave until they are killed; DefaultGrace by default.
@@ -88,7 +88,7 @@ type run struct {
 }
 
 // Run starts all children and keeps them running until a verdict, the context, SIGINT, SIGTERM or SIGHUP ends the run.
-// After SIGTERM, trainers may go on for TrainersGrace. Another signal ends the grace. A further one kills at once.
+// After SIGTERM, trainers may continue for TrainersGrace. Another signal ends the grace. A further one kills at once.
 // After the end of the parent (WithParent), trainers get no reason: they wait for the next supervisor of the directory,
 // as after the death of this one. A context with the cause *Over ends the run with that result. When Run returns, no
 // child is left. The error is nil with the results Stopped and Finished. It is ErrInUse if another supervisor has the

@@ -1,4 +1,4 @@
-// Package top shows a run while it goes on: samples of its status and processes, and pages made of them.
+// Package top shows a run in progress: samples of its status and processes, and pages made of them.
 package top
 
 import (

@@ -72,7 +72,7 @@ const (
 	eol        = "\x1b[K"               // clears the rest of the line
 	eos        = "\x1b[J"               // clears the rest of the screen
 	quits      = "qQ\x03\x04"           // keys: q, Ctrl-C, Ctrl-D
-	wide, tall = 80, 24                 // of a terminal that does not tell its size
+	wide, tall = 80, 24                 // of a terminal that does not report its size
 )
 
 func onTerminal(ctx context.Context, dir string, read reader, in, out *os.File) (err error) {

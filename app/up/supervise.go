@@ -70,8 +70,8 @@ func (u *Up) supervise(ctx context.Context, asked func() bool, cfg *config.Confi
 	return exit.Failure(err)
 }
 
-// stay keeps the registration of this host until ctx ends. It ends the supervisor if this host may not go on, and if
-// the run has ended on the host that planned it: a process of the orchestrator sees to that itself.
+// stay keeps the registration of this host until ctx ends. It ends the supervisor if this host may not continue, and if
+// the run has ended on the host that planned it. A host with an orchestrator process leaves the latter to that process.
 func (u *Up) stay(ctx context.Context, end context.CancelCauseFunc) *sync.WaitGroup {
 	var registered sync.WaitGroup
 	if u.here == nil {
@@ -200,7 +200,7 @@ func (u *Up) child(role, name string, more ...string) supervisor.Child {
 	return child
 }
 
-// spawn returns a loader that the orchestrator may add while the run goes on.
+// spawn returns a loader that the orchestrator may add during the run.
 func (u *Up) spawn(role string, i int) (supervisor.Child, bool) {
 	if role != roles.LoaderRole {
 		return supervisor.Child{}, false

@@ -208,8 +208,8 @@ func (u *Up) loadCluster() (err error) {
 }
 
 // join registers this host. It returns the configuration and the resources of this host as the hosts agreed. All hosts
-// agree on the numbers of loaders and stripes, on the profiles, and on the axes of parallelism. The loaders of an `up`
-// are as many on each host, unless they are a range: that counts those of the run.
+// agree on the numbers of loaders and stripes, on the profiles, and on the axes of parallelism. Each host's `up` has
+// the same number of loaders. If the number is a range, it counts the loaders of the whole run.
 func (u *Up) join(
 	ctx context.Context, cfg *config.Config, digest string, host setup.Host, fleet setup.Fleet, measured setup.Measured,
 ) (*config.Config, *setup.Resources, error) {

@@ -21,7 +21,7 @@ import (
 	"github.com/johannesboyne/gofakes3/backend/s3mem"
 )
 
-// service stands before the S3 server.
+// service is a proxy before the S3 server.
 type service struct {
 	s3              http.Handler
 	requests, bytes atomic.Int64

@@ -30,8 +30,7 @@ type Disk struct {
 	reserve int64 // bytes; 0: no reserve is kept
 }
 
-// New returns a disk on a file system. A store on the disk keeps a reserve of so many bytes for a full disk; 0 keeps
-// none.
+// New returns a disk on a file system. A store on the disk keeps `reserve` bytes for a full disk; 0 keeps none.
 func New(fs vfs.FS, reserve int64) *Disk { return &Disk{fs: fs, reserve: reserve} }
 
 // System returns the operating system's file system, with a reserve of 8 MiB.

@@ -39,8 +39,8 @@ func (d *Disk) BeginCopy(dir string) (copied string, err error) {
 	return copied, errors.Join(f.Sync(), f.Close(), syncDir(d.fs, copied))
 }
 
-// Replace puts the copy in the place of the store in dir. Nobody has either open, and the copy is whole and durable. A
-// power cut leaves the one or the other.
+// Replace puts the copy in the place of the store in dir. The caller makes sure that neither is open, and that the copy
+// is whole and durable. A power cut leaves one of both.
 func (d *Disk) Replace(dir string) error {
 	copied := dir + copySuffix
 	if err := d.fs.Remove(d.fs.PathJoin(copied, copyingName)); err != nil {

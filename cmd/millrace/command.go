@@ -74,7 +74,7 @@ func leastArgs(n int, want string) cobra.PositionalArgs {
 	}
 }
 
-// oldForm tells the user the new form of a command line. The old form works in this version.
+// oldForm shows the user the new form of a command line. The old form works in this version.
 func oldForm(c *cobra.Command, old, now string) {
 	fmt.Fprintf(c.ErrOrStderr(),
 		"millrace: `millrace %s` is now `millrace %s`: the next version refuses the old form\n", old, now)

@@ -1,7 +1,7 @@
-// Package activity measures what a role does: the time of each kind of activity by source, the bytes read and the
+// Package activity measures the work of a role: the time of each kind of activity by source, the bytes read and the
 // tokens made, and the current activity. A [Cause] names the activity that a trainer waits for.
 //
-// A clock is read once for each block, read or document, and never for a token. Nothing here decides content.
+// A clock is read once for each block, read or document, and never for a token. Content never depends on it.
 package activity
 
 import (
@@ -117,8 +117,8 @@ func (m *Meter) All() (out []*Source) {
 	return out
 }
 
-// Current returns the activity that a role's wait for a source is due to. If nothing is done for the source, it is the
-// activity that takes the most time of the process. The zero value means that the process is idle.
+// Current returns the activity that a role's wait for a source is due to. If the process does no work for the source,
+// it is the activity that takes the most time of the process. The zero value means that the process is idle.
 func (m *Meter) Current(source string) Current {
 	var busiest Current
 	for _, s := range m.All() {
@@ -264,7 +264,7 @@ func (s *Source) note(kind Kind, shard string) {
 	}
 }
 
-// Turn goes on with another kind, and returns the kind before.
+// Turn changes to another kind, and returns the kind before.
 func (a *Activity) Turn(kind Kind) (before Kind) {
 	if a == nil {
 		return kind
@@ -378,5 +378,5 @@ func (s *Source) Current() Current {
 	return out
 }
 
-// leastShare is the part of a window that an activity takes at least to be the current one: one in so many.
+// leastShare is a divisor: an activity that takes at least 1/leastShare of a window may be the current one.
 const leastShare = 50

@@ -2,7 +2,7 @@ package activity
 
 import "fmt"
 
-// Cause names what a trainer waits for. The zero value is unknown.
+// Cause names the activity that a trainer waits for. The zero value is unknown.
 type Cause struct {
 	Kind   Kind   `json:"activity"`
 	Source string `json:"source,omitempty"`

@@ -1,5 +1,5 @@
 // Package arena shares memory between the processes of one host: the owner makes an arena, and a peer that learns its
-// name writes to it. The owner decides about the use of an arena; nothing in it is locked.
+// name writes to it. The owner decides about the use of an arena; an arena has no locks.
 package arena
 
 import (

@@ -11,11 +11,11 @@ import (
 // marked rows, and asks another process only for the others. A mark has the number of tokens and their checksum.
 type Marks []uint64
 
-// Room returns the tokens that an arena needs for rows with room for so many tokens together, and for their marks.
+// Room returns the tokens that an arena needs for rows with room for `tokens` tokens together, and for their marks.
 func Room(tokens, rows int) int { return even(tokens) + 2*rows }
 
-// MarksOf returns the marks of rows that begin at the arena's first token and have room for so many tokens together. It
-// returns nil if the arena is too small for them.
+// MarksOf returns the marks of rows that begin at the arena's first token and have room for `tokens` tokens together.
+// It returns nil if the arena is too small for them.
 func MarksOf(memory []uint32, tokens, rows int) Marks {
 	if rows == 0 || len(memory) < Room(tokens, rows) {
 		return nil

@@ -8,7 +8,7 @@ type Verdict int
 // The verdicts.
 const (
 	Alive  Verdict = iota
-	Silent         // dead or stopped, or neither beats nor runs
+	Silent         // dead or stopped, or without beats and progress
 	Stuck          // beats, but makes no progress on its requests
 )
 
@@ -34,8 +34,8 @@ const (
 	mostLook = 10 * Look              // the most that one look adds towards the deadline
 )
 
-// The same on the wire, where nobody confirms a silence. A lost packet costs a few beats. A process that is short of
-// processor time says so in its beats, and counts as slower, up to a bound.
+// The same on the wire, where no other measure confirms a silence. A lost packet costs a few beats. A process that is
+// short of processor time says so in its beats, and counts as slower, up to a bound.
 const (
 	wireOverdue     = 90 * time.Millisecond
 	wireMostLate    = 300 * time.Millisecond
@@ -140,9 +140,9 @@ func slower(r Reading) time.Duration {
 //   - The beat comes so soon that twice the limit would have borne the silence. Then the path was late. The next limit
 //     is higher, within a bound.
 //   - The process was there, but its host gave it no processor. Its standby may fare no better, and each would repeat
-//     the work of the other. The next limit is higher, whatever the silence was.
+//     the work of the other. The next limit is higher, for any length of the silence.
 //
-// Otherwise the silence was an outage of the host, the network, or the process. A longer wait had helped nobody.
+// Otherwise the silence was an outage of the host, the network, or the process. A longer wait would not have helped.
 func (j *Judge) Returned(now time.Time, b Beat) {
 	if j.silentAt.IsZero() {
 		return

@@ -22,7 +22,7 @@ const Size = 4096
 const magic = 0x313054414542524d
 
 // Words is the shared memory of a page: 64-bit words, little-endian on the machines that this program supports. Words
-// of different threads lie on different cache lines. Each word is read and written as a whole; a reader sees no order
+// of different threads are on different cache lines. Each word is read and written as a whole; a reader sees no order
 // between them.
 type Words struct {
 	magic    atomic.Uint64 // offset 0; written last: a page without it is not ready

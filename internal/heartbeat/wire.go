@@ -46,7 +46,7 @@ func (p *Page) Listen() (leave func()) {
 	return func() { p.listeners.Add(-1) }
 }
 
-// pace returns the time between two beats to each of so many watchers.
+// pace returns the time between two beats to each of `listeners` watchers.
 func pace(listeners int) time.Duration { return Every * time.Duration(max(1, (listeners+few-1)/few)) }
 
 // Late notes that this process sends a beat on the wire later than it wanted to.
@@ -152,7 +152,7 @@ type Wire struct {
 	heard time.Time // the time of last
 	timed int       // beats without a gap of stallMemory
 	isOn  bool      // the stream has brought a beat
-	// isConnected: the stream was opened on a connection that stood.
+	// isConnected: the stream was opened on an existing connection.
 	isConnected bool
 }
 
@@ -213,7 +213,7 @@ func (w *Wire) Sample() Reading {
 	defer w.mu.Unlock()
 	r := Reading{Beats: w.beats, Period: max(w.last.Period, Every), Progress: w.last.Progress,
 		Pending: w.last.Pending, Slow: w.last.Slow, Stalled: w.last.Stalled}
-	if w.timed < enough { // nobody knows: its threads' waits count
+	if w.timed < enough { // unknown: its threads' waits count
 		r.Stalled = max(r.Stalled, wireOverdue)
 	}
 	switch {

@@ -168,7 +168,7 @@ func (s System) cgroups(controller string) (out []cgroup) {
 	return out
 }
 
-// Kills returns the number of processes of this cgroup that the kernel has killed for memory, 0 if it does not tell.
+// Kills returns the number of processes of this cgroup that the kernel has killed for memory, 0 if it is unknown.
 func (s System) Kills() (n int64) {
 	for _, path := range s.cgroups("memory") {
 		name := "memory.events"

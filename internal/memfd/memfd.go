@@ -123,7 +123,7 @@ func (m *Memory) mapAll(fd int) error {
 func (m *Memory) Fd() int { return int(m.file.Fd()) }
 
 // Populate makes every page present, so that no later access has to wait for one. On kernels before 5.14, which lack
-// MADV_POPULATE_WRITE, it writes to each page: nobody else may use the memory yet.
+// MADV_POPULATE_WRITE, it writes to each page: no other user of the memory may exist yet.
 func (m *Memory) Populate() error {
 	// Huge pages are optional: most systems disable them for shared memory.
 	_ = unix.Madvise(m.Bytes, unix.MADV_HUGEPAGE)

@@ -11,7 +11,7 @@ const (
 	blockSize = 128
 )
 
-// lanes is the state of as many hashes as the processor computes at once. The words of all lanes stand side by side.
+// lanes is the state of the hashes that the processor computes at once. The words of all lanes are side by side.
 // compress knows the places of the fields.
 type lanes struct {
 	hash  [8][width]uint64
@@ -87,7 +87,7 @@ func inLanes(digests []millrace.Digest, message func(b []byte, i int) []byte) {
 	}
 }
 
-// hashBlocks hashes the next block of every lane. A lane without a message gives a hash that nothing reads.
+// hashBlocks hashes the next block of every lane. A lane without a message gives a hash that is not used.
 func (w *work) hashBlocks() {
 	for lane := range width {
 		n := copy(w.blocks[lane][:], w.rest[lane])

@@ -96,8 +96,8 @@ func merkle(leaves []millrace.Digest) millrace.Digest {
 	return level[0]
 }
 
-// above computes the nodes above a level into dst and returns dst, which may begin where the level begins: a node
-// stands at or before its children, and each hashes a message before it writes the node.
+// above computes the nodes above a level into dst and returns dst, which may begin where the level begins: a node is at
+// or before its children, and each hashes a message before it writes the node.
 func above(dst, level []millrace.Digest) []millrace.Digest {
 	half := len(level) / 2
 	each(dst[:half], func(b []byte, i int) []byte { return appendNode(b, &level[2*i], &level[2*i+1]) })

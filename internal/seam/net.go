@@ -104,7 +104,7 @@ const maxPath = 107
 const lookEvery = time.Second
 
 // unixListener is a listener on a path. If its file is removed from outside, as cleaners of temporary directories do,
-// Accept binds the path again. Connections go on meanwhile.
+// Accept binds the path again. Open connections stay open.
 type unixListener struct {
 	address string
 

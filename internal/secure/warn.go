@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A text is logged again after repeatAfter: the fault still stands. Texts beyond mostTexts in that time are dropped, so
-// that a stranger cannot fill the log.
+// A text is logged again after repeatAfter, because the fault is still there. Texts beyond mostTexts in that time are
+// dropped, so that a stranger cannot fill the log.
 const (
 	repeatAfter = 10 * time.Minute
 	mostTexts   = 64

@@ -18,8 +18,8 @@ func CountUntrained(ids []uint32) (n uint32) {
 	return n
 }
 
-// Runs tell which tokens of a document are left out of the loss: the lengths of its runs of trained and of untrained
-// tokens in turn, as unsigned varints. The first run is trained, and may be empty. Tokens behind the last run are
+// Runs are the tokens of a document that are left out of the loss: the lengths of its runs of trained and of untrained
+// tokens in turn, as unsigned varints. The first run is trained, and may be empty. Tokens after the last run are
 // trained.
 type Runs []byte
 

@@ -29,7 +29,7 @@ func CurrentToProto(c activity.Current, role string, pid int64) *proto.Activity 
 }
 
 // FiguresToProto encodes the figures of a process. It leaves out the sources whose figures are those in told, and notes
-// the others there. A source that has become idle is told once more.
+// the others there. A source that has become idle is sent once more.
 func FiguresToProto(m *activity.Meter, role string, pid int64, told map[string]activity.Total) *proto.Figures {
 	out := &proto.Figures{Wall: int64(m.Wall()), Cpu: int64(activity.CPU()), Role: role, Pid: pid}
 	for _, s := range m.All() {

@@ -42,7 +42,7 @@ func SetFields(r *proto.FetchReply, fields string) {
 type Row struct {
 	Number uint32
 	Count  int    // ids in this reply
-	IsCut  bool   // it goes on in the next reply
+	IsCut  bool   // it continues in the next reply
 	IsWide bool   // its ids have 32 bits each, not 16
 	IDs    []byte // little-endian; nil: they are in the arena
 	Fields string // of its record, a JSON object; empty: none

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-const magic = 32 // bytes that tell a format
+const magic = 32 // bytes that identify a format
 
 // foreigners are the beginnings of files that people store as images and that are not read.
 var foreigners = []struct{ prefix, name string }{

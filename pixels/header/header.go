@@ -1,5 +1,5 @@
-// Package header reads what a plan has to know of an image from its first bytes: format, sides, orientation. It decodes
-// no pixel and allocates nothing that an image claims.
+// Package header reads the properties of an image that a plan needs from its first bytes: format, sides, orientation.
+// It decodes no pixel and allocates nothing that an image claims.
 //
 //	header.go   Read: the first bytes decide the format, never a name
 //	jpeg.go     ITU-T T.81, Annex B: the frame behind the application segments
@@ -44,7 +44,7 @@ func (i Image) Oriented() (width, height int) {
 	return i.Width, i.Height
 }
 
-// ErrUnread is the cause of every error of Read that lies in the image and not in its file.
+// ErrUnread is the cause of every error of Read that is due to the image and not to its file.
 var ErrUnread = errors.New("not a readable image")
 
 type unread string
@@ -57,8 +57,8 @@ func refuse(format string, args ...any) error { return unread(fmt.Sprintf(format
 // mostSkipped bounds the bytes before the frame header of a JPEG: profiles and previews are at most some 64 KiB each.
 const mostSkipped = 1 << 20
 
-// Read reads the header of an image of a number of bytes. An error that lies in the image wraps ErrUnread. Its text is
-// the end of a sentence that begins with the image: "is a TIFF; JPEG, PNG and WebP are read".
+// Read reads the header of an image of a number of bytes. An error that is due to the image wraps ErrUnread. Its text
+// is the end of a sentence that begins with the image: "is a TIFF; JPEG, PNG and WebP are read".
 func Read(r io.ReaderAt, size int64) (Image, error) {
 	var first [magic]byte
 	n, err := r.ReadAt(first[:min(size, magic)], 0)

@@ -73,7 +73,7 @@ func (f *file) jpeg(out *Image) error {
 	}
 }
 
-// marker returns the marker at a place and moves the place behind it. Any number of 0xff may stand before a marker.
+// marker returns the marker at a place and moves the place behind it. Any number of 0xff may precede a marker.
 func (f *file) marker(place *int64) (byte, error) {
 	b, err := f.at(*place, 2)
 	if err != nil {

@@ -25,7 +25,7 @@ type sample struct {
 	guards guards
 }
 
-// guards say what a damaged file of a sample shows without a doubt.
+// guards are the promises of a format that hold for every damaged file of a sample.
 type guards struct {
 	content bool // checksums cover all content: a record is as it was, or bad
 	count   bool // the numbers of records are written down: there are never fewer in a file that is not cut

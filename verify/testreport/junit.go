@@ -27,7 +27,7 @@ type junitText struct {
 	Text    string `xml:",chardata"`
 }
 
-// readJUnit counts the cases of a file. A file without cases is an error, because nothing was tested.
+// readJUnit counts the cases of a file. A file without cases is an error, because no test ran.
 func readJUnit(path, step string, r *report) error {
 	b, err := os.ReadFile(path)
 	if err != nil {

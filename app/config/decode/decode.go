@@ -1,4 +1,4 @@
-// Package decode fills Go values from the tree of a YAML file by the rules in their struct tags. It goes on after a
+// Package decode fills Go values from the tree of a YAML file by the rules in their struct tags. It continues after a
 // mistake, to report all mistakes.
 package decode
 
@@ -94,7 +94,7 @@ func (d *Decoder) Sound(paths ...string) bool {
 	return true
 }
 
-// Within reports whether a path is another one or lies below it. The whole file is "".
+// Within reports whether a path is another one or is below it. The whole file is "".
 func Within(path, of string) bool {
 	rest, ok := strings.CutPrefix(path, of)
 	return ok && (of == "" || rest == "" || rest[0] == '.' || rest[0] == '[')

@@ -25,7 +25,7 @@ type Identity struct {
 type Entry struct {
 	Name  string
 	Value string
-	Note  string // the value's name for people; neither compared nor in the fingerprint
+	Note  string // the value's name for messages; it is not compared and not in the fingerprint
 	// IsNew: identities of earlier programs lack the entry, and agree with this value. Their runs and states keep the
 	// rule that they began with.
 	IsNew bool

@@ -33,7 +33,7 @@ type compact struct {
 	Sources     map[string]map[string]string `json:"sources,omitempty"` // value: source: weight
 }
 
-// MarshalJSON returns the compact form, at most 5 KiB for as many sources as a run may have.
+// MarshalJSON returns the compact form, at most 5 KiB for the most sources that a run may have.
 func (id Identity) MarshalJSON() ([]byte, error) {
 	full := id.Fingerprint()
 	b, err := json.Marshal(newCompact(shorten(id), full))

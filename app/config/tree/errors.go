@@ -156,7 +156,7 @@ func columns(runes []rune) int {
 	return n
 }
 
-// printable keeps a message about a file on one line of a terminal, whatever bytes the file holds.
+// printable keeps a message about a file on one line of a terminal, for any bytes of the file.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {

@@ -35,7 +35,7 @@ const (
 	Null
 )
 
-// Node is a value of the file and its place. The decoder sees nothing else of YAML.
+// Node is a value of the file and its place. It is all that the decoder sees of YAML.
 type Node struct {
 	Kind    Kind
 	Class   Class

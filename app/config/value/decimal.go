@@ -99,7 +99,7 @@ func splitDecimal(text string) (digits string, point int, problem string) {
 		shift = min(max(n, -1000), 1000)
 	}
 	digits = strings.TrimLeft(whole+fraction, "0")
-	point = len(digits) - len(fraction) + shift // may lie outside of the digits
+	point = len(digits) - len(fraction) + shift // may be outside of the digits
 	if digits = strings.TrimRight(digits, "0"); digits == "" {
 		point = 0
 	}

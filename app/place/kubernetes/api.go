@@ -93,7 +93,7 @@ func (a *api) try(ctx context.Context, verb, path string, body []byte) (answer [
 			pause *= 2
 		}
 		answer, err = a.once(ctx, verb, path, body)
-		// A caller who leaves while a refusal is on its way is told of both, above.
+		// A caller that leaves while a refusal is on its way gets both errors, above.
 		r := new(refusal)
 		mayPass := ctx.Err() == nil
 		if errors.As(err, &r) {

@@ -2,7 +2,7 @@
 // number of replicas. Everything else is in the manifests of deploy/kubernetes.
 //
 //	kubernetes.go  Placer: goals → replicas; pods → instances
-//	set.go         statefulSet: what a pod of it gets, and whether that is enough
+//	set.go         statefulSet: the resources of its pods, and whether they are enough
 //	quantity.go    numbers of CPUs and bytes, as Kubernetes writes them
 //	api.go         api: requests to the API server, tried again
 package kubernetes
@@ -181,7 +181,7 @@ func (p *Placer) path(group string, parts ...string) string {
 	return root + group + "/namespaces/" + p.namespace + "/" + strings.Join(parts, "/")
 }
 
-// pod is the part of a Pod that tells about an instance.
+// pod is the part of a Pod that describes an instance.
 type pod struct {
 	Metadata struct {
 		Name              string

@@ -12,7 +12,7 @@ import (
 // hostname is the label of nodes by which pods stay on different ones.
 const hostname = "kubernetes.io/hostname"
 
-// statefulSet is the part of a StatefulSet that tells what its pods get.
+// statefulSet is the part of a StatefulSet that describes the resources of its pods.
 type statefulSet struct {
 	Metadata struct{ Name string }
 	Spec     struct {

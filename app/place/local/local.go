@@ -19,8 +19,8 @@ const (
 	patience  = 10 * time.Second     // a supervisor answers within milliseconds
 )
 
-// Placer asks the supervisor of a run directory. It gives the processes neither a limit of memory nor of processors:
-// each limits itself.
+// Placer asks the supervisor of a run directory. It sets no limits of memory or processors for the processes: each
+// limits itself.
 type Placer struct {
 	life   *supervisor.Life
 	runDir string

@@ -96,7 +96,7 @@ func await(ctx context.Context, etcd *clientv3.Client, k keys, since int64) {
 	<-etcd.Watch(ctx, k.desired, clientv3.WithRev(since)) // any answer leads to a look
 }
 
-// hear records what the engine says.
+// hear records the engine's reports.
 func hear(ctx context.Context, etcd *clientv3.Client, k keys, in io.Reader) error {
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, maxLine)

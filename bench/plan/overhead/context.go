@@ -48,7 +48,7 @@ func Sliced(p *millrace.Plan, m Model, cp int, pad uint32) float64 {
 	})
 }
 
-// padding returns the cost of the part of a piece that lies behind the end of its document.
+// padding returns the cost of the part of a piece after the end of its document.
 func padding(m Model, length, from, until uint32) float64 {
 	behind := func(at uint32) float64 { return m.Of(max(at, length) - length) }
 	return behind(until) - behind(from)

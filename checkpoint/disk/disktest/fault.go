@@ -17,8 +17,7 @@ const (
 )
 
 // NewFaulty returns a disk on the files of d. The disk calls fault before each operation, and the operation fails with
-// the error of fault. fault runs in several goroutines and may block. The store keeps a reserve of so many bytes for a
-// full disk.
+// the error of fault. fault runs in several goroutines and may block. The store keeps `reserve` bytes for a full disk.
 func NewFaulty(d *Disk, reserve int64, fault func(act Act, path string) error) *disk.Disk {
 	inject := func(op errorfs.Op) error {
 		switch op.Kind {

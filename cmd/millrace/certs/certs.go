@@ -112,7 +112,7 @@ func (r *certs) run(c *cobra.Command, s Shell) error {
 	})
 }
 
-// print tells which file goes where.
+// print says which file belongs on which host.
 func (r *certs) print(w *bufio.Writer, result *issue.Result) {
 	verb := "uses"
 	if result.Made {

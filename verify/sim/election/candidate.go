@@ -162,7 +162,7 @@ func (c *Cluster) admits(id string) bool {
 	return c.listed == 0 || slices.ContainsFunc(c.journals, isIt)
 }
 
-// awaitTurn blocks until nobody has the lease and the candidate may have it, and returns the revision of the list. It
+// awaitTurn blocks until the lease is free and the candidate may have it, and returns the revision of the list. It
 // ends the lease of a dead predecessor.
 func (x *Candidate) awaitTurn(ctx context.Context) (listed int64, err error) {
 	for {

@@ -59,7 +59,7 @@ func (c *Cluster) Journals() int {
 	return len(c.journals)
 }
 
-// Depose removes the election key, as an administrator does. Its holder is not told.
+// Depose removes the election key, as an administrator does. Its holder is not notified.
 func (c *Cluster) Depose() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

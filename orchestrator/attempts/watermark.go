@@ -29,7 +29,7 @@ func (r *Ranks) Commit(from roster.Session, c *pb.Commit) {
 func (r *Ranks) isThrough(k *rank) bool { return r.s.Ended != nil && k.below >= r.s.Ended.Steps }
 
 // wasThrough reports whether the journal says that a rank has consumed the whole stream. The journal counts ranks of
-// the newest attempt: under another topology, nothing is known of a rank with the same number.
+// the newest attempt: under another topology, a rank with the same number is unknown.
 func (r *Ranks) wasThrough(rank int) bool { return r.s.Through[uint32(rank)] && !r.isPlacedAnew() }
 
 // Acknowledged returns the record that moves the watermark to the slowest rank, nil if nothing moves.

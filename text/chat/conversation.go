@@ -18,7 +18,7 @@ type Train string
 
 // The parts.
 const (
-	Assistant     Train = "assistant"      // what the assistant says, with the end of its turns
+	Assistant     Train = "assistant"      // the text of the assistant, with the end of its turns
 	LastAssistant Train = "last_assistant" // the same of the last such turn alone
 	Everything    Train = "all"
 )
@@ -49,7 +49,7 @@ type conversationMaker struct {
 	constants []jinja.Value   // the variables that all conversations share
 }
 
-// NewConversationMaker returns the maker of the documents of conversations. A template that is not understood is an
+// NewConversationMaker returns the maker of the documents of conversations. A template that cannot be parsed is an
 // error that wraps millrace.ErrInvalid.
 func NewConversationMaker(t Tokenizer, c Conversation) (sources.Maker, error) {
 	plain, err := jinja.Parse(c.Template.Plain)

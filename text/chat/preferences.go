@@ -29,7 +29,7 @@ type preferenceMaker struct {
 	talk *conversationMaker
 }
 
-// NewPreferenceMaker returns the maker of the documents of preference pairs. A template that is not understood is an
+// NewPreferenceMaker returns the maker of the documents of preference pairs. A template that cannot be parsed is an
 // error that wraps millrace.ErrInvalid.
 func NewPreferenceMaker(t Tokenizer, p Preference) (sources.Maker, error) {
 	m := &preferenceMaker{Preference: p, t: newEncoder(t)}
@@ -105,9 +105,9 @@ func isTrained(ids []uint32) bool {
 	return false
 }
 
-// cut applies the treatment of long documents to the pair behind dst[:first], whose first segment has so many tokens,
-// and marks where its segments begin. A segment keeps its beginning, and half of the sequence or what the other leaves.
-// A pair of which an answer is cut off is dropped.
+// cut applies the treatment of long documents to the pair after dst[:first], whose first segment has `chosen` tokens,
+// and marks where its segments begin. A segment keeps its beginning: half of the sequence, or the room that the other
+// one leaves. A pair of which an answer is cut off is dropped.
 func (m *preferenceMaker) cut(dst []uint32, first, chosen int, r *sources.Record) []uint32 {
 	rejected := len(dst) - first - chosen
 	if r.TooLong = chosen+rejected > m.TooLong.Tokens; r.TooLong {

@@ -71,7 +71,7 @@ const (
 	block = -2 // it is a {% generation %} block: characters of no message are of the message beside them
 )
 
-// spans returns the characters that train_on names, whatever the messages say.
+// spans returns the characters that train_on names, without regard to marks in the messages.
 func (m *conversationMaker) spans(full jinja.Rendered, t talk, from int) (spans []span, err error) {
 	switch {
 	case m.Train == Everything:

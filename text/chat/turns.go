@@ -24,9 +24,9 @@ func (m *conversationMaker) turns(full jinja.Rendered, t talk, from int) (spans 
 	return spans, nil
 }
 
-// goingOn finds a turn whose text goes on from the text before it. It begins where the rendering of the messages before
-// it ends, with the prompt for a generation. It ends with the end of the turn's last special token, as far as the
-// rendering goes on as that of the messages up to it. why says why the turn is not of this kind.
+// goingOn finds a turn whose text continues the text before it. The turn begins at the end of the rendering of the
+// messages before it with the prompt for a generation. It ends with its last special token, within the part of the
+// rendering that equals the rendering of the messages up to it. why says why the turn is not of this kind.
 func (m *conversationMaker) goingOn(full jinja.Rendered, t talk, found *span) (why string) {
 	i := found.message
 	before, err := m.render(t.messages[:i], t.tools, true)
@@ -95,9 +95,10 @@ func hasPrefix(text, prefix []rune) bool {
 	return len(prefix) <= len(text) && slices.Equal(prefix, text[:len(prefix)])
 }
 
-// written finds a turn by the loop of the template that wrote it, if the turns of all messages stand in their order.
+// written finds a turn by the loop of the template that wrote it, if the turns of all messages are in their order.
 // Templates leave the reasoning out of earlier turns, so the text before a turn is not always that of a generation. The
-// turn begins behind the part of the prompt for a generation that it begins with, and ends with its last special token.
+// turn may begin with a part of the prompt for a generation; that part is left out. It ends with its last special
+// token.
 func (m *conversationMaker) written(full jinja.Rendered, t talk, found *span) bool {
 	origin := uint32(firstMessage + found.message)
 	from := slices.Index(full.Turn, origin)
@@ -128,7 +129,7 @@ func (m *conversationMaker) written(full jinja.Rendered, t talk, found *span) bo
 		}
 	}
 	found.Span = jinja.Span{From: start, To: end + m.ending(full.Runes[end:to])}
-	var alone []rune // unknown: then nothing in front of others' text is trained on
+	var alone []rune // unknown: then no text before others' text is trained on
 	if until, err := m.render(t.messages[:found.message+1], t.tools, false); err == nil {
 		begin := slices.Index(until.Turn, origin)
 		if header := begin + start - from; begin >= 0 && header <= len(until.Runes) {

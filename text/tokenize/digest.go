@@ -43,8 +43,8 @@ func (d digest) ranks(v *vocab.Vocabulary) {
 	}
 }
 
-// digestRanks returns the name of a vocabulary. Only its ranks decide it: neither the order of lines in its file nor
-// their ends matter.
+// digestRanks returns the name of a vocabulary. Only its ranks decide it: the order of lines in its file and their ends
+// do not matter.
 func digestRanks(v *vocab.Vocabulary) (string, error) {
 	d, err := newDigest()
 	if err != nil {

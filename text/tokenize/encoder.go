@@ -31,7 +31,7 @@ type Encoder struct {
 // normalMax bounds the memory that an encoder keeps for normalised texts.
 const normalMax = 1 << 20
 
-// NewEncoder returns an encoder for one goroutine. It starts nothing and holds nothing that needs closing.
+// NewEncoder returns an encoder for one goroutine. It starts no goroutine and needs no Close.
 func (e *Encoding) NewEncoder() *Encoder {
 	enc := &Encoder{encoding: e}
 	enc.coder = byteLevel{enc}

@@ -154,7 +154,7 @@ func (d *definition) add(t *hf.Tokenizer) error {
 	return nil
 }
 
-// fingerprintHF adds to a fingerprint what a tokenizer.json decides beyond it: which tokens merges make, and which
+// fingerprintHF adds to a fingerprint the further decisions of a tokenizer.json: which tokens merges make, and which
 // added tokens count in a text.
 func fingerprintHF(base [16]byte, t *hf.Tokenizer) (sum [16]byte, err error) {
 	h, err := newDigest()

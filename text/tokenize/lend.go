@@ -10,7 +10,7 @@ import (
 // LeastEncoderBytes is the least memory of one encoder, without its scratch for texts.
 func LeastEncoderBytes() int64 { return EncoderBytes(0) }
 
-// EncoderBytes returns the most memory of an encoder that may take so many bytes. It is at least LeastEncoderBytes, and
+// EncoderBytes returns the most memory of an encoder that may take `most` bytes. It is at least LeastEncoderBytes, and
 // it grows in steps up to a point where more would not help.
 func EncoderBytes(most int64) int64 {
 	own := int64(unsafe.Sizeof(Encoder{}))
@@ -18,7 +18,7 @@ func EncoderBytes(most int64) int64 {
 }
 
 // lender lends a bounded number of encoders. An encoder takes megabytes and gets faster with use, so a borrower waits
-// for a used one instead of making another. Whoever has an encoder needs nothing else to give it back.
+// for a used one instead of making another. A borrower needs no other resource to give its encoder back.
 type lender struct {
 	mu       sync.Mutex
 	given    *sync.Cond
@@ -120,7 +120,7 @@ type share struct {
 }
 
 // appendShared appends the ids of a long text. While enc encodes the first of some parts, idle encoders encode the
-// others. The ids of those wait in memory: parts are short, and there are as many of them as encoders.
+// others. The ids of those wait in memory: parts are short, and each encoder has one.
 func (e *Encoding) appendShared(dst []uint32, text []byte, enc *Encoder) []uint32 {
 	scratch := make([][]uint32, runtime.GOMAXPROCS(0)-1)
 	for pos := 0; pos < len(text); {

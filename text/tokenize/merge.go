@@ -15,7 +15,7 @@ const (
 )
 
 // merger encodes one piece by byte pair encoding. Of all neighbours that merge into a token, the pair of the lowest
-// rank merges first, and of equals the leftmost. This goes on until no pair merges. The merger is scratch of one
+// rank merges first, and of equals the leftmost. It repeats this until no pair merges. The merger is scratch of one
 // encoder.
 type merger struct {
 	table   *mergeTable
@@ -42,7 +42,7 @@ func (m *merger) mergeShort(dst []uint32, piece []byte) []uint32 {
 	return m.mergeParts(dst, m.start(piece))
 }
 
-// mergeParts appends the tokens that so many parts merge into. It looks at every part for each merge.
+// mergeParts appends the tokens that `parts` parts merge into. It looks at every part for each merge.
 func (m *merger) mergeParts(dst []uint32, parts int) []uint32 {
 	live := uint64(2)<<(parts-1) - 1
 	for {

@@ -39,8 +39,8 @@ func (m *mergeTable) tables() []shared.Table {
 //
 // The condition: the bytes alone merge into one token. R is the highest rank of these merges. Every merge across an end
 // of the character has a higher rank than R, for every part that is at that end on the way and for the token itself.
-// While the character is incomplete, its own next merge has rank R at most, so nothing else can take its bytes. Until
-// all merges up to R have happened elsewhere, the token takes part in none.
+// While the character is incomplete, its own next merge has rank R at most, so no other merge can take its bytes. Until
+// all merges up to R have happened elsewhere, the token does not merge.
 //
 // An entry is the token with firmInside, firmBehindASCII or both. 0 is no firm character.
 type firmTable struct {

@@ -25,7 +25,7 @@ func rememberedBytes(doublings int) int64 {
 		doublings
 }
 
-// doublings returns how often remembered pieces may double within so many bytes.
+// doublings returns how often remembered pieces may double within `bytes` bytes.
 func doublings(bytes int64) int {
 	n := 0
 	for n < maxDoublings && rememberedBytes(n+1) <= bytes {
@@ -65,7 +65,7 @@ func (r *room) use(bytes int, now time.Time) bool {
 	return true
 }
 
-// longPieces remembers the tokens of all other pieces. The records of the last ones lie in a ring: of each piece its
+// longPieces remembers the tokens of all other pieces. The records of the last ones are in a ring: of each piece its
 // tokens, then its bytes.
 type longPieces struct {
 	slots []longSlot // a power of two of them

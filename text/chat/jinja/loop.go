@@ -172,7 +172,7 @@ func (x *rendering) kept(s *scope, names []string, items []any, keep expr) (out 
 	return out
 }
 
-// items returns what a loop over the value takes.
+// items returns the items of a loop over the value.
 func (x *rendering) items(v any) (out []any, ok bool) {
 	switch v := v.(type) {
 	case undefined:

@@ -45,7 +45,7 @@ func (p *parser) word(name string) bool {
 	return false
 }
 
-// want moves over a token that has to be next.
+// want moves over a token that must be next.
 func (p *parser) want(kind string) token {
 	t := p.next()
 	if t.kind != kind && p.err == nil {

@@ -62,7 +62,7 @@ func (x *rendering) fail(format string, a ...any) any {
 	return undefined{}
 }
 
-// spend counts steps and reports whether the rendering may go on.
+// spend counts steps and reports whether the rendering may continue.
 func (x *rendering) spend(n int) bool {
 	if x.steps += n; x.steps > mostSteps && x.err == nil {
 		x.failFor(ErrEndless)
@@ -84,7 +84,7 @@ func (x *rendering) made(t Text) any {
 	return t
 }
 
-// enter begins a call and reports whether it may go on. The caller ends it with leave.
+// enter begins a call and reports whether it may continue. The caller ends it with leave.
 func (x *rendering) enter() bool {
 	if x.depth++; x.depth > mostDepth {
 		x.fail("its calls are nested deeper than %d", mostDepth)

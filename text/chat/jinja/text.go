@@ -5,7 +5,8 @@ import (
 	"unicode"
 )
 
-// Text is a text whose characters know their origin. Two texts are equal if their characters are, whatever the origin.
+// Text is a text whose characters know their origin. Two texts are equal if their characters are, even if their origins
+// differ.
 type Text []uint64
 
 const (
@@ -77,7 +78,7 @@ func (t Text) findLast(x Text) int {
 	return -1
 }
 
-// hasAt reports whether x stands at place i.
+// hasAt reports whether x is at place i.
 func (t Text) hasAt(x Text, i int) bool {
 	if i < 0 || i+len(x) > len(t) {
 		return false

@@ -31,7 +31,7 @@ const (
 	numSets = iota - 1
 )
 
-// Table tells the sets of characters. It never changes and is safe for concurrent use. It takes 2.2 MiB.
+// Table has the sets of each character. It never changes and is safe for concurrent use. It takes 2.2 MiB.
 type Table struct {
 	sets  []Set // by character
 	lower map[rune][]byte

@@ -99,8 +99,8 @@ func (t *Tokenizer) marks(c *config, ids map[string]uint32) {
 }
 
 // checkIDs returns an error for an added token whose id in the file is not the one that the library gives it: that of
-// the model's token, else the number of tokens before it, whatever the file says. A special token that is neither bos
-// nor eos is in no document. ids are those of the model's tokens.
+// the model's token, else the number of tokens before it. Special tokens other than bos and eos are in no document. ids
+// are those of the model's tokens.
 func (t *Tokenizer) checkIDs(ids map[string]uint32) error {
 	next := uint32(len(ids))
 	for i, a := range t.Added {

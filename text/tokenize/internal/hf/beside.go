@@ -55,7 +55,7 @@ func Find(dir string) (name string, isOwn bool, err error) {
 		"write the path of the one that the model uses"}
 }
 
-// Beside has what the files of a model's directory say about a tokenizer of another format than tokenizer.json.
+// Beside has the settings in a model's directory for a tokenizer of another format than tokenizer.json.
 type Beside struct {
 	file   string
 	config *config

@@ -93,7 +93,7 @@ func isTokenizer(head []byte) bool {
 	return false
 }
 
-// config has what the files beside a tokenizer.json say about it.
+// config has the settings of the files beside a tokenizer.json.
 type config struct {
 	isThere      bool   // tokenizer_config.json
 	class        string // of tokenizer_config.json

@@ -8,7 +8,7 @@ import (
 	"millrace/text/tokenize/internal/pipeline"
 )
 
-// origin tells where the characters of a normalised text come from. The library keeps their places in the text, and a
+// origin says where the characters of a normalised text come from. The library keeps their places in the text, and a
 // Metaspace with the prepend_scheme first prepends to each part whose first character comes from the beginning.
 type origin uint8
 

@@ -9,8 +9,8 @@ import (
 	"fmt"
 )
 
-// parse returns the tokenizer of a tokenizer.json, with what the files beside it say. An error names the place in the
-// file. Memory is proportional to the length of content.
+// parse returns the tokenizer of a tokenizer.json, with the settings of the files beside it. An error names the place
+// in the file. Memory is proportional to the length of content.
 func parse(content []byte, c *config) (*Tokenizer, error) {
 	var f file
 	if err := decode(content, &f); err != nil {

@@ -12,7 +12,7 @@ import (
 const qwen2 = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+` +
 	`|\s+(?!\S)|\s+`
 
-// readMerges returns the tokenizer of vocab.json and merges.txt. The class in tokenizer_config.json tells its other
+// readMerges returns the tokenizer of vocab.json and merges.txt. The class in tokenizer_config.json decides its other
 // parts, as in transformers 4.57 and 5.23.
 func readMerges(dir string, c *config) (*Tokenizer, error) {
 	m := &model{}

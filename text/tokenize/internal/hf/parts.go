@@ -80,8 +80,8 @@ func (p *part) isDigits() bool {
 		list[0].IndividualDigits && list[1].Type == "ByteLevel" && list[1].usesRegex() && !list[1].prefixes()
 }
 
-// stages takes ByteLevel, the parts before it, and those behind it, which see the characters that stand for bytes. One
-// Split by a pattern of the package split is this pattern, as is ByteLevel's own expression with a prefix space.
+// stages takes ByteLevel, the parts before it, and the parts after it, which see the characters that stand for bytes.
+// One Split by a pattern of the package split is this pattern, as is ByteLevel's own expression with a prefix space.
 func (t *Tokenizer) stages(path string, list []*part) error {
 	isMapped := false
 	for i, p := range list {
@@ -128,13 +128,13 @@ func (p *part) usesRegex() bool { return p.UseRegex == nil || *p.UseRegex }
 // prefixes reports whether ByteLevel writes a space before each part.
 func (p *part) prefixes() bool { return p.AddPrefixSpace != nil && *p.AddPrefixSpace }
 
-// isBare reports whether a part is ByteLevel that neither divides a text nor writes spaces.
+// isBare reports whether a part is a ByteLevel that does not divide a text and does not write spaces.
 func (p *part) isBare() bool {
 	return p != nil && p.Type == "ByteLevel" && !p.usesRegex() && !p.prefixes()
 }
 
 // isKnownSplit reports whether a part divides by a pattern of the package split. Such a pattern matches everywhere, so
-// nothing is between two matches. The engine of tokenizer.json reads {1,3}+ in another way than that of tiktoken.
+// no text is between two matches. The engine of tokenizer.json reads {1,3}+ in another way than that of tiktoken.
 func (p *part) isKnownSplit() bool {
 	if p.Type != "Split" || p.Pattern.Regex == nil || strings.Contains(*p.Pattern.Regex, "}+") {
 		return false
@@ -191,7 +191,7 @@ func splitStage(path string, p *part) (pretokenize.Stage, error) {
 	return stage, nil
 }
 
-// postProcessor takes bos and eos from a template. Nothing else of it belongs to a document.
+// postProcessor takes bos and eos from a template. The rest of it is not part of a document.
 func (t *Tokenizer) postProcessor(path string, p *part) error {
 	if p == nil {
 		return nil
@@ -291,8 +291,8 @@ func (m *model) tokens(added []Added, keys iter.Seq[string]) ([][]byte, error) {
 	return tokens, nil
 }
 
-// spelling returns the bytes of a token by its key. Command R has tokens with characters that stand for no byte: no
-// text has them.
+// spelling returns the bytes of a token by its key. Command R has tokens with characters that stand for no byte: such
+// tokens are in no text.
 func spelling(bytesOf map[rune]byte, key string) (token []byte, isInText bool) {
 	token = make([]byte, 0, len(key))
 	for _, r := range key {

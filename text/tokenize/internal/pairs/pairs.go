@@ -18,7 +18,7 @@ const (
 )
 
 // Table has the merges of a vocabulary. It is a perfect hash table: a pair can be in one
-// slot alone, so a search has neither a loop nor a branch. A slot packs left, right and merged token in 21 bits each
+// slot alone, so a search has no loop and no branch. A slot packs left, right and merged token in 21 bits each
 // under the highest bit. Zero is empty.
 //
 // Pairs with the same highest bits of their hash are a bucket. The pilot of a bucket sends its pairs to slots that are

@@ -56,7 +56,7 @@ func (p *Pipeline) Normalize(text []byte, s *Scratch) []byte { return p.Normaliz
 // Normalizers rewrite a text one after the other.
 type Normalizers []Normalizer
 
-// Normalize returns the normalised text. It is UTF-8 whatever the text is, and valid until the next call.
+// Normalize returns the normalised text. It is UTF-8 for every text, and valid until the next call.
 func (list Normalizers) Normalize(text []byte, s *Scratch) []byte {
 	next := 0
 	apply := func(n Normalizer) {

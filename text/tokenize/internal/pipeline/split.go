@@ -14,7 +14,7 @@ type Metaspace struct {
 	Divides     bool
 }
 
-// Prepends tells which texts get the character at their beginning, unless they have it.
+// Prepends says which texts get the character at their beginning, unless they have it.
 type Prepends uint8
 
 // No text, all texts, or those at the beginning of a document get the character.
@@ -91,7 +91,7 @@ func (m member) Find(text []byte, i int) (start, end int) {
 	return i, i
 }
 
-// Behavior tells what becomes of matches and of the texts between them.
+// Behavior says how matches and the texts between them become parts.
 type Behavior string
 
 // The behaviours, with their names in tokenizer.json.
@@ -170,7 +170,7 @@ func (m *merging) flush() {
 	m.start = m.end
 }
 
-// Chars divides a text into parts of so many characters.
+// Chars divides a text into parts of this number of characters.
 type Chars int
 
 // Split divides a text.

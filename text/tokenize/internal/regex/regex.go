@@ -58,7 +58,7 @@ func Parse(text string, syntax Syntax) (*Expression, error) {
 func (e *Expression) String() string { return e.text }
 
 // Gap returns a character that no match may contain, because the expression does not match each text that begins with
-// it. ok is false if there is none: then matches lie end to end.
+// it. ok is false if there is none: then matches are end to end.
 func (e *Expression) Gap() (r rune, ok bool) {
 	surrogates := set{{0xd800, 0xdfff}}
 	rest := e.sure.union(surrogates).complement()

@@ -23,7 +23,7 @@ const (
 	endOfLine
 )
 
-// mode tells which number of repetitions counts.
+// mode says which number of repetitions counts.
 type mode uint8
 
 const (
@@ -32,7 +32,7 @@ const (
 	possessive
 )
 
-// skippable reports whether the tree can match the empty text, whatever follows or not.
+// skippable reports whether the tree can match the empty text, if its assertions hold.
 func (t *tree) skippable() bool {
 	switch t.kind {
 	case one:

@@ -5,9 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// borders tells between which characters no piece reaches. There a text divides into parts that merge independently.
-// It is a set of pairs of characters, in a hash table of bits. It may hold too many pairs, which only makes parts
-// longer.
+// borders has the pairs of neighbouring characters across which no piece reaches. There a text divides into parts that
+// merge independently. The set is a hash table of bits. It may hold too many pairs, which only makes parts longer.
 type borders struct {
 	ascii [utf8.RuneSelf][2]uint64 // exact, for two ASCII characters
 	bits  []uint64

@@ -22,7 +22,7 @@ func (m *Model) findPlain() {
 	}
 }
 
-// Normalize appends the normalised text to dst. It is UTF-8 whatever the text is.
+// Normalize appends the normalised text to dst. It is UTF-8 for every text.
 func (m *Model) Normalize(dst, text []byte) []byte {
 	p := m.proto
 	if p.shrinks {

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Table is a slice of values without pointers, which nobody changes any more.
+// Table is an immutable slice of values without pointers.
 type Table struct {
 	bytes []byte
 	move  func(to []byte)

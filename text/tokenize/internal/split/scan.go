@@ -18,7 +18,7 @@ func leadingIn(x uint64, from, to byte, fold uint64) int {
 	return bits.TrailingZeros64(in^highs) >> 3
 }
 
-// lettersEnd returns the end of the run of letters that goes on at t[i].
+// lettersEnd returns the end of the run of letters that continues at t[i].
 func (c *classes) lettersEnd(t []byte, i int) int {
 	for i+8 <= len(t) {
 		n := leadingIn(binary.LittleEndian.Uint64(t[i:]), 'a', 'z', 0x20*ones)
@@ -33,7 +33,7 @@ func (c *classes) lettersEnd(t []byte, i int) int {
 	return c.runEnd(t, i, letter)
 }
 
-// othersEnd returns the end of the run of [^\s\p{L}\p{N}] that goes on at t[i].
+// othersEnd returns the end of the run of [^\s\p{L}\p{N}] that continues at t[i].
 func (c *classes) othersEnd(t []byte, i int) int {
 	for i < len(t) {
 		if b := t[i]; b >= 0x80 {

@@ -2,8 +2,8 @@
 // run of digits, white space.
 //
 // A regular expression defines the pieces. Hand-written scanners find its matches, in ASCII for 64 characters at once.
-// Every pattern here matches at every position, so pieces lie end to end. The end of a piece depends on nothing before
-// its start.
+// Every pattern here matches at every position, so pieces are end to end. The end of a piece does not depend on the
+// text before its start.
 package split
 
 import (

@@ -54,7 +54,7 @@ func New(keys [][]byte, keep func(i int) bool) *Trie {
 	return &Trie{units: b.units}
 }
 
-// Step returns the node one byte further, or false if no key goes on so.
+// Step returns the node one byte further, or false if no key continues with the byte.
 func (t *Trie) Step(node int32, b byte) (next int32, ok bool) {
 	next = t.units[node].base + int32(b)
 	return next, t.units[next].check == node && next != Root

@@ -16,7 +16,7 @@ type Merge struct{ Left, Right, ID uint32 }
 // empty entry is an unused id. whole: a piece that spells a token is this token, whether merges make it or not
 // (ignore_merges).
 //
-// Merges must lie in the order of their ids. Then the order of merges is the order of ids: of several merges for one
+// Merges must be in the order of their ids. Then the order of merges is the order of ids: of several merges for one
 // token, only the pair of which the token's own bytes consist before this merge can meet in a text.
 func FromMerges(tokens [][]byte, merges []Merge, whole bool) (*Vocabulary, error) {
 	work := 0

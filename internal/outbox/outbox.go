@@ -1,4 +1,4 @@
-// Package outbox queues the messages of one stream, so that nobody who sends one waits for the stream.
+// Package outbox queues the messages of one stream, so that a sender never waits for the stream.
 package outbox
 
 import (
@@ -7,9 +7,9 @@ import (
 	"sync"
 )
 
-// Outbox is the queue of one stream. Whoever queues a message goes on at once, also while the stream waits for a
-// connection. Once the stream has ended, messages are dropped: the sender repeats those that count to the next stream.
-// Safe for concurrent use.
+// Outbox is the queue of one stream. A sender never blocks, even while the stream waits for a connection. Once the
+// stream has ended, messages are dropped: the sender repeats those that count to the next stream. Safe for concurrent
+// use.
 type Outbox[M any] struct {
 	mu      sync.Mutex
 	isOver  bool // the stream has ended
@@ -50,9 +50,9 @@ func (o *Outbox[M]) End() {
 }
 
 // Send sends the messages in their order until ctx ends or send fails. Then the queue ends, and Send calls end, which
-// ends the stream for its reader. The reader gets the messages and the reason that came before: gRPC does not tell them
-// to the sender. gRPC may also have begun the stream anew behind a failed send, and without end it would go on with a
-// reader and no sender. merge may turn the messages that wait together into fewer ones; nil sends them as they are.
+// ends the stream for its reader. The reader gets the messages and the reason that came before: gRPC does not report
+// them to the sender. After a failed send gRPC may also have begun the stream anew. Without end, that stream would have
+// a reader and no sender. merge may turn the messages that wait together into fewer ones; nil sends them as they are.
 func (o *Outbox[M]) Send(ctx context.Context, end func(), send func(M) error, merge func([]M) []M) {
 	defer end()
 	defer o.End()

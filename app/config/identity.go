@@ -1,14 +1,18 @@
 package config
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"fmt"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 
 	"millrace"
+	"millrace/app/config/decode"
 	"millrace/app/config/identity"
+	"millrace/app/config/resume"
 	"millrace/internal/bucket"
 )
 
@@ -23,72 +27,155 @@ type Facts struct {
 }
 
 // Identity returns the identity of a run of this mixture file over data of which the facts are known. A default that is
-// written out does not change it.
+// written out does not change it. The tag `resume` of a key names the rule that decides whether the key has an entry.
 func (c *Config) Identity(of Facts) identity.Identity {
 	var id identity.Identity
-	add := func(name string, value any) {
-		id.Entries = append(id.Entries, identity.Entry{Name: name, Value: fmt.Sprint(value)})
+	placed := placedKeys()
+	for _, k := range placed {
+		id.Entries = append(id.Entries, k.write(c, of)...)
 	}
-	add("version", c.Version)
-	add("seed", c.Seed)
-	id.Entries = append(id.Entries, c.Tokenizer.identity(of.Vocabulary)...)
-	add("sequence_length", c.SequenceLength)
-	add("global_batch_size", c.GlobalBatchSize)
-	add("packing", c.Packing)
-	window := fmt.Sprint(max(c.Window, 1))
-	if c.isBucketed() {
-		rows := identity.Entry{Name: "bucket_rows", Value: string(bucket.Constant), IsNew: true}
-		if c.TokenRows() {
-			rows.Value, rows.IsNew = string(bucket.Tokens), false
-			if c.Window == 0 {
-				window = "auto"
+	id.Entries = append(id.Entries, newEntries(placed, "", reflect.ValueOf(c).Elem(), "")...)
+	return id
+}
+
+// placedKey is a key whose entries have a fixed place in the identity.
+type placedKey struct {
+	key   string
+	write func(c *Config, of Facts) []identity.Entry
+}
+
+// placedKeys returns the keys whose entries have a fixed place, because the fingerprints of saved states have it, or a
+// text of their own. Every other key follows in newEntries.
+func placedKeys() []placedKey {
+	return []placedKey{
+		plain("version", func(c *Config) any { return c.Version }),
+		plain("seed", func(c *Config) any { return c.Seed }),
+		{"tokenizer", func(c *Config, of Facts) []identity.Entry { return c.Tokenizer.identity(of.Vocabulary) }},
+		plain("sequence_length", func(c *Config) any { return c.SequenceLength }),
+		plain("global_batch_size", func(c *Config) any { return c.GlobalBatchSize }),
+		plain("packing", func(c *Config) any { return c.Packing }),
+		{"bucket_rows", func(c *Config, _ Facts) []identity.Entry { return c.bucketRowsIdentity() }},
+		{"rampup_batch_size", func(c *Config, _ Facts) []identity.Entry {
+			if c.RampupBatchSize == nil {
+				return nil
+			}
+			return one("rampup_batch_size", c.RampupBatchSize.identity())
+		}},
+		{"stages", func(c *Config, _ Facts) (out []identity.Entry) {
+			for i := range c.Stages {
+				out = append(out, one(fmt.Sprintf("stages[%d]", i), c.Stages[i].identity())...)
+			}
+			return out
+		}},
+		plain("shuffle", func(c *Config) any { return c.Shuffle }),
+		{"long_documents", func(c *Config, _ Facts) []identity.Entry {
+			if n := c.pieceTokens(); n > 0 {
+				return one("long_documents", fmt.Sprintf("shuffle pieces of %d", n))
+			}
+			return nil
+		}},
+		plain("pad_multiple", func(c *Config) any { return c.PadMultiple }),
+		{"carry", func(c *Config, _ Facts) []identity.Entry {
+			return []identity.Entry{{
+				Name: "carry", Value: c.Carry.String(), IsNew: c.Carry.IsAuto || c.Carry.Count == 0,
+			}}
+		}},
+		plain("window", func(c *Config) any {
+			if c.isBucketed() && c.TokenRows() && c.Window == 0 {
+				return "auto"
+			}
+			return max(c.Window, 1)
+		}),
+		plain("last_step", func(c *Config) any { return c.LastStep }),
+		plain("stop.epochs", func(c *Config) any { return c.Epochs() }),
+		plain("limits.sample_bytes", func(c *Config) any { return uint64(c.Limits.SampleBytes) }),
+		plain("mixture.unit", func(c *Config) any { return c.Mixture.Unit }),
+		{"mixture", func(c *Config, of Facts) []identity.Entry { return c.mixtureIdentity(of.Sizes) }},
+		{"sources", func(c *Config, _ Facts) (out []identity.Entry) {
+			for i := range c.Sources {
+				out = append(out, one("sources."+c.Sources[i].Name, c.Sources[i].identity(c))...)
+			}
+			return out
+		}},
+	}
+}
+
+// one returns the entry of a value.
+func one(name string, value any) []identity.Entry {
+	return []identity.Entry{{Name: name, Value: fmt.Sprint(value)}}
+}
+
+// plain returns a key whose entry is its value.
+func plain(key string, value func(c *Config) any) placedKey {
+	return placedKey{key, func(c *Config, _ Facts) []identity.Entry { return one(key, value(c)) }}
+}
+
+// newEntries returns the entries of the keys of a mapping that have no fixed place, in the order of its struct. rule is
+// that of the mapping. Identities of earlier programs lack such an entry, and agree with the key's default.
+func newEntries(placed []placedKey, path string, mapping reflect.Value, rule string) (out []identity.Entry) {
+	for i := range mapping.NumField() {
+		f, v := mapping.Type().Field(i), mapping.Field(i)
+		key := f.Tag.Get("yaml")
+		at := decode.Join(path, key)
+		if key == "" || key == "-" || slices.ContainsFunc(placed, func(k placedKey) bool { return k.key == at }) {
+			continue
+		}
+		named := cmp.Or(f.Tag.Get("resume"), rule)
+		if v.Kind() == reflect.Pointer {
+			if v = v.Elem(); !v.IsValid() {
+				continue
 			}
 		}
-		id.Entries = append(id.Entries, rows)
+		_, isLiteral := v.Addr().Interface().(decode.Literal)
+		if v.Kind() == reflect.Struct && !isLiteral {
+			out = append(out, newEntries(placed, at, v, named)...)
+			continue
+		}
+		if resume.HasEntries(named) {
+			value := fmt.Sprint(v.Interface())
+			out = append(out, identity.Entry{
+				Name: at, Value: value, IsNew: v.IsZero() || value == decode.DefaultOf(f),
+			})
+		}
 	}
-	if c.RampupBatchSize != nil {
-		add("rampup_batch_size", c.RampupBatchSize.identity())
+	return out
+}
+
+// bucketRowsIdentity returns the entry of the rows of bucketed steps, if there are any.
+func (c *Config) bucketRowsIdentity() []identity.Entry {
+	switch {
+	case !c.isBucketed():
+		return nil
+	case c.TokenRows():
+		return one("bucket_rows", bucket.Tokens)
 	}
-	for i := range c.Stages {
-		add(fmt.Sprintf("stages[%d]", i), c.Stages[i].identity())
-	}
-	add("shuffle", c.Shuffle)
-	if n := c.pieceTokens(); n > 0 {
-		add("long_documents", fmt.Sprintf("shuffle pieces of %d", n))
-	}
-	add("pad_multiple", c.PadMultiple)
-	carry := identity.Entry{Name: "carry", Value: c.Carry.String()}
-	carry.IsNew = c.Carry.IsAuto || c.Carry.Count == 0
-	id.Entries = append(id.Entries, carry)
-	add("window", window)
-	add("last_step", c.LastStep)
-	add("stop.epochs", c.Epochs())
-	add("limits.sample_bytes", uint64(c.Limits.SampleBytes))
-	add("mixture.unit", c.Mixture.Unit)
+	return []identity.Entry{{Name: "bucket_rows", Value: string(bucket.Constant), IsNew: true}}
+}
+
+// mixtureIdentity returns the entries of the mixture but its unit.
+func (c *Config) mixtureIdentity(sizes []uint64) (out []identity.Entry) {
+	add := func(name string, value any) { out = append(out, one("mixture."+name, value)...) }
 	if c.Mixture.Schedule == nil {
 		for _, w := range c.Mixture.Weights.Given {
-			add("mixture.weights."+w.Source, w.Value)
+			add("weights."+w.Source, w.Value)
 		}
 		if d := c.Mixture.Weights.Derived; d != nil {
-			add("mixture.weights", d.identity(c))
+			add("weights", d.identity(c))
 		}
 		for i := range c.Mixture.Groups {
-			add("mixture.groups."+c.Mixture.Groups[i].Name, c.Mixture.Groups[i].identity(c))
+			add("groups."+c.Mixture.Groups[i].Name, c.Mixture.Groups[i].identity(c))
 		}
 	}
 	if !c.Mixture.Floor.IsZero() {
-		add("mixture.floor", c.Mixture.Floor)
+		add("floor", c.Mixture.Floor)
 	}
-	for i, size := range of.Sizes {
-		add("mixture.sizes."+c.Sources[i].Name, size)
+	for i, size := range sizes {
+		add("sizes."+c.Sources[i].Name, size)
 	}
 	for i := range c.Mixture.Schedule {
-		add(fmt.Sprintf("mixture.schedule[%d]", i), c.Mixture.Schedule[i].identity(c))
+		add(fmt.Sprintf("schedule[%d]", i), c.Mixture.Schedule[i].identity(c))
 	}
-	for i := range c.Sources {
-		add("sources."+c.Sources[i].Name, c.Sources[i].identity(c))
-	}
-	return id
+	return out
 }
 
 // isBucketed reports whether a stage has packing bucketed.

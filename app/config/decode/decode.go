@@ -66,6 +66,9 @@ func rulesOf(f reflect.StructField) Rules {
 	return r
 }
 
+// DefaultOf returns the default of a field, as it would be written; empty if it has none.
+func DefaultOf(f reflect.StructField) string { return rulesOf(f).initial }
+
 // Structure is a type that reads its own part of the tree, such as a mapping from names.
 type Structure interface {
 	DecodeNode(d *Decoder, path string, n *tree.Node)

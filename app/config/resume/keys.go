@@ -3,6 +3,7 @@
 package resume
 
 import (
+	"slices"
 	"strings"
 
 	"millrace"
@@ -20,6 +21,11 @@ type Rule struct {
 
 // Rules returns the rules of all keys. The struct tags of package config name the rule of each key.
 func Rules() []Rule { return keyRules }
+
+// HasEntries reports whether the keys with a rule of that name have entries in the identity.
+func HasEntries(rule string) bool {
+	return rule != "" && slices.ContainsFunc(keyRules, func(r Rule) bool { return r.Name == rule && r.Entries != nil })
+}
 
 var keyRules = []Rule{
 	{

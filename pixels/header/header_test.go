@@ -58,7 +58,8 @@ func TestPillowSaysTheSame(t *testing.T) {
 		}
 		width, height := got.Oriented()
 		if !strings.EqualFold(string(got.Format), want.Format) ||
-			got.Width != want.Width || got.Height != want.Height || got.Orientation != want.Orientation || width != want.Oriented[0] || height != want.Oriented[1] {
+			got.Width != want.Width || got.Height != want.Height || got.Orientation != want.Orientation ||
+			width != want.Oriented[0] || height != want.Oriented[1] {
 			t.Errorf("%s: got %+v, Pillow says %+v", name, got, want)
 		}
 	}

@@ -177,7 +177,8 @@ func TestZeros(t *testing.T) {
 		want  int64
 	}{
 		{0, "x", 1}, {5, "x", 6}, {scanBytes + 3, "xy", scanBytes + 4}, {9, "", -1},
-		{MostZeros + 9, "x" + strings.Repeat("\x00", scanBytes), MostZeros + 10}, {2*MostZeros + 9, "x", 2*MostZeros + 10},
+		{MostZeros + 9, "x" + strings.Repeat("\x00", scanBytes), MostZeros + 10},
+		{2*MostZeros + 9, "x", 2*MostZeros + 10},
 	} {
 		text := "a" + strings.Repeat("\x00", c.zeros) + c.rest
 		f := fileOf(text)

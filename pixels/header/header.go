@@ -96,13 +96,18 @@ type file struct {
 
 // at reads n bytes at a place. It refuses an image that ends before.
 func (f *file) at(place int64, n int) ([]byte, error) {
+	if place+int64(n) > f.size {
+		return nil, f.short()
+	}
 	b := make([]byte, n)
 	return b, f.fill(b, place)
 }
 
+func (f *file) short() error { return refuse("ends within its header, after %d bytes", f.size) }
+
 func (f *file) fill(b []byte, place int64) error {
 	if place+int64(len(b)) > f.size {
-		return refuse("ends within its header, after %d bytes", f.size)
+		return f.short()
 	}
 	if n, err := f.r.ReadAt(b, place); n < len(b) {
 		return err

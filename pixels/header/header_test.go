@@ -87,7 +87,7 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// TestRefusals checks that what is no readable image is named.
+// TestRefusals checks that the error names the format of a file that is no readable image.
 func TestRefusals(t *testing.T) {
 	all := images(t)
 	edit := func(name string, at int, with string) string {

@@ -111,7 +111,7 @@ func TestFolded(t *testing.T) {
 	}
 }
 
-// TestForeignJSON: what no state has is an error.
+// TestForeignJSON: a value that no state has is an error.
 func TestForeignJSON(t *testing.T) {
 	for _, text := range []string{`[]`, `{"fingerprint":"x"}`, `{}`,
 		`{"fingerprint":"` + of("a", "b").Fingerprint().String() + `","values":[["a"]]}`} {

@@ -133,7 +133,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestOver: a mapping says what it says, and the rest is the file's, as far as it may be.
+// TestOver: the keys of a mapping replace those of the file; all other keys come from the file, if they may.
 func TestOver(t *testing.T) {
 	d := read(t, "a: 1\nb: 2\nc: 3\nover: {b: 9}\n")
 	over := d.Over(d.Root.Entries[3].Value, func(key string) bool { return key == "a" || key == "b" })

@@ -144,7 +144,7 @@ func TestNormalizers(t *testing.T) {
 		{"lower", "ÀİΣ", "ài̇σ", c.Lower},
 	} {
 		if got := string(x.of([]byte("<"), []byte(x.text))); got != "<"+x.want {
-			t.Errorf("%s: %q, want %q behind what was there", x.name, got, x.want)
+			t.Errorf("%s: %q, want %q behind the first bytes", x.name, got, x.want)
 		}
 	}
 	list, s := Normalizers{Prepend("a"), Strip(true, true), Replace("x", ""), Prepend("never")}, Scratch{}
